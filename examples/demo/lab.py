@@ -425,7 +425,7 @@ def write(measured: Measured, out: Path, json: bool) -> None:
         picture = draw(arms, say_compared(measured.pooled(ALL)), title)
         (out / PICTURE).write_bytes(picture)
     except NoPictures as error:
-        say(f"heedful: {error}")
+        say(str(error))
     (out / REPORT).write_text(page(measured), "utf-8")
     (out / RESULT).write_text(jsonlib.dumps(measured.plain(), indent=1) + "\n", "utf-8")
     if json:

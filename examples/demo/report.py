@@ -226,8 +226,7 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], finding: str, title: str) -> 
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        how = "install heedful[report]; table and report do without it"
-        raise NoPictures(f"the picture needs matplotlib: {how}") from error
+        raise NoPictures("no picture (it needs heedful[report])") from error
     with mpl.rc_context({"font.size": 10.5}):
         figure = Figure(figsize=INCHES, layout="constrained")
         axes = figure.subplots(1, 2, width_ratios=(3, 2))

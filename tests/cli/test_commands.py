@@ -347,3 +347,10 @@ def test_without_its_packages_a_command_names_the_extra(command, extra, tmp_path
     )
     assert f"install heedful[{extra}]" in done.stderr
     assert "unexpected" not in done.stderr
+
+
+def test_the_help_of_lessons_says_what_state_and_trust_mean(desk):
+    words = " ".join(desk.heedful("lessons --help").out.split())
+    assert "verified if a check accepted its output" in words
+    assert "accepted at the first try is unverified" in words
+    assert "Trust says who the text is from" in words

@@ -156,6 +156,7 @@ def test_both_arms_and_what_they_show(finished, monkeypatch):
 def test_it_writes_into_the_database_of_a_page(shop):
     run = shop.heedful(f"{DEMO} --db mine.db")
     assert run.code == 0, run.err
+    assert run.err.endswith("\nno picture (it needs heedful[report])\n")
     assert not list((shop.folder / "out").glob("*.db"))
     assert "ui --db mine.db" in run.out
     assert len(shop.heedful("loops --db mine.db --json").json["loops"]) == 18

@@ -107,14 +107,14 @@ BAD_TASKS = {
     ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
     "a misspelt key": (
-        GOOD.strip().replace("checks", "chekcs"),
-        "t.jsonl:3: chekcs is an unknown key; write checks$",
+        GOOD.strip().replace("checks", "chekcs").replace("ok", "b"),
+        "t.jsonl:3: task 'b': chekcs is an unknown key; write checks$",
     ),
     "an unknown check": (
         '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
         "no check is called 'nope'; there are: .*not_empty",
     ),
-    "the id again": (GOOD, "id 'ok' is taken by the task of line 1"),
+    "the id again": (GOOD, "task 'ok': its id is taken by the task of line 1"),
 }
 
 
@@ -143,10 +143,39 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     with pytest.raises(LineError) as caught:
         read_tasks(path)
     first, second, third = str(caught.value).split("\n")
-    assert first == f"{path}:2: tsak is an unknown key; write task"
-    assert second.startswith(f"{path}:3: no check is called")
+    assert first == f"{path}:2: task 'a': tsak is an unknown key; write task"
+    assert second.startswith(f"{path}:3: task 'b': no check is called")
     assert "; also, no policy is called 'none'" in second
-    assert third.startswith(f"{path}:5: id 'c' is taken")
+    assert third.startswith(f"{path}:5: task 'c': its id is taken")
+
+
+FAULTY_IN_ALL_WAYS = """
+- {id: a, task: Say hi, checks: [{name: not_empty}]}
+- {id: a, tsak: Say yo, at_mots: 3, checks: [{name: regx}], policy: none}
+"""
+
+
+def test_an_unknown_key_does_not_hide_the_other_faults(tmp_path):
+    path = tmp_path / "t.yaml"
+    path.write_text(FAULTY_IN_ALL_WAYS, "utf-8")
+    with pytest.raises(LineError) as caught:
+        read_tasks(path)
+    for text in (
+        "tsak is an unknown key; write task",
+        "at_mots is an unknown key",
+        "no check is called 'regx'",
+        "no policy is called 'none'",
+        "its id is taken by the task of line 2",
+    ):
+        assert text in str(caught.value)
+
+
+def test_an_id_is_taken_in_toml_too(tmp_path):
+    entry = '[[tasks]]\nid = "a"\ntask = "t"\nchecks = [{name = "not_empty"}]\n'
+    path = tmp_path / "t.toml"
+    path.write_text(2 * entry, "utf-8")
+    with pytest.raises(LineError, match="task 'a': its id is taken"):
+        read_tasks(path)
 
 
 def test_a_line_that_is_no_json_does_not_hide_the_faults_of_others(tmp_path):
@@ -156,7 +185,7 @@ def test_a_line_that_is_no_json_does_not_hide_the_faults_of_others(tmp_path):
         read_tasks(path)
     broken, without_checks, empty = str(caught.value).split("\n")
     assert broken.startswith(f"{path}:1: not one JSON object on one line")
-    assert without_checks == f"{path}:2: checks is missing; it must be given"
+    assert without_checks == f"{path}:2: task 'a': checks is missing; it must be given"
     assert empty.startswith(f"{path}:3: id is missing")
 
 

@@ -117,6 +117,8 @@ def test_a_loop_that_nothing_judged_is_unchecked_and_never_passed(desk, session)
             "  => unchecked\n",
             "!passed",
         ),
+        ("log blind", 0, "unchecked", "!passed"),
+        ("log blind --json", 0, '"doubt": "nothing judged'),
     )
 
 
@@ -230,6 +232,55 @@ def test_the_log(session_of_loops):
     assert last["decided"] == "stopped"
     assert last["reason"] == "attempts"
     assert last["standing"]["fatigue"] == 0.45
+
+
+def test_the_log_shows_states_as_loops_does(desk, session):
+    db = str(desk.folder / DEFAULT_DATABASE_FILE)
+    pipeline = heedful.Pipeline("r", store=db, progress=False)
+
+    @pipeline.stage(checks=[fall_over])
+    def b(state: object) -> str:
+        return "red"
+
+    heedful.run_sync(pipeline.run({}, id="r"))
+    session(
+        ("loops", 0, "r/b", "not validated"),
+        ("log r/b", 0, "not validated", "!passed"),
+    )
+
+
+def call_decorated(db: str) -> None:
+    """Call a decorated function whose check raises."""
+
+    @heedful.self_correcting(checks=[fall_over], store=db)
+    def write(task: str) -> str:
+        return "red"
+
+    with pytest.raises(heedful.errors.CheckFailed):
+        write("Say red")
+
+
+def test_why_does_not_deny_a_call_whose_check_raised(desk, session):
+    call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
+    session(
+        (
+            "why last",
+            0,
+            "Open: no attempt has been judged yet.",
+            "open: an answer waits for its checks; if one of them raised, fix it",
+            "cost: calls 0, tokens 0, 0.0 s, without the answer that waits",
+        ),
+    )
+
+
+def test_why_gives_no_id_to_a_decorated_function(desk, session):
+    call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
+    advice = "takes no id: call it again, and this loop stays open\ncost:"
+    session(("why last", 0, "a decorated function", advice, "!run --resume"))
+
+
+def fall_over(candidate: str, context: object) -> list[str]:
+    raise ZeroDivisionError("the check fell over")
 
 
 # Runs of pipelines
@@ -408,6 +459,10 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
     assert loops["nightly-1"]["state"] == "passed"
     assert loops["forecast-1"]["state"] == "stopped"
     assert loops["forecast-1"]["stopped_by"] == ["degraded"]
+    degraded = "forecast-1 degraded"
+    for line in ("loops", "log forecast-1"):
+        text = " ".join(session_of_runs((line, 0)).out.split())
+        assert degraded in text, line
     asyncio.run(
         heedful.run(
             "Say red",

@@ -163,7 +163,10 @@ SENTENCES = [
         id="nothing judged it",
     ),
     pytest.param(
-        Loop("new"), support.NEVER, "Open: no attempt has ended yet.", id="no attempt"
+        Loop("new"),
+        support.NEVER,
+        "Open: no attempt has been judged yet.",
+        id="no attempt",
     ),
 ]
 

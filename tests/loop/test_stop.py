@@ -244,7 +244,7 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
         (
             Repeat(2),
             tried("abab"),
-            "attempt 4 repeats attempt 2, the 2nd repeat of at most 2",
+            "attempt 4 repeats attempt 2, the 2nd of 2 repeats",
         ),
         (
             Plateau(2),

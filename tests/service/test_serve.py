@@ -276,7 +276,7 @@ def test_it_names_variables_that_have_no_effect(tmp_path, monkeypatch):
 def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     run = commands(tmp_path, monkeypatch)
     file = tmp_path / "heedful.db"
-    assert "no database 'heedful.db'" in run("ui", "--read-only", code=3)
+    assert "no database 'heedful.db'" in run("ui", "--read-only", "--port", "0", code=3)
     assert not file.exists()
     for harm, message in (
         (b"", "is empty, not a database"),
@@ -285,10 +285,10 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
         file.write_bytes(harm)
         assert message in run("ui", "--no-browser", "--port", "0", code=4)
     file.unlink()
-    run("key", "create", "--name", "ann")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         assert "choose another --port (" in run("ui", "--port", port, code=2)
+    assert not file.exists()
 
 
 LENGTH = b"Content-Length: 2\r\n"

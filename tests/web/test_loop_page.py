@@ -190,7 +190,7 @@ def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
 
     form = words_of(browser.get("/loops/one").text).partition("Let it go on")[2]
     assert "nothing_met: the answer repeats attempt 2 and no test" in form
-    assert "so far repeat: the answer repeats attempt 2, the 2nd repeat" in form
+    assert "so far repeat: the answer repeats attempt 2, the 2nd of 2" in form
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):

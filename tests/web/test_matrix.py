@@ -220,7 +220,7 @@ def test_a_loop_without_attempts_shows_its_goals_and_no_matrix(browser: Browser)
     body = {"task": "x", "goals": ["quality >= 0.8"]}
     read_data(browser.api.put("/v1/loops/new", json=body), 201)
     page = browser.data("/loops/new")
-    assert page["sentence"] == "Open: no attempt has ended yet."
+    assert page["sentence"] == "Open: no attempt has been judged yet."
     assert page["matrix"]["columns"] == []
     assert "Goals: quality ≥ 0.8" in browser.get("/loops/new").text
 

@@ -6,11 +6,15 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+import heedful
+from heedful.cli.app import app
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import RequestLimits
 from heedful.store import keys
@@ -187,21 +191,22 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     ("others", "told"),
     [
         pytest.param(
-            ["heedful.db"],
-            "created heedfull.db; found heedful.db beside it\n",
-            id="the file that was meant is named",
+            ["work.db"],
+            "created heedfull.db; found work.db beside it\n",
+            id="a file of work beside it is named",
         ),
         pytest.param(
             [],
             "created heedfull.db; the page says how to fill it\n",
-            id="alone in its folder",
+            id="an empty file beside it is not named",
         ),
     ],
 )
 def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, others, told):
+    with opened(str(tmp_path / "empty.db")) as store:
+        asyncio.run(store.read(Scope(), keys.any_key))
     for name in others:
-        with opened(str(tmp_path / name)) as store:
-            asyncio.run(store.read(Scope(), keys.any_key))
+        record_loop(tmp_path / name)
     command = [sys.executable, "-m", "heedful.cli", "ui", "--no-browser", "--port", "0"]
     with subprocess.Popen(
         [*command, "--db", "heedfull.db"],
@@ -214,6 +219,23 @@ def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, others, told):
         process.terminate()
         process.wait(WAITING)
     assert lines[1] == told
+
+
+def record_loop(file: Path) -> None:
+    """Store a loop in a database."""
+    work = heedful.run("Say red", generate=lambda task: "red", store=str(file))
+    heedful.run_sync(work)
+
+
+def test_heedful_ui_makes_no_misnamed_file_beside_heedful_db(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record_loop(tmp_path / "heedful.db")
+    words = ["ui", "--no-browser", "--port", "0", "--db", "nope.db"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 3
+    assert "no database 'nope.db'" in refused.output
+    assert "; pass --db heedful.db" in refused.output
+    assert not (tmp_path / "nope.db").exists()
 
 
 def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(tmp_path):

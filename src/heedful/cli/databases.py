@@ -14,7 +14,7 @@ from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
-from heedful.store.ownership import prepare_database
+from heedful.store.ownership import is_blank, prepare_database
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -76,7 +76,8 @@ def missing_database(db: str, remedy: str) -> NotFound:
 def databases_beside(db: str) -> list[str]:
     """Return the databases of heedful in the folder of the file `db`, 3 at most.
 
-    None is named in a repository: an agent would follow one that came with a clone.
+    No empty one is named, and none in a repository: an agent would follow one that came
+    with a clone.
     """
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
@@ -87,8 +88,10 @@ def databases_beside(db: str) -> list[str]:
 
     # To open a pipe would block.
     files = sorted(str(path) for path in folder.glob("*.db") if path.is_file())
-    names = (file for file in files if file.isprintable() and has_mark(file))
-    return [shlex.quote(name) for name in islice(names, MAX_NAMED_DATABASES)]
+    printable_files = filter(str.isprintable, files)
+    names = (file for file in printable_files if has_mark(file))
+    filled = (name for name in names if not is_blank(Path(name)))
+    return [shlex.quote(name) for name in islice(filled, MAX_NAMED_DATABASES)]
 
 
 @asynccontextmanager

@@ -151,6 +151,8 @@ def _explain_loop(
         fed=feedback_by_attempt,
         practices=practices,
         notes=notes,
+        # heedful makes up the ids of decorated functions.
+        unnamed=short_id(stored_loop.id) != stored_loop.id,
     )
     return answer(document, text, _mask_note(text))
 
@@ -377,8 +379,13 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 
 def _state_cell(row: Mapping[str, Any]) -> str:
-    """Return the state of a loop, and the first of the rules that stopped it."""
-    rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
+    """Return the state of a loop, and the first of the rules that stopped it.
+
+    The only rule that ends a run is how it ended, such as degraded.
+    """
+    rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
+    if row["kind"] == "run" and rules:
+        return rules[0]
     return " ".join([row["state"].replace("_", " "), *rules])
 
 
@@ -445,6 +452,15 @@ def list_loops(
     )
 
 
+def _decided_cell(reasons: Reasoning, stored_loop: StoredLoop) -> str:
+    """Return what was decided; at the end it is the state that `loops` shows."""
+    if stored_loop.is_run:
+        return reasons.reason
+    if reasons.decided != "passed":
+        return reasons.decided
+    return stored_loop.shown_state.replace("_", " ")
+
+
 def _why_cell(reasons: Reasoning) -> str:
     """Return the reason why a loop was stopped, or why it goes on and on which rung."""
     if reasons.decided == "stopped":
@@ -498,28 +514,34 @@ def log(
         return newest
 
     decisions: list[Reasoning] = []
-    briefing_by_loop = {}  # what memory showed
+    loop_by_id = {}
+    has_briefing = False
     for stored_loop in ask_scope(read):
         decisions += reasoning(stored_loop.loop, stored_loop.decisions)
-        if stored_loop.briefing:
-            briefing_by_loop[stored_loop.id] = stored_loop.briefing
+        loop_by_id[stored_loop.id] = stored_loop
+        has_briefing = has_briefing or bool(stored_loop.briefing)
 
     def memory_cell(reasons: Reasoning) -> str:
         """Return what memory showed the loop of a decision; "" for nothing."""
-        briefing = briefing_by_loop.get(reasons.loop)
+        briefing = loop_by_id[reasons.loop].briefing
         return briefing.summary if briefing else ""
 
     def document(reasons: Reasoning) -> dict[str, Any]:
         """Return a decision as JSON data, with what memory showed its loop."""
-        briefing = briefing_by_loop.get(reasons.loop)
+        stored_loop = loop_by_id[reasons.loop]
+        briefing = stored_loop.briefing
         return {
             **asdict(reasons),
             "rerun": reasons.rerun,
+            "doubt": stored_loop.doubt if reasons.decided == "passed" else "",
             "briefing": briefing.plain() if briefing else None,
         }
 
-    shown_columns = dict(DECISION_COLUMNS)
-    if briefing_by_loop:
+    shown_columns = {
+        **DECISION_COLUMNS,
+        "decided": lambda reasons: _decided_cell(reasons, loop_by_id[reasons.loop]),
+    }
+    if has_briefing:
         shown_columns["memory"] = memory_cell
 
     then = ""

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
@@ -22,7 +23,7 @@ from typer import Option
 from heedful.checks.loading import load
 from heedful.cli.databases import databases_beside, db_exists, opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
-from heedful.cli.output import following, page, say, show
+from heedful.cli.output import current_command, following, page, say, show
 from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
     embedder_of,
@@ -49,7 +50,7 @@ from heedful.memory.memory import MAX_EMBEDDER_LOAD_SECONDS, log_failure
 from heedful.pipeline.pipeline import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
-from heedful.store import POSTGRES_PREFIXES, keys, shown
+from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, keys, shown
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
@@ -236,13 +237,17 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     say("starting …")
     is_new = not db_exists(values.db)
     others = databases_beside(values.db) if is_new else []
-    # Who may change nothing makes no file.
-    async with opened_store(values, new=not read_only) as store:
-        # The first statement fails here if the file is not a database.
-        await store.read(Scope(), keys.any_key)
+    # A person who names a file beside heedful.db has hardly meant a new one.
+    default = Path(values.db).parent / DEFAULT_DATABASE_FILE
+    is_misnamed = "db" in current_command().options and default.exists()
+    hint = "another --port (it may be heedful ui)"
+    # The port comes first: without one, no file is made.
+    with bound(PAGES_HOST, values.port, hint) as listener:
+        # Who may change nothing makes no file.
+        async with opened_store(values, new=not (read_only or is_misnamed)) as store:
+            # The first statement fails here if the file is not a database.
+            await store.read(Scope(), keys.any_key)
 
-        hint = "another --port (it may be heedful ui)"
-        with bound(PAGES_HOST, values.port, hint) as listener:
             setup = setup_of(values, store)
             async with working(_without_workers(values), setup) as work:
                 app = application(replace(setup, work=work))

@@ -112,22 +112,29 @@ def read_tasks(path: Path) -> list[Task]:
             str(path), 0, "it has no task; give at least one with id and task"
         )
 
-    tasks: dict[str, Task] = {}
+    tasks: list[Task] = []
+    line_by_id: dict[str, int] = {}
     faults: list[LineError] = []
     for line, value in entries:
-        try:
-            task = _parse_task(value, path, line)
-        except UsageError as error:
-            faults.append(LineError(str(path), line, str(error)))
-            continue
+        texts: list[str] = []
+        with _noting(texts):
+            tasks.append(_parse_task(value, path, line))
 
-        first = tasks.setdefault(task.id, task)
-        if first is not task:
-            message = f"id {task.id!r} is taken by the task of line {first.line}"
-            faults.append(LineError(str(path), line, f"{message}; give another"))
+        id = value.get("id") if isinstance(value, Mapping) else None
+        name = ""
+        if isinstance(id, str):
+            name = f"task {clean(repr(id), MAX_KEY_NAMES_CHARS)}: "
+            if id in line_by_id:
+                place = f"the task of line {line_by_id[id]}"
+                texts.append(f"its id is taken by {place}; give another")
+            line_by_id.setdefault(id, line)
+        if texts:
+            # A fault may be on a later line than that where the entry begins.
+            message = name + NEXT_FAULT.join(texts)
+            faults.append(LineError(str(path), line, message))
 
     refuse_faults(faults)
-    return list(tasks.values())
+    return tasks
 
 
 def refuse_faults(faults: Sequence[LineError]) -> None:
@@ -148,21 +155,26 @@ def refuse_faults(faults: Sequence[LineError]) -> None:
 
 def _parse_task(value: Any, path: Path, line: int) -> Task:
     """Return the task of an entry. Raises UsageError with all its faults."""
-    shape = fit(TaskShape, value)
+    shape = None
     goals: tuple[Goal, ...] = ()
     checks: list[Check] = []
-    own_policy = None
     faults: list[str] = []
     with _noting(faults):
-        goals = tuple(map(goal, shape.goals or ()))
+        shape = fit(TaskShape, value)
+    # The other fields of an entry that does not fit are read, too.
+    fields = value if isinstance(value, Mapping) else {}
+    with _noting(faults):
+        goals = tuple(map(goal, _items(fields, "goals")))
         check_goals(goals)
-    for spec in shape.checks:
+    for spec in _items(fields, "checks"):
         with _noting(faults):
             checks.append(load(spec, folder=path.parent))
+    own_policy = None
     with _noting(faults):
-        own_policy = None if shape.policy is None else policy(shape.policy)
+        if fields.get("policy") is not None:
+            own_policy = policy(fields["policy"])
 
-    if faults:
+    if shape is None or faults:
         raise UsageError(NEXT_FAULT.join(faults))
     return Task(
         id=shape.id,
@@ -174,6 +186,12 @@ def _parse_task(value: Any, path: Path, line: int) -> Task:
         line=line,
         key=_memory_key(path, shape.checks, checks),
     )
+
+
+def _items(fields: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the items of the list in a field; none if it is no list."""
+    value = fields.get(name)
+    return value if isinstance(value, list) else []
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
         reason = clean(doubt, MAX_SENTENCE_REASON_CHARS)
     if isinstance(verdict, Again):
         if not attempts:
-            return "Open: no attempt has ended yet."
+            return "Open: no attempt has been judged yet."
         opening = f"Open after attempt {attempts}"
     elif doubt == UNJUDGED:
         opening = f"Unchecked at attempt {attempts}"

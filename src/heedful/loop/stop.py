@@ -290,7 +290,7 @@ class Repeat:
         detail = loop.describe_repeats([last.number], repeated[-1])
         if times == 1:
             return detail
-        return f"{detail}, the {ordinal(count)} repeat of at most {times}"
+        return f"{detail}, the {ordinal(count)} of {times} repeats"
 
     def limit_of(self, loop: Loop) -> int:
         """Return at which repeated candidate the rule stops the loop now."""

@@ -32,6 +32,10 @@ APPROVALS_FILE = "approved.json"
 MAX_KNOWN_DATABASES = 1_000
 # A database of somebody else may have a view in the place of a table.
 MAX_IDENTITY_STEPS = 100_000
+HAS_RECORDS_QUERY = (
+    "select exists (select 1 from loop) or exists (select 1 from lesson) "
+    "or exists (select 1 from episode)"
+)
 IS_TRACKED = "git tracks it, so anyone who pushes to the repository can replace it"
 IS_AMONG_FILES = "git writes files there, so a pull can replace it, or a log beside it"
 IS_UNKNOWN = "hooks did not make it here, and you have not approved it"
@@ -124,6 +128,18 @@ def identity_of(path: Path) -> str:
 
     Nothing is written, and no log beside the file is read: it may be another file's.
     """
+    return _read_value(path, "select id from identity limit 1")
+
+
+def is_blank(path: Path) -> bool:
+    """Return True if a database file has no loop, lesson or session and no log."""
+    log = Path(f"{path}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    return not has_log and _read_value(path, HAS_RECORDS_QUERY) == "0"
+
+
+def _read_value(path: Path, query: str) -> str:
+    """Return the only value of a query as text, "" if the file does not answer."""
     # SQLite would wait for the other end of a pipe.
     if not path.is_file():
         return ""
@@ -133,8 +149,8 @@ def identity_of(path: Path) -> str:
         with closing(sqlite3.connect(uri, uri=True)) as db:
             db.set_progress_handler(lambda: 1, MAX_IDENTITY_STEPS)
             db.execute("pragma trusted_schema = off")
-            (identity,) = db.execute("select id from identity limit 1").fetchone()
-            return str(identity)
+            (value,) = db.execute(query).fetchone()
+            return str(value)
     except (sqlite3.Error, TypeError, OSError):
         return ""
 
