@@ -62,9 +62,9 @@ def test_the_package_of_the_default_model_may_be_missing(session, monkeypatch):
 def test_the_package_and_key_of_each_model_are_checked_once(session):
     done = session(("doctor --model openai:x,anthropic:y,openai:z --json", 1))
     names = [sign["name"] for sign in done.json["signs"]]
-    found = [s["found"] for s in done.json["signs"] if s["name"] == "model's key"]
+    keys = [s["found"] for s in done.json["signs"] if s["name"] == "model's key"]
     assert names.count("model's package") == 2
-    assert found == ["OPENAI_API_KEY is not set", "ANTHROPIC_API_KEY is not set"]
+    assert keys == ["OPENAI_API_KEY is not set", "ANTHROPIC_API_KEY is not set"]
 
 
 @pytest.mark.parametrize(
