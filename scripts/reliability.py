@@ -31,7 +31,7 @@ acknowledged with what is stored. The next line adds up all rows: each of its fo
 counts must be 0. A program writes this page from the results."""
 UNEXPLAINED = """\
 **Not explained.** Once in about 600 runs on a full disk, a SQLite file could not be
-opened afterwards, and heedful said so (`StoreCorrupt`). Repeated runs did not show it.
+opened afterwards, and heedful said so (`StoreCorrupt`).
 Versions of SQLite before 3.51.3, such as the one above, have a
 [rare fault](https://sqlite.org/wal.html) that may be the cause.
 [Keep backups](howto/deploy.md#back-up-and-restore)."""
