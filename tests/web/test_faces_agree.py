@@ -272,7 +272,7 @@ def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
     statuses = {stage["name"]: stage["status"] for stage in run["stages"]}
     assert statuses["load"] == "unchecked"
     assert statuses["show"] == "not_validated"
-    assert "load unchecked" in runs
+    assert "1 unchecked" in runs
     assert "Unchecked at attempt 1: nothing judged it" in page
     assert "Not validated at attempt 1: check 'raises' raised" in doubted
     assert "Passed at the first attempt" not in page

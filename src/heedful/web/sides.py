@@ -26,7 +26,9 @@ CHANGES = {
     ("no finding", "failed"): "new",
     ("warning", "failed"): "new",
     ("warning", "passed"): "eased",
+    ("warning", "no finding"): "eased",
     ("passed", "warning"): "warns",
+    ("no finding", "warning"): "warns",
 }
 Plain = dict[str, Any]
 
