@@ -56,6 +56,7 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     initial_state,
     lowest_trust,
+    source_trust,
     trust_hint,
     untrusted_sources,
 )
@@ -81,6 +82,7 @@ from heedful.store import (
     dreams,
     episodes,
     exposures,
+    keys,
     lessons,
     patterns,
     preconditions,
@@ -598,7 +600,9 @@ class _Reflector:
         """Return a writer that knows what is stored about the failure.
 
         A loop may repeat the examples that it was shown, so its lessons derive from
-        them. If some of these were deleted, their trust is unknown.
+        them. If some of these were deleted, their trust is unknown. A key may claim what
+        any tool has printed, so no lesson is trusted more than the keys that sent it,
+        except those that may approve: they could release it.
         """
         episode = study.episode
         task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
@@ -619,6 +623,10 @@ class _Reflector:
                     examples = await store.read(scope, quarantined, list(ids))
                 if len(examples) != len(ids):
                     limits.append("external")
+
+            for source in self.keys:
+                if not await store.read(scope, keys.may_approve, source):
+                    limits.append(source_trust(source, study.stated))
 
         return _LessonWriter(
             study=study,
