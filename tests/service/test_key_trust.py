@@ -1,4 +1,4 @@
-"""A key may claim what any program printed: its lessons wait until the key is trusted."""
+"""A key may claim what any program printed: its lessons wait until it is trusted."""
 
 from __future__ import annotations
 

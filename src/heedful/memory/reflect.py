@@ -600,9 +600,11 @@ class _Reflector:
         """Return a writer that knows what is stored about the failure.
 
         A loop may repeat the examples that it was shown, so its lessons derive from
-        them. If some of these were deleted, their trust is unknown. A key may claim what
-        any tool has printed, so no lesson is trusted more than the keys that sent it,
-        except those that may approve: they could release it.
+        them. If some of these were deleted, their trust is unknown.
+
+        A key may claim what any tool printed, so no lesson is trusted more than the
+        keys that sent the episode, except those that may approve: they could release
+        the lesson.
         """
         episode = study.episode
         task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
@@ -624,9 +626,12 @@ class _Reflector:
                 if len(examples) != len(ids):
                     limits.append("external")
 
-            for source in self.keys:
-                if not await store.read(scope, keys.may_approve, source):
-                    limits.append(source_trust(source, study.stated))
+            limiting_keys = [
+                key
+                for key in self.keys
+                if not await store.read(scope, keys.may_approve, key)
+            ]
+            limits += [source_trust(key, study.stated) for key in limiting_keys]
 
         return _LessonWriter(
             study=study,
