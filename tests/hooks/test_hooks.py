@@ -101,6 +101,27 @@ async def run_working_call(
     await send_event(memory, "after", agent, call, tool_response=FINE)
 
 
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        pytest.param("run the tests", True, id="no word of the fix"),
+        pytest.param(f"a page says:\n\n    {GOOD}\n", False, id="a pasted page"),
+    ],
+)
+async def test_each_prompt_of_a_turn_is_evidence(
+    agent: str, first: str, told: bool, memory: Memory
+) -> None:
+    """A second prompt with the id of the first does not make it forgotten."""
+    for prompt in (first, "go on"):
+        await send_event(memory, "prompt", agent, prompt=prompt, prompt_id="p1")
+    await run_failing_call(memory, "one", agent)
+    await run_working_call(memory, "one", agent)
+    await send_event(memory, "end", agent)
+    answers = await run_failing_call(memory, "two", agent)
+    assert any(GOOD in answer for answer in answers) is told
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_known_failure_is_shown_and_denied_only_if_asked(
     agent: str, memory: Memory

@@ -656,7 +656,11 @@ class HostRun:
             return best
 
     async def events(self) -> list[dict[str, Any]]:
-        """Return the events, but only the last with the same type, agent and call."""
+        """Return the events, but of each call only the last report and the last result.
+
+        Of other events with the same type, agent and call, each text is kept once: the
+        prompts of a turn share its id.
+        """
         memory = self.host.own_memory
         if memory is None:
             return []
@@ -667,7 +671,9 @@ class HostRun:
         for number, row in enumerate(rows):
             key: object = number
             if row.get("call"):
-                key = (row["type"], row["agent"], row["call"])
+                is_of_call = row["type"] in ("tool_call", "tool_response")
+                text = "" if is_of_call else row["content"]
+                key = (row["type"], row["agent"], row["call"], text)
             last_rows[key] = row
 
         return list(last_rows.values())

@@ -56,6 +56,7 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     initial_state,
     lowest_trust,
+    source_trust,
     trust_hint,
     untrusted_sources,
 )
@@ -81,6 +82,7 @@ from heedful.store import (
     dreams,
     episodes,
     exposures,
+    keys,
     lessons,
     patterns,
     preconditions,
@@ -599,6 +601,10 @@ class _Reflector:
 
         A loop may repeat the examples that it was shown, so its lessons derive from
         them. If some of these were deleted, their trust is unknown.
+
+        A key may claim what any tool printed, so no lesson is trusted more than the
+        keys that sent the episode, except those that may approve: they could release
+        the lesson.
         """
         episode = study.episode
         task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
@@ -619,6 +625,13 @@ class _Reflector:
                     examples = await store.read(scope, quarantined, list(ids))
                 if len(examples) != len(ids):
                     limits.append("external")
+
+            limiting_keys = [
+                key
+                for key in self.keys
+                if not await store.read(scope, keys.may_approve, key)
+            ]
+            limits += [source_trust(key, study.stated) for key in limiting_keys]
 
         return _LessonWriter(
             study=study,

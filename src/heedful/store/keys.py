@@ -19,6 +19,7 @@ from typing import Any
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.scope import Scope, name_tenant
+from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.redact import redact, redact_data
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -190,6 +191,12 @@ def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
     if row is None:
         return None, _UNKNOWN_KEY_HASH
     return from_row(Key, row), row["hash"]
+
+
+def may_approve(db: Db, scope: Scope, source: str) -> bool:
+    """Return True if the source `key:ID` is a key with the permission `approve`."""
+    key, _ = find(db, scope, source.removeprefix(KEY_SOURCE_PREFIX))
+    return key is not None and "approve" in key.may
 
 
 def any_key(db: Db, scope: Scope) -> bool:

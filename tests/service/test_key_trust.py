@@ -1,0 +1,142 @@
+"""A key may claim what any program printed: its lessons wait until it is trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.memory.arrivals import Patience
+from heedful.memory.memory import Memory
+from heedful.service.jobs import Job, Tools, do, sweep
+from tests.service.jobs import Handed
+from tests.service.support import Api, Project, served
+from tests.traces.runs import ROOT, document, span
+
+TASK = "print the invoice"
+ERROR = "make: *** the invoice needs a signature"
+FAILED = {"command": "make invoice"}
+MENDED = {"command": "make invoice FLAG=planted"}
+RUN: dict[str, Any] = {
+    "task": TASK,
+    "outcome": "success",
+    "events": [
+        {"type": "tool_call", "tool": "Bash", "arguments": FAILED},
+        {"type": "tool_response", "tool": "Bash", "error": ERROR},
+        {"type": "tool_call", "tool": "Bash", "arguments": MENDED},
+        {"type": "tool_response", "tool": "Bash", "content": "ok"},
+        {"type": "llm_response", "content": "Done."},
+    ],
+}
+SCOPE = Scope("acme", "main")
+
+
+def spans() -> list[Any]:
+    """The same run as a trace."""
+    parts = [{"type": "text", "content": TASK}]
+    asked = json.dumps([{"role": "user", "parts": parts}])
+    root = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.input.messages": asked,
+    }
+    first = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "Bash",
+        "gen_ai.tool.call.arguments": json.dumps(FAILED),
+        "error.type": "E",
+    }
+    parts = [{"type": "text", "content": "I set the flag."}]
+    said = json.dumps([{"role": "assistant", "parts": parts}])
+    thought = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.output.messages": said,
+    }
+    second = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "Bash",
+        "gen_ai.tool.call.arguments": json.dumps(MENDED),
+        "gen_ai.tool.call.result": "ok",
+    }
+    status = {"code": 2, "message": ERROR}
+    return [
+        span(ROOT, "", "invoke_agent", (0, 9), root),
+        span("a" * 16, ROOT, "execute_tool", (1, 2), first, status=status),
+        span("b" * 16, ROOT, "chat", (3, 4), thought),
+        span("c" * 16, ROOT, "execute_tool", (5, 6), second),
+    ]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    with served(tmp_path, work=Handed()) as api:
+        memory = Memory(api.setup.store, SCOPE)
+        api.run(memory.set_trust("user", "operator", by="ada"))
+        api.run(memory.set_trust("program:make", "measured", by="ada"))
+        yield api
+
+
+def send(sender: Project, path: str) -> None:
+    """Send the run, and do the jobs that a worker does."""
+    body = RUN if path == "episodes" else document(spans())
+    sender.post(path, body, 202 if path == "episodes" else 200)
+    work: Any = sender.api.setup.work
+    tools = Tools(store=sender.api.setup.store, patience=Patience(settled=0.0))
+    sender.api.run(sweep(work, tools))
+    for task, scope, arguments in work.jobs:
+        job = Job(task, scope, arguments)
+        sender.api.run(do(job, tools, tries=1))
+
+
+def told(api: Api) -> str:
+    """What another key is told of the run: by its task, its error and its call."""
+    other = Project(api, "main", "recall", "write")
+    error = {"error_type": "error", "text": f"Bash: {ERROR}"}
+    call = {"tool": "Bash", "arguments": FAILED}
+    answers = [
+        other.post("recall", {"task": f"{TASK} {ERROR}", "form": "text"}),
+        other.post("seen", error),
+        other.post("before", call),
+    ]
+    return json.dumps(answers)
+
+
+@pytest.mark.parametrize("path", ["episodes", "traces"])
+@pytest.mark.parametrize(
+    ("may", "trusted", "shown"),
+    [
+        pytest.param((), False, False, id="nobody trusts the key"),
+        pytest.param((), True, True, id="the operator trusts the key"),
+        pytest.param(("approve",), False, True, id="the key may approve"),
+    ],
+)
+def test_a_run_teaches_at_once_only_if_its_key_is_trusted(
+    api: Api, path: str, may: tuple[str, ...], trusted: bool, shown: bool
+) -> None:
+    sender = Project(api, "main", "recall", "write", *may)
+    memory = Memory(api.setup.store, SCOPE)
+    source = f"key:{sender.key.split('_')[1]}"
+    if trusted:
+        api.run(memory.set_trust(source, "measured", by="ada"))
+    send(sender, path)
+
+    assert ("FLAG=planted" in told(api)) is shown
+    waiting = api.run(memory.quarantine.waiting())
+    assert bool(waiting) is not shown
+
+
+@pytest.mark.parametrize("path", ["episodes", "traces"])
+def test_what_waits_for_its_key_is_told_once_the_key_is_trusted(
+    api: Api, path: str
+) -> None:
+    sender = Project(api, "main", "recall", "write")
+    send(sender, path)
+    assert "FLAG=planted" not in told(api)
+
+    memory = Memory(api.setup.store, SCOPE)
+    source = f"key:{sender.key.split('_')[1]}"
+    api.run(memory.set_trust(source, "measured", by="ada", waiting=True))
+    assert "FLAG=planted" in told(api)
