@@ -102,7 +102,7 @@ def test_without_enough_loops_the_page_says_how_many_are_missing(tmp_path):
 def test_a_loop_by_loop_comparison_counts_each_kind_of_change(browser: Browser):
     page = words_of(browser.get("/policies/loops?second=stage").text)
     assert "stage against what was recorded" in page
-    assert "1 as good, with fewer attempts" in page
+    assert "1 no worse, with fewer attempts" in page
     assert "20 no difference" in page
     assert "at most 3 attempts" in page
 

@@ -238,6 +238,8 @@ def why_best(loop: Loop) -> str:
     # The highest severities of errors and of warnings, in thousandths.
     kind, place = ("error", 4) if worse[0][4] != ranks[0][4] else ("warning", 5)
     best, other = (rank[place] / 1000 for rank in (ranks[0], worse[0]))
+    if not best:
+        return f"it has no {kind}, and the next best has one"
     return f"its worst {kind} has severity {best:g} against {other:g}"
 
 
