@@ -237,7 +237,9 @@ def describe_traces(episodes: Sequence[Document]) -> str:
     runs = "no run failed"
     if failed:
         runs = f"{counted(failed, 'run')} failed"
-    waits = [f"{states[name]:,} {name}" for name in ("failed", "waiting") if states[name]]
+    waits = [
+        f"{states[name]:,} {name}" for name in ("failed", "waiting") if states[name]
+    ]
     reflections = f". Reflections: {', '.join(waits)}" if waits else ""
     return f"{traces}: {runs}{reflections}"
 
