@@ -12,8 +12,8 @@ from tests.web.support import Browser, words_of
 
 def record(browser: Browser, name: str, *attempts: dict[str, Any]) -> None:
     """Record a loop whose attempts have these evaluations."""
-    body = {"task": name, "policy": "thorough"}
-    read_data(browser.api.put(f"/v1/loops/{name}", json=body), 201)
+    loop = {"task": name, "policy": "thorough"}
+    read_data(browser.api.put(f"/v1/loops/{name}", json=loop), 201)
     for number, evaluation in enumerate(attempts, 1):
         body = {"output": str(number), "evaluation": evaluation}
         path = f"/v1/loops/{name}/attempts/{number}"

@@ -107,8 +107,8 @@ def test_a_goal_has_a_row_with_both_scores(browser: Browser):
 
 
 def test_what_is_better_without_being_solved_is_said(browser: Browser):
-    body = {"task": "sort", "policy": "thorough", "goals": [GOAL]}
-    read_data(browser.api.put("/v1/loops/pair", json=body), 201)
+    loop = {"task": "sort", "policy": "thorough", "goals": [GOAL]}
+    read_data(browser.api.put("/v1/loops/pair", json=loop), 201)
     error = {"check": "lint", "message": "no lint"}
     warning = {"check": "tone", "message": "rude", "level": "warning"}
     for number, score in enumerate((0.42, 0.55), 1):
