@@ -38,10 +38,10 @@ SCOPE = Scope("acme", "main")
 def spans() -> list[Any]:
     """The same run as a trace."""
     parts = [{"type": "text", "content": TASK}]
-    asked = json.dumps([{"role": "user", "parts": parts}])
+    prompt = json.dumps([{"role": "user", "parts": parts}])
     root = {
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.input.messages": asked,
+        "gen_ai.input.messages": prompt,
     }
     first = {
         "gen_ai.operation.name": "execute_tool",
@@ -50,10 +50,10 @@ def spans() -> list[Any]:
         "error.type": "E",
     }
     parts = [{"type": "text", "content": "I set the flag."}]
-    said = json.dumps([{"role": "assistant", "parts": parts}])
+    answer = json.dumps([{"role": "assistant", "parts": parts}])
     thought = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.output.messages": said,
+        "gen_ai.output.messages": answer,
     }
     second = {
         "gen_ai.operation.name": "execute_tool",

@@ -671,9 +671,12 @@ class HostRun:
         for number, row in enumerate(rows):
             key: object = number
             if row.get("call"):
-                is_of_call = row["type"] in ("tool_call", "tool_response")
-                text = "" if is_of_call else row["content"]
-                key = (row["type"], row["agent"], row["call"], text)
+                key = (
+                    row["type"],
+                    row["agent"],
+                    row["call"],
+                    "" if row["type"].startswith("tool_") else row["content"],
+                )
             last_rows[key] = row
 
         return list(last_rows.values())
