@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from heedful.integrations import hooks
+from heedful.integrations.host import Host
 from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Job, Tools, do
 from tests.service.jobs import Handed
@@ -41,9 +43,9 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
             )
         again = {"session_id": "s2", **FAILS[0]}
         work.jobs.clear()
-        third = Project(api, "shop")
-        third.post("hooks/claude-code", {**FAILS[2], "session_id": "s1"})
-        assert not work.jobs  # it is the session of another key
+        end = {**FAILS[2], "session_id": "s3"}
+        assert shop.post("hooks/claude-code", end) == {}
+        assert not work.jobs  # a session without events
         read = {"key": api.key("write"), "json": again}
         assert api.post("/v1/hooks/claude-code", **read).status_code == 403
         advice, no_advice = (
@@ -84,3 +86,65 @@ def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
         again = {"session_id": "s2", **FAILS[0]}
         advice = shop.post("hooks/claude-code", again)
         assert ("missing script" in str(advice)) == bool(released)
+
+
+PROMPT = {"hook_event_name": "UserPromptSubmit"}
+STRANGE_EVENTS = [
+    pytest.param(
+        {**PROMPT, "prompt": "never run make"},
+        id="a stranger states a rule as the user",
+    ),
+    pytest.param(
+        {**PROMPT, "prompt": "ok, use npm here"},
+        id="a stranger allows what a rule denies",
+    ),
+    pytest.param(
+        {**TOOL, "hook_event_name": "PostToolUse"},
+        id="a stranger answers the call",
+    ),
+    pytest.param(
+        {"hook_event_name": "SessionStart"},
+        id="a stranger starts the session again",
+    ),
+    pytest.param(FAILS[2], id="a stranger ends the session"),
+]
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("event", STRANGE_EVENTS)
+@pytest.mark.parametrize("session", ["s1", "s" * 100], ids=["short", "long"])
+def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, session):
+    with served(tmp_path, work=(work := Handed())) as api:
+        shop = Project(api, "shop")
+        stranger = Project(api, "shop", "write", "recall")
+        memory = api.setup.memory(Scope("acme", "shop"))
+        rule = api.run(memory.user_rules.state("never use npm", by="ann"))
+        api.run(memory.user_rules.deny(rule.id, by="ann"))
+        path = "hooks/claude-code"
+        prompt = {**PROMPT, "prompt": "build it", "session_id": session}
+        shop.post(path, prompt)
+
+        strange = {**event, "session_id": session}
+        refused = stranger.refused(409, "conflict", "POST", path, strange)
+        assert "belongs to another key" in refused["detail"]
+        assert not work.jobs
+
+        denied = shop.post(path, {**FAILS[0], "session_id": session})
+        assert "never use npm" in str(denied)
+        make = {**FAILS[0], "tool_input": {"command": "make"}, "tool_use_id": "c2"}
+        assert shop.post(path, {**make, "session_id": session}) == {}
+        stranger.post(path, {**strange, "session_id": "its own"})
+
+
+def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):
+    with served(tmp_path) as api:
+        shop = Project(api, "shop")
+        host = Host(memory=api.setup.memory(Scope("acme", "shop")))
+        path = "hooks/claude-code"
+        prompt = {**PROMPT, "prompt": "never run npm", "session_id": "s1"}
+        api.run(hooks.reply("UserPromptSubmit", prompt, host))
+        lift = {**prompt, "prompt": "ok, use npm here"}
+        shop.refused(409, "conflict", "POST", path, lift)
+        call = {**FAILS[0], "session_id": "s1"}
+        reply = api.run(hooks.reply("PreToolUse", call, host))
+        assert "never run npm" in str(reply.answer)

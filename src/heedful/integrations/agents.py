@@ -8,10 +8,13 @@ an agent has its settings is in `heedful.integrations.places`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
+
+from heedful.errors import InvalidInput, UnknownName
 
 Answer = Mapping[str, Any]
 # Makes an answer from the name of the event and a text.
@@ -20,6 +23,8 @@ Form = Callable[[str, str], Answer]
 Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end", "model"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
+# A longer id of a session or a prompt becomes a digest.
+MAX_SHORT_ID_CHARS = 80
 
 
 def _nested(name: str, **more: str) -> Form:
@@ -229,6 +234,14 @@ AGENTS: Mapping[str, Agent] = {
 }
 
 
+def find_agent(name: str) -> Agent:
+    """Return the coding agent with this name. Raises UnknownName."""
+    if name not in AGENTS:
+        raise UnknownName("coding agent", name, list(AGENTS))
+
+    return AGENTS[name]
+
+
 def in_our_names(agent: Agent, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an event with the fields named as in Claude Code, beside its own names."""
     if agent.reader:
@@ -243,3 +256,26 @@ def in_our_names(agent: Agent, data: Mapping[str, Any]) -> Mapping[str, Any]:
         if ours not in event and theirs in data:
             event[ours] = data[theirs]
     return event
+
+
+def session_of(data: Mapping[str, Any]) -> str:
+    """Return the id under which the session of an event is stored.
+
+    The event is one `in_our_names`. Raises InvalidInput if it has no id.
+    """
+    session = data.get("session_id")
+    if not isinstance(session, str) or not session:
+        raise InvalidInput("session_id", session, "the id of the session")
+
+    return short_id(session)
+
+
+def short_id(id: str) -> str:
+    """Return an id, or its digest if it is long or not printable."""
+    fits = len(id) <= MAX_SHORT_ID_CHARS and id.isprintable()
+    return id if fits else hex_digest(id)
+
+
+def hex_digest(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

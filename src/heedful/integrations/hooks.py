@@ -7,7 +7,6 @@ what is to be done later. How each agent speaks is in `heedful.integrations.agen
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,10 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.agents import (
-    AGENTS,
     Agent,
     Answer,
+    find_agent,
+    hex_digest,
     in_our_names,
+    session_of,
+    short_id,
 )
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news
@@ -57,8 +59,6 @@ MAX_COMMAND_CHARS = 200
 MAX_HOOK_TEXT_CHARS = 4 * Limits().content
 # The characters of an error that are searched for error lines, which takes 0.1 s.
 MAX_SEARCHED_ERROR_CHARS = 400_000
-# A longer id of a session or a prompt becomes a digest.
-MAX_SHORT_ID_CHARS = 80
 # A call with longer arguments may have been cut, so it is not repaired.
 MAX_REPAIRED_CHARS = 8_000
 # Fields that may be JSON as text.
@@ -171,7 +171,7 @@ async def _check_command(line: str, folder: str, seconds: float) -> Finding | No
     return Finding(
         name,
         redact(f"`{line}` {end}"),
-        key=f"{name}: {_digest(evidence)[:16]}",
+        key=f"{name}: {hex_digest(evidence)[:16]}",
         evidence=evidence,
     )
 
@@ -241,14 +241,12 @@ async def reply(
     If heedful fails or takes too long, the reply is empty. Raises UnknownName and
     InvalidInput for anything that is not an event of the agent.
     """
-    if agent not in AGENTS:
-        raise UnknownName("coding agent", agent, list(AGENTS))
-
-    row = AGENTS[agent]
+    row = find_agent(agent)
     if name not in row.events:
         raise UnknownName(f"event of {agent}", name, list(row.events))
 
     data = in_our_names(row, data)
+    run = host.run(session_of(data))
     error = data.get("error")
     texts = {
         field: _cut_texts(value, encoded=field in _JSON_TEXT_FIELDS)
@@ -257,11 +255,6 @@ async def reply(
     if isinstance(error, str):
         texts["error"] = _cut_error(error)
     data = texts
-    session = data.get("session_id")
-    if not isinstance(session, str) or not session:
-        raise InvalidInput("session_id", session, "the id of the session")
-
-    run = host.run(_short_id(session))
     moment = _Moment(name=name, agent=row, data=data, run=run, settings=settings)
     kind = row.events[name]
     shows = kind in row.takes or (kind == "before" and settings.deny)
@@ -332,17 +325,6 @@ def _cut_error(text: str) -> str:
     return shorten_failure(
         redact_ends(text, MAX_SEARCHED_ERROR_CHARS), MAX_HOOK_TEXT_CHARS
     )
-
-
-def _short_id(id: str) -> str:
-    """Return an id, or its digest if it is long or not printable."""
-    fits = len(id) <= MAX_SHORT_ID_CHARS and id.isprintable()
-    return id if fits else _digest(id)
-
-
-def _digest(text: str) -> str:
-    """Return the SHA-256 of a text in hex."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -813,10 +795,10 @@ async def _open_turn(moment: _Moment) -> ReportedLoop:
     events = await moment.run.events()
     prompts = [event["content"] for event in events if event["type"] == "user_message"]
     task = prompts[-1] if prompts else moment.text("prompt")
-    turn = moment.text("prompt_id") or f"turn-{len(prompts)}-{_digest(task)[:8]}"
+    turn = moment.text("prompt_id") or f"turn-{len(prompts)}-{hex_digest(task)[:8]}"
 
     return await open_loop(
-        f"{moment.run.id}/{_short_id(turn)}",
+        f"{moment.run.id}/{short_id(turn)}",
         task,
         policy=moment.settings.policy,
         store=host.store,
@@ -858,4 +840,4 @@ def _read_files_digest(folder: Path) -> str:
             status = (folder / name).lstat()
             parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
 
-    return _digest("\0".join(parts))
+    return hex_digest("\0".join(parts))

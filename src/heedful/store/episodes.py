@@ -640,11 +640,13 @@ def append_events(
 ) -> None:
     """Add events to a session; each is a row as `event_row` returns it.
 
-    `root` is the folder of the repository.
+    `root` is the folder of the repository. Raises Conflict if the session belongs to
+    another key.
 
     If a scope has more than `MAX_SESSION_EVENTS`, deletes a tenth of them: those of the
     sessions that were used longest ago.
     """
+    check_owner(db, scope, session, db.actor.via)
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
@@ -767,6 +769,19 @@ def owner(db: Db, scope: Scope, session: str) -> str | None:
     key = {**key_of(scope), "session": storable(session)}
     rows = db.select("via", "event", key, "order by n limit 1")
     return str(rows[0]["via"]) if rows else None
+
+
+def check_owner(db: Db, scope: Scope, session: str, via: str) -> None:
+    """Raise Conflict if a session belongs to another key than `via`.
+
+    The words of a session hold as those of its user, so no other key may add any. Code
+    in this process has no key, and is not refused.
+    """
+    if via and owner(db, scope, session) not in (None, via):
+        raise Conflict(
+            f"session {session!r} belongs to another key, which sent its first event; "
+            "send its events with that key, or begin a new session"
+        )
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:

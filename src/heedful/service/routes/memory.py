@@ -15,6 +15,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.integrations import hooks
+from heedful.integrations.agents import find_agent, in_our_names, session_of
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.briefing import explain_unshown
@@ -649,12 +650,14 @@ async def hook(
     to say.
 
     Needs `read` or `recall`, too. No command runs here, and no file that the event
-    names is read. A job learns from the session later, if the key sent its first event;
-    the key is a source of what it teaches.
+    names is read. A job learns from the session later; the key is a source of what it
+    teaches. A session belongs to the key that sent its first event: other keys get 409.
     """
     caller.needs("read", "recall")  # what it answers are lessons
     name = str(event.get("hook_event_name", ""))
     host = Host(memory=caller.memory)
+    session = session_of(in_our_names(find_agent(agent), event))
+    await caller.read(episodes.check_owner, session, caller.actor.via)
     reply = await hooks.reply(name, event, host, agent=agent)
 
     if reply.work:
