@@ -23,21 +23,22 @@ def hold_alike(browser: Browser, *trusts: Trust) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trusts", "is_checked"),
+    "trusts",
     [
-        pytest.param(("external",) * 3, True, id="the same trust"),
-        pytest.param(("external", "tool", "external"), False, id="other trust"),
+        pytest.param(("external",) * 3, id="the same trust"),
+        pytest.param(("external", "tool", "external"), id="other trust"),
     ],
 )
 def test_texts_that_differ_by_a_number_share_a_decision(
-    browser: Browser, trusts: tuple[Trust, ...], is_checked: bool
+    browser: Browser, trusts: tuple[Trust, ...]
 ):
     hold_alike(browser, *trusts)
     rows = browser.data("/quarantine")["waiting"]
     (row,) = rows
     page = browser.get(f"/quarantine/{row['id']}").text
     (box,) = re.findall(r'<input type="checkbox" name="like"[^>]*>', page)
-    assert ("checked" in box) == is_checked
+    # The page shows the words of one of them only.
+    assert "checked" not in box
     assert f"and the {len(row['ids']) - 1} like it" in words_of(page)
     like = browser.data(f"/quarantine/{row['id']}")["like_ids"]
     assert sorted([row["id"], *like]) == sorted(row["ids"])
