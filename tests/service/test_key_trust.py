@@ -14,7 +14,7 @@ from heedful.memory.arrivals import Patience
 from heedful.memory.memory import Memory
 from heedful.service.jobs import Job, Tools, do, sweep
 from tests.service.jobs import Handed
-from tests.service.support import Api, Project, served
+from tests.service.support import Api, Project, read_data, served
 from tests.traces.runs import ROOT, document, span
 
 TASK = "print the invoice"
@@ -140,3 +140,33 @@ def test_what_waits_for_its_key_is_told_once_the_key_is_trusted(
     source = f"key:{sender.key.split('_')[1]}"
     api.run(memory.set_trust(source, "measured", by="ada", waiting=True))
     assert "FLAG=planted" in told(api)
+
+
+@pytest.mark.parametrize(
+    ("may", "waits"),
+    [
+        pytest.param((), True, id="nobody trusts the key"),
+        pytest.param(("approve",), False, id="the key may approve"),
+    ],
+)
+def test_a_reflection_is_trusted_no_more_than_its_key(
+    api: Api, may: tuple[str, ...], waits: bool
+) -> None:
+    sender = Project(api, "main", "recall", "write", *may)
+    memory = Memory(api.setup.store, SCOPE)
+    api.run(memory.set_trust("tool:price", "measured", by="ada"))
+    calls = [{"item": "kettle"}, {"item": "planted"}]
+    answers = [{"error": {"message": "no such item"}}, {"content": "4"}]
+    events: list[dict[str, Any]] = []
+    for call, answer in zip(calls, answers, strict=True):
+        arguments = {"metadata": {"arguments": call}}
+        events += [
+            {"event_type": "tool_call", "tool_name": "price", **arguments},
+            {"event_type": "tool_response", "tool_name": "price", **answer},
+        ]
+    body = {"project_id": "main", "outcome": "success", "events": events}
+    path = "/api/v1/reflections/generate"
+    reflection = read_data(api.post(path, json=body, key=sender.key))
+
+    assert (reflection["state"] == "quarantined") is waits
+    assert bool(api.run(memory.quarantine.waiting())) is waits

@@ -243,14 +243,15 @@ async def generate_reflection(
     score: Score = by_outcome,
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
+    keys: Sequence[str] = (),
 ) -> GeneratedReflection:
     """Return the lesson of a run, without storing it.
 
     A failure that is already known is not sent to the model. Equal failures have equal
     ids. Without a strategy, `strategy_id` and `strategy_text` are None; without an
     error, `error_category` is None. `trust` says who wrote the task and the user's
-    messages; `trust`, `prompts`, `score` and `on_model_error` are arguments of
-    `reflect`. A `model` may be a function of the messages. Raises InvalidInput,
+    messages; `trust`, `prompts`, `score`, `on_model_error` and `keys` are arguments
+    of `reflect`. A `model` may be a function of the messages. Raises InvalidInput,
     ModelError, StoreError.
     """
     context = await asyncio.to_thread(_as_data, context)
@@ -274,6 +275,7 @@ async def generate_reflection(
         on_model_error=on_model_error,
         store=False,
         related=[str(id) for id in related],
+        keys=keys,
     )
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")

@@ -211,6 +211,7 @@ async def reflect(
     store: bool = True,
     trust: Trust = "external",
     related: Sequence[str] = (),
+    keys: Sequence[str] = (),
 ) -> Reflected | None:
     """Return what an episode teaches, by rules or a `model`; None if it is empty.
 
@@ -225,8 +226,9 @@ async def reflect(
     importance, 0..1. With `store=False` nothing is written. `trust` is the trust of the
     task and of the user's words. A lesson that depends on them, or on results of tools,
     has no higher trust; a lesson with less trust than a model's is quarantined.
-    `related` are ids that are stored with the lesson. Raises InvalidInput, ModelError,
-    StoreError.
+    `related` are ids that are stored with the lesson. `keys` are the sources of the
+    keys of a service that sent the episode, such as "key:3f"; they limit its trust.
+    Raises InvalidInput, ModelError, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     require(
@@ -237,6 +239,7 @@ async def reflect(
     )
     check_trust(trust)
     check_sequence("related", related, str, "ids, each a text")
+    check_sequence("keys", keys, str, "sources, each a text")
 
     if memory is not None:
         memory = Memory.of(memory, None)
@@ -247,6 +250,7 @@ async def reflect(
         score=score,
         on_model_error=on_model_error,
         related=related,
+        keys=tuple(keys),
     )
 
     if not episode.events and episode.fault is None:

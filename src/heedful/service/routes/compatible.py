@@ -307,6 +307,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
         trust=trust,
+        keys=caller.actor.via.split(),
     )
     has_model = caller.setup.model is not None
     if not run.store:
