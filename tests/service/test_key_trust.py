@@ -156,7 +156,10 @@ def test_a_reflection_is_trusted_no_more_than_its_key(
     memory = Memory(api.setup.store, SCOPE)
     api.run(memory.set_trust("tool:price", "measured", by="ada"))
     calls = [{"item": "kettle"}, {"item": "planted"}]
-    answers = [{"error": {"message": "no such item"}}, {"content": "4"}]
+    answers: list[dict[str, Any]] = [
+        {"error": {"message": "no such item"}},
+        {"content": "4"},
+    ]
     events: list[dict[str, Any]] = []
     for call, answer in zip(calls, answers, strict=True):
         arguments = {"metadata": {"arguments": call}}

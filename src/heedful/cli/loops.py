@@ -526,6 +526,10 @@ def log(
         briefing = loop_by_id[reasons.loop].briefing
         return briefing.summary if briefing else ""
 
+    def decided_cell(reasons: Reasoning) -> str:
+        """Return what was decided, and what nothing judged."""
+        return _decided_cell(reasons, loop_by_id[reasons.loop])
+
     def document(reasons: Reasoning) -> dict[str, Any]:
         """Return a decision as JSON data, with what memory showed its loop."""
         stored_loop = loop_by_id[reasons.loop]
@@ -539,7 +543,7 @@ def log(
 
     shown_columns = {
         **DECISION_COLUMNS,
-        "decided": lambda reasons: _decided_cell(reasons, loop_by_id[reasons.loop]),
+        "decided": decided_cell,
     }
     if has_briefing:
         shown_columns["memory"] = memory_cell

@@ -264,7 +264,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
                 self.gets_made_prompts = True
             texts = [str(prompt.text) for prompt in prompts if prompt]
             trusted = "" if self.gets_made_prompts else "\n".join(texts)
-            added: list[Any] = [] if trusted else texts
+            added = [] if trusted else texts
             added += _foreign_tools(request, seen.tools)
             await learn_added(run, [*added, *_said_by(seen.messages)], trusted)
             know(run, _said_by(response.result))
@@ -804,11 +804,9 @@ def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
     """
     tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
     offers = list(map(convert_to_openai_tool, tools))
-    words = [
-        # The schema of a function of the developer is a class.
-        foreign_words(None if isinstance(tool.args_schema, dict) else tool, offer)
-        for tool, offer in zip(tools, offers, strict=True)
-    ]
+    # The schema of a function of the developer is a class.
+    codes = [None if isinstance(tool.args_schema, dict) else tool for tool in tools]
+    words = list(map(foreign_words, codes, offers))
     # A model may answer with an object by a call of such a tool.
     schema = getattr(request.response_format, "schema", None)
     answers = ToolStrategy(schema).schema_specs if schema else []

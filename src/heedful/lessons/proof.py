@@ -409,9 +409,10 @@ def sum_calls(pooled: Comparison) -> Total:
 
     Without it, each would have made from none to `MAX_COUNTED_CALLS`.
     """
-    made = pooled.shown * (pooled.calls.shown or 0.0)
-    most = pooled.shown * MAX_COUNTED_CALLS
-    return Total.of(pooled.calls, pooled.shown).within(-made, most - made)
+    calls_made = pooled.shown * (pooled.calls.shown or 0.0)
+    max_calls = pooled.shown * MAX_COUNTED_CALLS
+    saved = Total.of(pooled.calls, pooled.shown)
+    return saved.within(-calls_made, max_calls - calls_made)
 
 
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
