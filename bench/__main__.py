@@ -29,6 +29,7 @@ from bench import (
     postgres,
     recall,
     scale,
+    several,
     starts,
     ui,
 )
@@ -54,6 +55,7 @@ def main() -> int:
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=options.texts, million=options.million),
         "scale": scale.figures,
+        "several": several.figures,
         "starts": starts.figures,
         "ui": ui.figures,
     }
@@ -82,7 +84,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = (
         "core durable frames grounding growth hooks hostile http lookups pairs "
-        "postgres recall scale starts ui"
+        "postgres recall scale several starts ui"
     ).split()
     parser.add_argument(
         "--only", action="append", choices=groups, help="this group, or several"
