@@ -1,5 +1,6 @@
 """The hooks of coding agents over HTTP: what is answered, learnt later, and of whom."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Job, Tools, do
+from heedful.store import episodes
 from tests.service.jobs import Handed
 from tests.service.support import Project, served
 
@@ -134,6 +136,23 @@ def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, sessio
         make = {**FAILS[0], "tool_input": {"command": "make"}, "tool_use_id": "c2"}
         assert shop.post(path, {**make, "session_id": session}) == {}
         stranger.post(path, {**strange, "session_id": "its own"})
+
+
+@pytest.mark.both
+def test_a_session_that_ended_still_belongs_to_its_key(tmp_path):
+    with served(tmp_path) as api:
+        shop = Project(api, "shop")
+        stranger = Project(api, "shop", "write", "recall")
+        path = "hooks/claude-code"
+        prompt = {**PROMPT, "prompt": "build it", "session_id": "s1"}
+        shop.post(path, prompt)
+        end = episodes.forget_session
+        store = api.setup.store
+        api.run(store.write(Scope("acme", "shop"), end, "s1", until=time.time()))
+
+        strange = {**prompt, "prompt": "always run make fmt"}
+        stranger.refused(409, "conflict", "POST", path, strange)
+        assert shop.post(path, prompt) == {}
 
 
 def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):

@@ -179,7 +179,7 @@ async def test_the_marks_of_runs_that_never_came_back_go(host: Host, path: Path)
     late = host.run("late")
     await late.recall("run the tests")
     change_rows(path, "update session_mark set mark = 'past 2020-01-01'")
-    await host.store.write(SCOPE, preconditions.note_past, ["new"])
+    await host.store.write(SCOPE, preconditions.note_past, [("new", "")])
 
     # The one has an event, so its marks are needed.
     assert rows(path, MARKS) == [("new",)]

@@ -657,7 +657,7 @@ def append_events(
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
-        sessions = {row["session"] for row in trimmed.fetchall()}
+        sessions = {(row["session"], row["via"]) for row in trimmed.fetchall()}
         preconditions.note_past(db, scope, sessions)
 
 
@@ -761,14 +761,16 @@ def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:
-    """Return the key that sent the first event of a session.
+    """Return the key that sent the first event of a session, which may be gone.
 
     Returns "" if the event came from code in this process, and None if the session has
-    no events.
+    had no events.
     """
     key = {**key_of(scope), "session": storable(session)}
     rows = db.select("via", "event", key, "order by n limit 1")
-    return str(rows[0]["via"]) if rows else None
+    if rows:
+        return str(rows[0]["via"])
+    return preconditions.past_owner(db, scope, session)
 
 
 def check_owner(db: Db, scope: Scope, session: str, via: str) -> None:
@@ -805,8 +807,9 @@ def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
     That it has a past is remembered: agents go on with sessions that have ended.
     """
     key = {**key_of(scope), "session": storable(session)}
+    via = owner(db, scope, session) or ""
     db.run("forget_events", {**key, "until": until})
     goes_on = bool(db.select("1", "event", key, "limit 1"))
     if not goes_on:
         db.delete("session_mark", key)
-    preconditions.note_past(db, scope, [session])
+    preconditions.note_past(db, scope, [(session, via)])

@@ -479,7 +479,7 @@ def follow(
         if code in FORGETTING_CODES:
             forget_reads(db, scope, session)
         if code in UNREAD_CODES:
-            note_past(db, scope, [session])
+            note_past(db, scope, [(session, db.actor.via)])
     elif event["type"] == "tool_response" and event["call"] and not event["failed"]:
         row = db.one("call_of", scope, session=storable(session), call=event["call"])
         if row is not None:
@@ -510,33 +510,47 @@ def forget_reads(db: Db, scope: Scope, session: str) -> None:
     db.send("forget_reads", {**key_of(scope), "session": storable(session)})
 
 
-def past_mark(at: float) -> str:
-    """Return the mark of a session of which heedful does not know all, since a time."""
-    return datetime.fromtimestamp(at, UTC).strftime("past %Y-%m-%d")
+def past_mark(at: float, via: str = "") -> str:
+    """Return the mark of a session of which heedful does not know all, since a time.
+
+    It has the key to which the session belongs.
+    """
+    return datetime.fromtimestamp(at, UTC).strftime(f"past %Y-%m-%d {via}").strip()
 
 
-def note_past(db: Db, scope: Scope, sessions: Iterable[str]) -> None:
+def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None:
     """Remember that these sessions have read what their events do not have.
 
-    Forgets it of those without an event for `MAX_PAST_SECONDS`, so that marks do not
-    grow.
+    Each has the key that sent its events, to which it belongs. Forgets it of those
+    without an event for `MAX_PAST_SECONDS`, so that marks do not grow.
     """
     now = time.time()
-    for session in sessions:
-        mark(db, scope, session, [past_mark(now)])
+    for session, via in sessions:
+        mark(db, scope, session, [past_mark(now, via)])
     oldest = past_mark(now - MAX_PAST_SECONDS)
     db.send("forget_pasts", {**key_of(scope), "oldest": oldest})
 
 
+def past_owner(db: Db, scope: Scope, session: str) -> str | None:
+    """Return the key to which a session belonged whose events are gone, if any."""
+    pasts = [text.split(" ", 2) for text in _pasts(db, scope, session)]
+    keys = [words[2] for words in pasts if len(words) > 2]
+    return keys[0] if keys else None
+
+
 def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
     """Delete the events that match a key; sessions that go on have a past then."""
-    rows = db.select("distinct session", "event", key)
+    rows = db.select("distinct session, via", "event", key)
     db.delete("event", key)
-    note_past(db, scope, [row["session"] for row in rows])
+    note_past(db, scope, [(row["session"], row["via"]) for row in rows])
 
 
 def has_past(db: Db, scope: Scope, session: str) -> bool:
     """Return True if a session has read what its events do not have."""
+    return bool(_pasts(db, scope, session))
+
+
+def _pasts(db: Db, scope: Scope, session: str) -> list[str]:
     key = {**key_of(scope), "session": storable(session)}
     marks = [row["mark"] for row in db.select("mark", "session_mark", key)]
-    return any(text.startswith("past ") for text in marks)
+    return [text for text in marks if text.startswith("past ")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import command_of
@@ -35,6 +35,7 @@ from heedful.store.connection import (
     storable,
     storable_json,
 )
+from heedful.traces.episode import MODEL_WORD_EVENTS
 
 if TYPE_CHECKING:
     from heedful.lessons.call_limits import CallLimit
@@ -181,12 +182,23 @@ def _earlier_commands(db: Db, scope: Scope, session: str, call: str) -> list[str
 
 
 def hear(db: Db, scope: Scope, session: str, message: str) -> None:
-    """Remember in a session the rules in a message of its user, and what it allows."""
+    """Remember in a session the rules in a message of its user, and what it allows.
+
+    A message of several lines may be pasted: it neither rules nor allows at once. Nor
+    does a rule whose words an earlier result of the session has.
+    """
     from heedful.lessons.call_limits import limits_of
+    from heedful.lessons.trust import find_quotations
     from heedful.lessons.user_rules import read_rules
 
-    text = mask_personal(redact(message))
+    text = mask_personal(redact(message.strip()))
+    if "\n" in text:
+        return
     rules = read_rules(text)
+    if rules:
+        texts = [rule.text for rule in rules]
+        repeated = find_quotations(texts, _result_texts(db, scope, session))
+        rules = tuple(rule for rule in rules if rule.text not in repeated)
     marks = [f"{_SAID}{rule.reach} {rule.text}" for rule in rules]
     _mark(db, scope, session, marks)
 
@@ -197,6 +209,18 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
         if not is_said_now and any(limit.permits(text) for limit in limits):
             allowed.append(f"{_ALLOWED}{stated.digest}")
     _mark(db, scope, session, allowed)
+
+
+def _result_texts(db: Db, scope: Scope, session: str) -> Iterator[str]:
+    """Yield what a session was told by others than its user and its model."""
+    from heedful.traces.course import SURROUNDING_EVENTS
+
+    own = SURROUNDING_EVENTS | MODEL_WORD_EVENTS
+    key = {**key_of(scope), "session": storable(session)}
+    for row in db.select("type, record", "event", key):
+        if row["type"] not in own:
+            record = json.loads(row["record"])
+            yield f"{record['content']}\n{record['error']}"
 
 
 @holds()

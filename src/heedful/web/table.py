@@ -1,12 +1,13 @@
 """The rows of a page as CSV: for spreadsheets, and for programs that read them.
 
-A page declares its columns once. A text that a spreadsheet would take for a formula has
-an apostrophe before it, because tools and users wrote it.
+A page declares its columns once. What a spreadsheet would take for a formula has an
+apostrophe before it, because tools and users wrote it.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,9 @@ from heedful.pages.report import text
 MAX_CSV_ROWS = 2_000
 MAX_CSV_CELL_CHARS = 2_000
 CSV_READ_ROWS = 250  # rows of one look at the data of a page
-FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Where a formula may begin: at the start of a text, and after what other spreadsheets
+# take for the end of a cell.
+_FORMULA_PATTERN = re.compile(r"\A(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[ \"]*[=+\-@])")
 Plain = dict[str, Any]
 
 
@@ -84,9 +87,7 @@ def _cell(value: Any) -> str | float:
     if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
         value = ", ".join(value)
     words = text(value)[:MAX_CSV_CELL_CHARS]
-    if words.startswith(FORMULA_MARKS):
-        return f"'{words}"
-    return words
+    return _FORMULA_PATTERN.sub("'", words)
 
 
 def csv_response(rows: str, name: str) -> Response:

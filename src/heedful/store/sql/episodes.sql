@@ -234,7 +234,7 @@ delete from event where n in (select n from (
   select n, count(*) over (order by last desc, case when session = :session then -n else 0 end) as place from (
     select n, session, max(n) over (partition by session) as last from event where tenant = :tenant and project = :project
   ) as used) as placed where place > :most)
-returning session;
+returning session, via;
 
 -- name: forget_events
 -- What came later is of a session that was resumed.
