@@ -293,8 +293,8 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
                 201,
             )
         browser.open(browser.api._all)
-        page = one_line(browser.get("/loops").text)
-        links = re.findall(r'class="task"><div><a href="/ui(/loops/[^"?]*)', page)
+        listed = one_line(browser.get("/loops").text)
+        links = re.findall(r'class="task"><div><a href="/ui(/loops/[^"?]*)', listed)
         pages = [(browser.data(f"{link}")["name"], browser.get(link)) for link in links]
         assert {name for name, _ in pages} == set(names)
         for name, page in pages:
