@@ -286,10 +286,11 @@ def test_a_lesson_whose_earlier_words_were_shown_is_not_called_never_shown(
 def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=2, wrong=0)
-    no_pair = "No lesson was withheld alone, so none can be compared"
+    no_pair = "No lesson was withheld alone at random, so none can be compared"
     lacks = (
         "Not known yet: it needs loops from which it alone is withheld, at random; "
-        "the setting holdout does that."
+        "the setting holdout does that once memory as a whole has a verdict, or after "
+        "200\u00a0loops."
     )
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
@@ -300,7 +301,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
         assert "sort=-effect" not in page
         assert "sort=-verdict" not in page
     proof = words_of(browser.get("/proof").text)
-    assert "without a comparison: none was withheld alone yet" in proof
+    assert "without a comparison: none was withheld alone at random yet" in proof
     assert "harm" not in browser.data("/proof")
 
 

@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from heedful.errors import InvalidInput
+from heedful.lessons.holdout import MAX_POOLED_LOOPS
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.share import Share, percent
@@ -30,7 +31,11 @@ MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
-HOLDOUT_WAY = ", at random; the setting holdout does that"
+# Until then, a loop of the holdout goes without all its lessons.
+HOLDOUT_WAY = (
+    ", at random: the setting holdout does that once memory as a whole has a verdict, "
+    f"or after {MAX_POOLED_LOOPS} loops"
+)
 RETIRED_STATES = ("retired", "superseded")
 
 
