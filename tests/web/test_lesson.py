@@ -288,9 +288,9 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     show_to_loops(browser, lesson, right=2, wrong=0)
     no_pair = "No lesson was withheld alone at random, so none can be compared"
     lacks = (
-        "Not known yet: it needs loops from which it alone is withheld, at random; "
+        "Not known yet: it needs loops from which it alone is withheld, at random: "
         "the setting holdout does that once memory as a whole has a verdict, or after "
-        "200\u00a0loops."
+        "200 loops."
     )
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
