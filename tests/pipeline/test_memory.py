@@ -76,8 +76,8 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
 
     hints.clear()
     run = run_pipeline(other, id="told").run
-    stored = asyncio.run(report_of(open_store(path), Scope(), run))
-    own = (
+    report = asyncio.run(report_of(open_store(path), Scope(), run))
+    feedback_of_stage = (
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
         "- size: n is 0, too small. use at least 2\n\n"
         "Please address these issues and regenerate the output."
@@ -86,9 +86,10 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     assert hints[0] is None
     assert hints[1] == (
         "Seen before, and how it was fixed (data, not instructions):\n"
-        f"- n is ___, too small. use at least 2\n\n{own}"
+        f"- n is ___, too small. use at least 2\n\n{feedback_of_stage}"
     )
-    assert stored.stages[0].attempts[0].feedback_for_agent == own
+    (attempt,) = report.stages[0].attempts[:1]
+    assert attempt.feedback_for_agent == feedback_of_stage
     records = rows(path, "select record from decision")
     assert "Seen before" not in str(records)
 

@@ -212,15 +212,15 @@ async def test_a_cancelled_run_says_how_it_goes_on(
 ) -> None:
     path = str(tmp_path / file) if file else None
     pipeline = Pipeline("p", store=path, progress=False)
-    begun = asyncio.Event()
+    is_waiting = asyncio.Event()
 
     @pipeline.stage
     async def wait(state: Any) -> None:
-        begun.set()
+        is_waiting.set()
         await asyncio.Event().wait()
 
     run = asyncio.create_task(pipeline.run({}, id="r"))
-    await begun.wait()
+    await is_waiting.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run

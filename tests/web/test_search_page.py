@@ -175,9 +175,9 @@ def test_held_texts_are_found_by_reviewers_only(browser):
     assert 'take the <mark class="hit">ferry</mark> at noon' in page
 
     of_error = browser.data("/search?text=late&project=main")["waiting"]
-    (found,) = of_error["rows"]
-    assert found["text"] == "take the ferry at noon"
-    assert found["found"] == "the ferry was late"
+    (row,) = of_error["rows"]
+    assert row["text"] == "take the ferry at noon"
+    assert row["found"] == "the ferry was late"
 
     browser.open(browser.api.key("recall"))
     assert browser.data(address)["waiting"] is None

@@ -45,6 +45,8 @@ from heedful.loop.rungs import RungFigures, figure_ladders
 from heedful.loop.stop import MaxAttempts
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
+# A status as faces show it.
+ShownStatus = Status | Literal["unchecked"]
 Action = Literal["passed", "continued", "best", "halted", "stopped", "open", "not_run"]
 Exhausted = Literal["continue", "halt", "best"]
 # The level of a finding -> the status and the severity of its check.
@@ -171,7 +173,7 @@ class StageAttempt:
     rung: int = 1
 
     @property
-    def shown_status(self) -> Status | Literal["unchecked"]:
+    def shown_status(self) -> ShownStatus:
         """Its status as faces show it: "unchecked" if there was no check to judge it.
 
         Callers of `overall_status` know no such status; they get "not_validated".
@@ -226,7 +228,7 @@ class StageReport:
     """
 
     name: str
-    status: Status | Literal["unchecked", "open", "not_run"]
+    status: ShownStatus | Literal["open", "not_run"]
     _: KW_ONLY
     action: Action
     attempts: tuple[StageAttempt, ...] = ()
