@@ -80,6 +80,10 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
         "noqa": 2,
     },
 }
+# Lines of the templates of pages that are longer than this: sentences, mostly, and tags
+# with an address. The ceiling only falls.
+TEMPLATE_LINE_CHARS = 120
+MAX_LONG_TEMPLATE_LINES = 140
 # Their modules are checked for the habits of the house, too.
 FOLDERS = ("src", "examples", "bench", "scripts")
 # Names of a layer say nothing about the domain.
@@ -189,6 +193,21 @@ def ceiling_problems(
             yield f"{folder}: {name} {figure:,}; at most {ceiling:,} ({look})"
 
 
+def template_problems(folder: Path, most: int) -> Iterator[str]:
+    """Yield whether more lines of templates than `most` are long, and the longest."""
+    lines = [
+        (len(line), f"{path.name}:{number}")
+        for path in sorted(folder.rglob("*.html.j2"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if len(line) > TEMPLATE_LINE_CHARS
+    ]
+    if len(lines) > most:
+        yield (
+            f"{len(lines)} lines of templates have over {TEMPLATE_LINE_CHARS} "
+            f"characters; at most {most} (the longest: {max(lines)[1]})"
+        )
+
+
 def main() -> int:
     """Print the figures and every problem; return 1 if there is a problem."""
     problems: list[str] = []
@@ -201,6 +220,7 @@ def main() -> int:
             print(f"  {name:<20}{figure:>10,}{limit}")
         problems += ceiling_problems(folder, survey, ceilings)
 
+    problems += template_problems(ROOT / "src", MAX_LONG_TEMPLATE_LINES)
     checked = [source for folder in FOLDERS for source in sources(folder)]
     for source in checked:
         problems += module_problems(source)

@@ -113,3 +113,11 @@ def test_a_type_variable_is_no_constant(tmp_path):
         path = tmp_path / f"{name}.py"
         path.write_text('T = TypeVar("T")\n', encoding="utf-8")
     assert reading.survey(tmp_path).figures["shared constants"] == 0
+
+
+def test_templates_with_long_lines_are_told(tmp_path):
+    (tmp_path / "a.html.j2").write_text(f"<p>\n{'x' * 121}\n{'y' * 130}\n</p>\n")
+    [problem] = budgets.template_problems(tmp_path, most=1)
+    assert "2 lines" in problem
+    assert "a.html.j2:3" in problem
+    assert list(budgets.template_problems(tmp_path, most=2)) == []

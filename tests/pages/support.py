@@ -8,9 +8,9 @@ from heedful.loop.runs import (
     Action,
     CheckResult,
     Report,
+    ShownStatus,
     StageAttempt,
     StageReport,
-    ShownStatus,
     Status,
 )
 from heedful.pages import markdown

@@ -165,7 +165,7 @@ def test_a_run_says_which_stage_no_check_judged():
     assert words in markdown(report).replace("**", "")
     page = html(report)
     assert words in Page(page).text
-    assert '<p class="answer warns">' in page
+    assert 'class="answer warns">' in page
 
 
 pieces = st.sampled_from(
@@ -480,8 +480,9 @@ def test_long_texts_are_cut_with_a_count():
 
 
 def test_bars_follow_one_another_as_wide_as_attempts_took():
+    page = " ".join(html(example()).split())
     bars = re.findall(
-        r'<rect class="[\w ]+"[^>]* x="([\d.]+)%" width="([\d.]+)%"', html(example())
+        r'<rect class="[\w ]+"[^>]* x="([\d.]+)%" width="([\d.]+)%"', page
     )
     times = [
         attempt.execution_time_ms

@@ -15,7 +15,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.sessions import learn_session
 from heedful.traces.episode import Episode, Event
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, browsing, one_line, words_of
 
 WORDS = "Wait two seconds between two calls of the search API."
 LESSON = {
@@ -120,7 +120,7 @@ def test_what_is_no_error_leads_to_the_error(
     (lesson,) = answer["meant"]
     assert ask(browser, "error", lesson["ask"])["count"] == 1
 
-    page = browser.get(f"/recall?kind=error&text={quote_plus(text)}").text
+    page = one_line(browser.get(f"/recall?kind=error&text={quote_plus(text)}").text)
     (link,) = re.findall(r'class="button main" href="([^"]*)"', page)
     again = browser.get(unescape(link).removeprefix("/ui")).text
     assert "This error was seen 1 time" in words_of(again)

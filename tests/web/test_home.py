@@ -16,7 +16,7 @@ from heedful.web import figures
 from heedful.web.weeks import count_weeks
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, facts_of, fill, words_of
+from tests.web.support import Browser, browsing, facts_of, fill, one_line, words_of
 from tests.web.test_pairs import record_loop
 
 DAY = figures.FIGURE_DAY_SECONDS
@@ -220,7 +220,7 @@ def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file)
     for number in range(15):
         report(site, file, f"loop {number}", days=3 - number // 5)
 
-    page = site.get("/home").text
+    page = one_line(site.get("/home").text)
     course = site.data("/home")["course"]
     ends = [time.gmtime(course[place]["at"]) for place in (0, -1)]
     days = " to ".join(time.strftime("%Y-%m-%d", end) for end in ends)

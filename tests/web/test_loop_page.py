@@ -430,7 +430,7 @@ def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
 ):
     prompt = weighing.data("/loops/third")["prompt"]
     page = weighing.get("/loops/third").text
-    folded = page.partition('<details id="prompt">')[2]
+    folded = page.partition('<details id="prompt">')[2].strip()
     answer = read_data(weighing.api.get("/v1/loops/third"))
 
     assert "--- accepted answer" in prompt

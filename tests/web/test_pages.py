@@ -23,7 +23,7 @@ from heedful.web.site import STREAM_POLL_SECONDS
 from tests.engines import change_rows
 from tests.memory.dreams import learn_git_failures
 from tests.service.support import read_data
-from tests.web.support import ATTACK, HERE, browsing, fill, words_of
+from tests.web.support import ATTACK, HERE, browsing, fill, one_line, words_of
 
 LISTS = (
     "loops",
@@ -293,9 +293,8 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
                 201,
             )
         browser.open(browser.api._all)
-        links = re.findall(
-            r'class="task"><div><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text
-        )
+        page = one_line(browser.get("/loops").text)
+        links = re.findall(r'class="task"><div><a href="/ui(/loops/[^"?]*)', page)
         pages = [(browser.data(f"{link}")["name"], browser.get(link)) for link in links]
         assert {name for name, _ in pages} == set(names)
         for name, page in pages:
@@ -318,7 +317,7 @@ def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_pat
             ids.append(read_data(answer, 201)["id"])
 
         browser.open(browser.api._all)
-        page = browser.get(f"/lessons/{ids[0]}").text
+        page = one_line(browser.get(f"/lessons/{ids[0]}").text)
         assert "<dt>file</dt><dd><code>app.py</code>" in page
         assert f"/ui/lessons/{ids[1]}?" in page
         assert "No lesson is related" not in page

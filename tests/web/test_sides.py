@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, browsing, one_line, words_of
 
 GOAL = {"score": "alignment", "threshold": 0.75}
 
@@ -132,7 +132,7 @@ def test_what_is_equal_in_both_attempts_is_grey_and_comes_last(browser: Browser)
     record_attempts(browser, ["lint"], ["lint"], [], scores=(0.8, 0.8, 0.9))
     address = "/loops/pair?against=1&attempt=2"
     rows = browser.data(address)["sides"]["rows"]
-    page = browser.get(address).text
+    page = one_line(browser.get(address).text)
 
     assert [row["change"] for row in rows] == ["kept", "same"]
     assert '<tr class="soft"><th scope="row">alignment' in page

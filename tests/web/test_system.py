@@ -10,7 +10,7 @@ from heedful.store import exposures, shown
 from heedful.testing import FixedEmbedder
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, fill, words_of
+from tests.web.support import Browser, browsing, fill, one_line, words_of
 
 EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
 LESSON_KIND = "check"
@@ -299,7 +299,7 @@ def test_an_error_offers_the_way_back(
 
 
 def test_a_loop_that_is_not_found_can_be_searched(browser: Browser):
-    page = browser.get("/loops/bug 7").text
+    page = one_line(browser.get("/loops/bug 7").text)
     assert 'name="text" size="40" value="bug 7"' in page
 
 
