@@ -241,8 +241,12 @@ class Lab:
         driver = self._driver(arm, model)
         for task in tasks:
             ledger.begin(arm, task.id)
-            row = await driver.drive(task)
-            how = await story(self.store, SCOPES[arm], row.loop)
+            try:
+                row = await driver.drive(task)
+                how = await story(self.store, SCOPES[arm], row.loop)
+            except asyncio.CancelledError:
+                ledger.screen.say(f"interrupted at loop {driver.loop_of(task)}")
+                raise
             ledger.end(arm, Ended(row=row, story=how))
 
     def _driver(self, arm: str, model: Model) -> TaskDriver:

@@ -247,6 +247,8 @@ def test_interrupted_it_goes_on(shop):
     stopped = await_end(process)
     assert stopped.code == 130
     assert "The same command continues:\n  make demo FULL=1\n" in stopped.err
+    assert re.search(r"interrupted at loop with-\w+/\S+\n", stopped.err)
+    assert re.search(r"interrupted at loop without-\w+/\S+\n", stopped.err)
     done = shop.heedful(f"{DEMO} --json")
     assert done.code == 0
     total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)

@@ -459,10 +459,10 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
     assert loops["nightly-1"]["state"] == "passed"
     assert loops["forecast-1"]["state"] == "stopped"
     assert loops["forecast-1"]["stopped_by"] == ["degraded"]
-    degraded = "forecast-1 degraded"
-    for line in ("loops", "log forecast-1"):
-        text = " ".join(session_of_runs((line, 0)).out.split())
-        assert degraded in text, line
+    listed = " ".join(session_of_runs(("loops", 0)).out.split())
+    log = " ".join(session_of_runs(("log forecast-1", 0)).out.split())
+    assert "forecast-1 run degraded" in listed
+    assert "forecast-1 degraded" in log
     asyncio.run(
         heedful.run(
             "Say red",
@@ -479,6 +479,27 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
     recorded = session_of_runs(("log", 0), ("replay --json", 0)).json["recorded"]
     # Each stage and another loop, but no run, and not what nothing judged.
     assert recorded["loops"] == len(loops) - 3
+
+
+def test_runs_and_stages_are_told_from_loops(session_of_runs, desk):
+    listed = session_of_runs(("loops", 0)).out
+    lines = [" ".join(line.split()) for line in listed.splitlines()]
+    entries = session_of_runs(("loops --json", 0)).json["loops"]
+    kinds = {entry["id"]: entry["kind"] for entry in entries}
+    assert lines[0].startswith("loop kind state")
+    assert "nightly-1 run passed" in listed_start(lines, "nightly-1 ")
+    assert "nightly-1/copy stage" in listed_start(lines, "nightly-1/copy ")
+    assert "forecast/say loop passed" in listed_start(lines, "forecast/say ")
+    assert lines[-1] == "heedful runs lists only the runs of pipelines"
+    assert kinds["nightly-1"] == "run"
+    assert kinds["nightly-1/copy"] == "stage"
+    assert kinds["forecast/say"] == "loop"
+
+
+def listed_start(lines: list[str], begin: str) -> str:
+    """The line of a list that begins so."""
+    (line,) = [line for line in lines if line.startswith(begin)]
+    return line
 
 
 def test_why_and_log_say_which_rung_has_spent_its_limit(desk):

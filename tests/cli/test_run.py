@@ -453,6 +453,9 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     assert "Traceback" not in stopped.err
     resuming = resuming_line(stopped.err)
     assert resuming == f"{line} --resume"
+    assert "loop a name/green is open;" in stopped.err
+    why = stopped.err.split("look at it with:\n  heedful ")[1]
+    assert "a name/green" in desk.heedful(why).out
     assert desk.heedful("doctor --model toy:answer").code == 0
     done = desk.heedful(f"{resuming} --json")
     assert done.code == 0

@@ -32,6 +32,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -178,43 +179,40 @@ WAYS = (
 )
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests code of its user adds a text."""
     options: dict[str, Any] = {}
     plugins: list[Any] = [HeedfulAdkPlugin(host)]
-    if way == "instruction provider":
-        options["instruction"] = lambda _: text
-    elif way == "instruction of a state":
+    if addition.way == "instruction provider":
+        options["instruction"] = lambda _: addition.text
+    elif addition.way == "instruction of a state":
         options["instruction"] = "Know this: {docs}"
-    elif way == "callback of the agent":
+    elif addition.way == "callback of the agent":
 
         def add_text(callback_context: Any, llm_request: Any) -> None:
-            llm_request.append_instructions([text])
+            llm_request.append_instructions([addition.text])
 
         options["before_model_callback"] = add_text
-    elif way == "plugin before heedful":
-        plugins.insert(0, AddingPlugin(text))
-    elif way == "plugin after heedful":
-        plugins.append(AddingPlugin(text))
-    elif way == SERVER_TOOL:
-        options["tools"] = [shell_of([], results), server_tool(text)]
-    elif way == OWN_TOOL:
-        options["tools"] = [shell_of([], results), look]
+    elif addition.way == "plugin before heedful":
+        plugins.insert(0, AddingPlugin(addition.text))
+    elif addition.way == "plugin after heedful":
+        plugins.append(AddingPlugin(addition.text))
+    elif addition.way == SERVER_TOOL:
+        options["tools"] = [shell_of([], addition.results), server_tool(addition.text)]
+    elif addition.way == OWN_TOOL:
+        options["tools"] = [shell_of([], addition.results), look]
     else:
-        options["instruction"] = text
-    runner = runner_of(shell_agent(script, Driven(), results, **options), *plugins)
-    await runner.session_service.create_session(
-        app_name="tests", user_id="user", session_id="chat", state={"docs": text}
+        options["instruction"] = addition.text
+    runner = runner_of(
+        shell_agent(addition.script, Driven(), addition.results, **options), *plugins
     )
-    await run(runner, task)
+    await runner.session_service.create_session(
+        app_name="tests",
+        user_id="user",
+        session_id="chat",
+        state={"docs": addition.text},
+    )
+    await run(runner, addition.task)
 
 
 def server_tool(text: str) -> McpTool:

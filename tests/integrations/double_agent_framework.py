@@ -33,6 +33,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -164,38 +165,32 @@ WAYS = (
 )
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests code of its user adds a text."""
 
     @chat_middleware
     async def add_message(context: Any, call_next: Any) -> None:
-        context.messages = [Message("user", [text]), *context.messages]
+        context.messages = [Message("user", [addition.text]), *context.messages]
         await call_next()
 
     middleware: list[Any] = [HeedfulAgentMiddleware(host)]
     options: dict[str, Any] = {"instructions": "Be brief."}
     run_options: dict[str, Any] = {}
-    if way.endswith("of a provider"):
-        options["context_providers"] = [Adding(way, text)]
-    elif way == "chat middleware":
+    if addition.way.endswith("of a provider"):
+        options["context_providers"] = [Adding(addition.way, addition.text)]
+    elif addition.way == "chat middleware":
         middleware.append(add_message)
-    elif way == "instructions of a run":
-        run_options = {"instructions": text}
-    elif way == SERVER_TOOL:
-        run_options["tools"] = [server_tool(text)]
-    elif way == "tool of the provider":
+    elif addition.way == "instructions of a run":
+        run_options = {"instructions": addition.text}
+    elif addition.way == SERVER_TOOL:
+        run_options["tools"] = [server_tool(addition.text)]
+    elif addition.way == "tool of the provider":
         run_options["tools"] = [{"type": "mcp", "server_label": "docs"}]
-    elif way == OWN_TOOL:
+    elif addition.way == OWN_TOOL:
         run_options["tools"] = [tool(look)]
     else:
-        options["instructions"] = text
-    agent = shell_agent(script, Driven(), results, middleware=middleware, **options)
-    await agent.run(task, session=AgentSession(), options=run_options)
+        options["instructions"] = addition.text
+    agent = shell_agent(
+        addition.script, Driven(), addition.results, middleware=middleware, **options
+    )
+    await agent.run(addition.task, session=AgentSession(), options=run_options)

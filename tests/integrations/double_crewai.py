@@ -23,6 +23,7 @@ from tests.integrations.doubles import (
     OK,
     OWN_TOOL,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -115,37 +116,29 @@ WAYS = (
 )
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run a task to whose requests CrewAI or a hook of the user adds a text."""
 
     def add_message(context: Any) -> None:
-        if not any(message["content"] == text for message in context.messages):
-            context.messages.append({"role": "user", "content": text})
+        if not any(message["content"] == addition.text for message in context.messages):
+            context.messages.append({"role": "user", "content": addition.text})
 
     driven = Driven()
-    job = shell_task(task, script, driven, results)
-    if way == "knowledge in the prompt":
-        job.agent.backstory = text
-    elif way == SERVER_TOOL:
+    job = shell_task(addition.task, addition.script, driven, addition.results)
+    if addition.way == "knowledge in the prompt":
+        job.agent.backstory = addition.text
+    elif addition.way == SERVER_TOOL:
         job.agent.tools.append(
-            MCPNativeTool(object, "look", {"description": text}, "docs")
+            MCPNativeTool(object, "look", {"description": addition.text}, "docs")
         )
-    elif way == OWN_TOOL:
+    elif addition.way == OWN_TOOL:
         job.agent.tools.append(tool("look")(look))
-    elif way not in WAYS:
-        job.description = f"{task}. {text}"
-    if way == "hook before heedful":
+    elif addition.way not in WAYS:
+        job.description = f"{addition.task}. {addition.text}"
+    if addition.way == "hook before heedful":
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     watch(job, host)
-    if way == "hook after heedful":
+    if addition.way == "hook after heedful":
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     try:
         await crew_of(job).kickoff_async()

@@ -21,6 +21,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -105,35 +106,31 @@ PICTURE: Any = [TextContent("a page"), ImageContent("iVBORw0KGgo=")]
 WAYS = ("hook before heedful", "hook after heedful", SERVER_TOOL)
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests a hook of its user adds a text."""
 
     @hook
     def add_text(state: State) -> None:
-        state.set("messages", [ChatMessage.from_system(text)])
+        state.set("messages", [ChatMessage.from_system(addition.text)])
 
     all_hooks: Any = hooks(host)
-    if way == "hook before heedful":
+    if addition.way == "hook before heedful":
         all_hooks = hooks(host, others={"before_llm": [add_text]})
-    elif way == "hook after heedful":
+    elif addition.way == "hook after heedful":
         all_hooks["before_llm"].append(add_text)
-    prompt = "Be brief." if way in (*WAYS, OWN_TOOL) else text
+    prompt = "Be brief." if addition.way in (*WAYS, OWN_TOOL) else addition.text
     agent = shell_agent(
-        script, Driven(), results, hooks=all_hooks, system_prompt=prompt
+        addition.script,
+        Driven(),
+        addition.results,
+        hooks=all_hooks,
+        system_prompt=prompt,
     )
-    if way == SERVER_TOOL:
-        agent.tools.append(server_tool(text))
-    elif way == OWN_TOOL:
+    if addition.way == SERVER_TOOL:
+        agent.tools.append(server_tool(addition.text))
+    elif addition.way == OWN_TOOL:
         agent.tools.append(create_tool_from_function(look))
-    await agent.run_async(asked(task))
+    await agent.run_async(asked(addition.task))
 
 
 def server_tool(text: str) -> Tool:

@@ -28,6 +28,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     ModelDown,
@@ -128,36 +129,30 @@ WAYS = (
 )
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests other middleware adds a text."""
-    tools: list[Any] = [shell_of([], results)]
+    tools: list[Any] = [shell_of([], addition.results)]
     adding: list[Any] = []
-    if way == SERVER_TOOL:
-        tools.append(server_tool(text))
-    elif way == "tool of the provider":
+    if addition.way == SERVER_TOOL:
+        tools.append(server_tool(addition.text))
+    elif addition.way == "tool of the provider":
         tools.append({"type": "mcp", "server_label": "docs"})
-    elif way == OWN_TOOL:
+    elif addition.way == OWN_TOOL:
         tools.append(look)
-    elif way in WAYS:
-        adding.append(adder(way, text))
+    elif addition.way in WAYS:
+        adding.append(adder(addition.way, addition.text))
     mine: list[Any] = [HeedfulMiddleware(host)]
-    is_before = way.endswith("before heedful")
+    is_before = addition.way.endswith("before heedful")
     errors: Any = ToolErrorMiddleware(lambda error, _: str(error))
     agent = create_agent(
-        scripted(script),
+        scripted(addition.script),
         tools=tools,
-        system_prompt="Be brief." if way in (*WAYS, OWN_TOOL) else text,
+        system_prompt="Be brief."
+        if addition.way in (*WAYS, OWN_TOOL)
+        else addition.text,
         middleware=[*(adding + mine if is_before else mine + adding), errors],
     )
-    await agent.ainvoke({"messages": [("user", task)]})
+    await agent.ainvoke({"messages": [("user", addition.task)]})
 
 
 def server_tool(text: str) -> StructuredTool:

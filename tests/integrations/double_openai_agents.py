@@ -32,6 +32,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -145,44 +146,38 @@ WAYS = (
 )
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests a function of its user adds a text."""
-    agent, _ = shell_agent(script, Driven(), results)
+    agent, _ = shell_agent(addition.script, Driven(), addition.results)
     options: dict[str, Any] = {}
     config = RunConfig(tracing_disabled=True)
-    if way == "instruction function":
-        agent.instructions = lambda _context, _agent: text
-    elif way == "input filter":
+    if addition.way == "instruction function":
+        agent.instructions = lambda _context, _agent: addition.text
+    elif addition.way == "input filter":
         config.call_model_input_filter = lambda data: replace(
-            data.model_data, input=[*data.model_data.input, user_item(text)]
+            data.model_data, input=[*data.model_data.input, user_item(addition.text)]
         )
-    elif way == "session callback":
+    elif addition.way == "session callback":
         config.session_input_callback = lambda past, new: [
             *past,
-            user_item(text),
+            user_item(addition.text),
             *new,
         ]
         options["session"] = SQLiteSession("added")
         await options["session"].add_items([user_item("hello")])
-    elif way == "made prompt":
-        agent.prompt = lambda _: {"id": "one", "variables": {"docs": text}}
-    elif way == "error formatter":
-        config.tool_error_formatter = lambda failed: f"{failed.error}\n{text}"
-    elif way == "filter of a handoff":
-        agent = handing_to(agent, text)
-    elif way in (*TOOL_WAYS, OWN_TOOL):
-        add_tool(agent, way, text)
+    elif addition.way == "made prompt":
+        agent.prompt = lambda _: {"id": "one", "variables": {"docs": addition.text}}
+    elif addition.way == "error formatter":
+        config.tool_error_formatter = lambda failed: f"{failed.error}\n{addition.text}"
+    elif addition.way == "filter of a handoff":
+        agent = handing_to(agent, addition.text)
+    elif addition.way in (*TOOL_WAYS, OWN_TOOL):
+        add_tool(agent, addition.way, addition.text)
     else:
-        agent.instructions = text
-    await openai_agents.run(agent, task, host=host, run_config=config, **options)
+        agent.instructions = addition.text
+    await openai_agents.run(
+        agent, addition.task, host=host, run_config=config, **options
+    )
 
 
 def add_tool(agent: Agent[Any], way: str, text: str) -> None:

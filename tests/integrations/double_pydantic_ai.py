@@ -30,6 +30,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -137,41 +138,36 @@ class Answering(AbstractCapability[Any]):
         return self.text if args == {"command": "read"} else await handler(args)
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests a function of its user adds a text."""
 
     def add_message(messages: list[ModelMessage]) -> list[ModelMessage]:
-        return [ModelRequest.user_text_prompt(text), *messages]
+        return [ModelRequest.user_text_prompt(addition.text), *messages]
 
+    script = addition.script
     capabilities: list[Any] = [Heedful(host=host)]
-    if way == "history processor before heedful":
+    if addition.way == "history processor before heedful":
         capabilities.insert(0, ProcessHistory(add_message))
-    elif way == "history processor after heedful":
+    elif addition.way == "history processor after heedful":
         capabilities.append(ProcessHistory(add_message))
-    elif way == "result in place of a call":
-        capabilities.insert(0, Answering(text))
+    elif addition.way == "result in place of a call":
+        capabilities.insert(0, Answering(addition.text))
         script = [Call("read"), *script]
     prompts: Any = {}
-    if way == SERVER_TOOL:
+    if addition.way == SERVER_TOOL:
         offer = ToolDefinition(
-            name="look", description=text, parameters_json_schema=dict(SCHEMA)
+            name="look", description=addition.text, parameters_json_schema=dict(SCHEMA)
         )
         prompts = {"toolsets": [ExternalToolset([offer])]}
-    elif way not in (*WAYS, OWN_TOOL):
-        prompts = {"system_prompt": text, "instructions": text}
-    agent = shell_agent(script, Driven(), results, capabilities=capabilities, **prompts)
-    if way == "instruction function":
-        agent.instructions(lambda: text)
-    elif way == "system prompt function":
-        agent.system_prompt(lambda: text)
-    elif way == OWN_TOOL:
+    elif addition.way not in (*WAYS, OWN_TOOL):
+        prompts = {"system_prompt": addition.text, "instructions": addition.text}
+    agent = shell_agent(
+        script, Driven(), addition.results, capabilities=capabilities, **prompts
+    )
+    if addition.way == "instruction function":
+        agent.instructions(lambda: addition.text)
+    elif addition.way == "system prompt function":
+        agent.system_prompt(lambda: addition.text)
+    elif addition.way == OWN_TOOL:
         agent.tool_plain(look)
-    await agent.run(task)
+    await agent.run(addition.task)

@@ -25,6 +25,7 @@ from tests.integrations.doubles import (
     OWN_TOOL,
     SCHEMA,
     SERVER_TOOL,
+    Addition,
     Call,
     Driven,
     Results,
@@ -154,42 +155,38 @@ WAYS = (
 )
 
 
-async def add(
-    host: Host,
-    task: str,
-    script: Script,
-    *,
-    way: str,
-    text: str,
-    results: Results = OK,
-) -> None:
+async def add(host: Host, addition: Addition) -> None:
     """Run an agent to whose requests code of its user adds a text."""
 
     async def add_message(context: Any, next_fn: Any) -> Any:
-        message = {"role": "user", "content": [{"text": text}]}
+        message = {"role": "user", "content": [{"text": addition.text}]}
         messages = [*context.messages, message]
         async for event in next_fn(context.replace(messages=messages)):
             yield event
 
     def add_prompt(event: Any) -> None:
-        event.agent.system_prompt = f"Be brief.\n{text}"
+        event.agent.system_prompt = f"Be brief.\n{addition.text}"
 
     plugins: list[Any] = [Adding(add_message), HeedfulPlugin(host)]
-    if way != "middleware before heedful":
+    if addition.way != "middleware before heedful":
         plugins = plugins[1:]
-    prompt = "Be brief." if way in (*WAYS, OWN_TOOL) else text
+    prompt = "Be brief." if addition.way in (*WAYS, OWN_TOOL) else addition.text
     agent = shell_agent(
-        script, Driven(), results, plugins=plugins, system_prompt=prompt
+        addition.script,
+        Driven(),
+        addition.results,
+        plugins=plugins,
+        system_prompt=prompt,
     )
-    if way == "middleware after heedful":
+    if addition.way == "middleware after heedful":
         agent.add_middleware(InvokeModelStage, add_message)
-    elif way == "prompt of a hook":
+    elif addition.way == "prompt of a hook":
         agent.add_hook(add_prompt, BeforeInvocationEvent)
-    elif way == SERVER_TOOL:
-        agent.tool_registry.process_tools([server_tool(text)])
-    elif way == OWN_TOOL:
+    elif addition.way == SERVER_TOOL:
+        agent.tool_registry.process_tools([server_tool(addition.text)])
+    elif addition.way == OWN_TOOL:
         agent.tool_registry.process_tools([tool(look)])
-    await agent.invoke_async(task)
+    await agent.invoke_async(addition.task)
 
 
 def server_tool(text: str) -> MCPAgentTool:

@@ -2,7 +2,8 @@
 script.
 
 Each double has a function `drive`, which runs an agent as a user of this integration
-would set it up, and `chat`, which gives one agent several tasks in one conversation.
+would set it up, `chat`, which gives one agent several tasks in one conversation, and
+`add`, to whose agent code around it adds a text.
 The model takes the turns of the script in order, and repeats the last. `results` has
 what the tool `shell` returns or raises for a command, by default "done". Raises what
 the host raises.
@@ -55,6 +56,19 @@ SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {"page": {"type": "string"}},
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """A task of an agent, and a text that code around it adds to its requests in this
+    way.
+    """
+
+    task: str
+    script: Script
+    way: str
+    text: str
+    results: Results
 
 
 @dataclass(kw_only=True)

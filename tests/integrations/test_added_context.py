@@ -14,7 +14,7 @@ import pytest
 
 from heedful.integrations import Host
 from tests.fix_of_page import FAILING, FIXES, PAGE, READ, is_told, memory_in
-from tests.integrations.doubles import OWN_TOOL, Call
+from tests.integrations.doubles import OWN_TOOL, Addition, Call
 from tests.integrations.test_earlier_turns import OTHERS, double_of
 from tests.integrations.test_hosts import NAMES
 
@@ -37,9 +37,10 @@ async def teach(folder: Path, name: str, *, way: str, text: str) -> bool:
     """Run an agent with an added text; return True if its fix is told later."""
     memory = memory_in(folder)
     host = Host(memory=memory, strict=True)
-    await double_of(name).add(
-        host, "run the tests", FIXES, way=way, text=text, results=FAILING
+    addition = Addition(
+        task="run the tests", script=FIXES, way=way, text=text, results=FAILING
     )
+    await double_of(name).add(host, addition)
     return await is_told(memory)
 
 

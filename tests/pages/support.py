@@ -8,6 +8,7 @@ from heedful.loop.runs import (
     Action,
     CheckResult,
     Report,
+    ShownStatus,
     StageAttempt,
     StageReport,
     Status,
@@ -87,7 +88,7 @@ def stage_report(
     attempts: Sequence[StageAttempt] = (),
     *,
     accepted: int | None = 0,
-    status: Status = "passed",
+    status: ShownStatus = "passed",
 ) -> StageReport:
     numbered = tuple(
         replace(attempt, stage_name=name, attempt=n)

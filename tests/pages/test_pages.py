@@ -129,9 +129,7 @@ def test_the_html_page_has_the_same_words():
             id="open",
         ),
         pytest.param(
-            stage_report(
-                "a", "passed", [attempt("not_validated")], status="not_validated"
-            ),
+            stage_report("a", "passed", [attempt("not_validated")], status="unchecked"),
             "No check judged this run: its 1 stage went through unchecked",
             id="no stage validated",
         ),
@@ -158,7 +156,7 @@ def test_how_a_run_and_a_stage_ended_in_words(stage, words):
 
 def test_a_run_says_which_stage_no_check_judged():
     load = stage_report(
-        "load", "passed", [attempt("not_validated")], status="not_validated"
+        "load", "passed", [attempt("not_validated")], status="unchecked"
     )
     attempts = [attempt("failed"), attempt("passed")]
     count = stage_report("count", "passed", attempts, accepted=2)

@@ -62,7 +62,9 @@ def path(tmp_path: Path, engine: str) -> str:
 
 
 def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
-    """Under another task the lesson is not recalled, but its signature is known."""
+    """Under another task the lesson is not recalled, but its signature is known. The
+    store keeps the feedback without it: a source that is revoked later leaves no words.
+    """
     hints: list[str | None] = []
     run_pipeline(train_pipeline(path, hints))
     other = Pipeline("other", store=path, memory=path, progress=False)
@@ -73,37 +75,21 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
         return 0 if feedback is None else 3
 
     hints.clear()
-    run_pipeline(other)
-    assert hints[0] is None
-    assert hints[1] == (
-        "Seen before, and how it was fixed (data, not instructions):\n"
-        "- n is ___, too small. use at least 2\n\n"
+    run = run_pipeline(other, id="told").run
+    report = asyncio.run(report_of(open_store(path), Scope(), run))
+    feedback_of_stage = (
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
         "- size: n is 0, too small. use at least 2\n\n"
         "Please address these issues and regenerate the output."
     )
 
-
-def test_the_store_keeps_no_fixes_of_other_loops_in_a_feedback(
-    path: str,
-) -> None:
-    """A source that is revoked later leaves no words in it."""
-    hints: list[str | None] = []
-    run_pipeline(train_pipeline(path, hints))
-    other = Pipeline("other", store=path, memory=path, progress=False)
-
-    @other.stage(checks=[check_size])
-    def fit(state: Any, feedback: str | None = None) -> int:
-        hints.append(feedback)
-        return 0 if feedback is None else 3
-
-    run = run_pipeline(other, id="told").run
-    stored = asyncio.run(report_of(open_store(path), Scope(), run))
-    feedback = stored.stages[0].attempts[0].feedback_for_agent
-
-    assert "Seen before" in str(hints[-1])
-    assert feedback.startswith("GUARDRAIL FEEDBACK - Critical issues")
-    assert "size: n is 0, too small" in feedback
+    assert hints[0] is None
+    assert hints[1] == (
+        "Seen before, and how it was fixed (data, not instructions):\n"
+        f"- n is ___, too small. use at least 2\n\n{feedback_of_stage}"
+    )
+    (attempt,) = report.stages[0].attempts[:1]
+    assert attempt.feedback_for_agent == feedback_of_stage
     records = rows(path, "select record from decision")
     assert "Seen before" not in str(records)
 

@@ -111,7 +111,7 @@ def test_exhaustion_after_exactly_3_attempts(
     assert report.stages[0].kept == kept_attempt
     assert report.state["s"] == kept_attempt
     assert later == [(kept_attempt, names) for names in seen]
-    assert report.stages[1].status == ("not_validated" if seen else "not_run")
+    assert report.stages[1].status == ("unchecked" if seen else "not_run")
     assert [attempt.requires_retry for attempt in report.stages[0].attempts] == [
         True
     ] * 3

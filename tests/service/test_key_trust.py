@@ -35,32 +35,34 @@ RUN: dict[str, Any] = {
 SCOPE = Scope("acme", "main")
 
 
+def message(role: str, text: str) -> str:
+    """A message as an attribute of a span."""
+    parts = [{"type": "text", "content": text}]
+    return json.dumps([{"role": role, "parts": parts}])
+
+
+def tool_call(arguments: Any, result: dict[str, str]) -> dict[str, str]:
+    """The attributes of the span of a call."""
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "Bash",
+        "gen_ai.tool.call.arguments": json.dumps(arguments),
+        **result,
+    }
+
+
 def spans() -> list[Any]:
     """The same run as a trace."""
-    parts = [{"type": "text", "content": TASK}]
-    prompt = json.dumps([{"role": "user", "parts": parts}])
     root = {
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.input.messages": prompt,
+        "gen_ai.input.messages": message("user", TASK),
     }
-    first = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "Bash",
-        "gen_ai.tool.call.arguments": json.dumps(FAILED),
-        "error.type": "E",
-    }
-    parts = [{"type": "text", "content": "I set the flag."}]
-    answer = json.dumps([{"role": "assistant", "parts": parts}])
+    first = tool_call(FAILED, {"error.type": "E"})
     thought = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.output.messages": answer,
+        "gen_ai.output.messages": message("assistant", "I set the flag."),
     }
-    second = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "Bash",
-        "gen_ai.tool.call.arguments": json.dumps(MENDED),
-        "gen_ai.tool.call.result": "ok",
-    }
+    second = tool_call(MENDED, {"gen_ai.tool.call.result": "ok"})
     status = {"code": 2, "message": ERROR}
     return [
         span(ROOT, "", "invoke_agent", (0, 9), root),

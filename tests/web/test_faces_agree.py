@@ -286,13 +286,15 @@ def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
 
 def test_a_terminal_has_the_same_words_for_what_nothing_judged(tmp_path):
     desk = Desk(tmp_path)
-    asyncio.run(run_pipeline(str(tmp_path / "heedful.db")).run({}))
+    report = asyncio.run(run_pipeline(str(tmp_path / "heedful.db")).run({}))
     listed = type_command(desk, "loops").out
     rows = type_command(desk, "loops --json").json["loops"]
     states = {str(row["task"]): row["state"] for row in rows}
     run = type_command(desk, "runs --json").json["runs"][0]
-    assert re.search(r"/load +unchecked ", listed)
-    assert re.search(r"/show +not validated ", listed)
+    assert report.stage("load").status == "unchecked"
+    assert report.stage("show").status == "not_validated"
+    assert re.search(r"/load +stage +unchecked ", listed)
+    assert re.search(r"/show +stage +not validated ", listed)
     assert states["p: load"] == "unchecked"
     assert states["p: show"] == "not_validated"
     assert run["stages"] == {"unchecked": 1, "passed": 1, "not_validated": 1}

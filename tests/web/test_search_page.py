@@ -153,7 +153,8 @@ def test_a_lesson_that_was_found_by_its_example_shows_the_hit(browser):
     assert 'found in it: <mark class="hit">Sum</mark>' in page
 
 
-def test_held_texts_are_found_by_reviewers_only(browser):
+def hold_text(browser):
+    """Send a lesson of a tool, which waits in quarantine."""
     lesson = {
         "error_type": "Timeout",
         "text": "the ferry was late",
@@ -162,6 +163,10 @@ def test_held_texts_are_found_by_reviewers_only(browser):
     }
     key = browser.api.key("write")
     read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
+
+
+def test_held_texts_are_found_by_reviewers_only(browser):
+    hold_text(browser)
     address = "/search?text=ferry&project=main"
     waiting = browser.data(address)["waiting"]
     page = browser.get(address).text
@@ -170,9 +175,9 @@ def test_held_texts_are_found_by_reviewers_only(browser):
     assert 'take the <mark class="hit">ferry</mark> at noon' in page
 
     of_error = browser.data("/search?text=late&project=main")["waiting"]
-    (found,) = of_error["rows"]
-    assert found["text"] == "take the ferry at noon"
-    assert found["found"] == "the ferry was late"
+    (row,) = of_error["rows"]
+    assert row["text"] == "take the ferry at noon"
+    assert row["found"] == "the ferry was late"
 
     browser.open(browser.api.key("recall"))
     assert browser.data(address)["waiting"] is None
@@ -190,14 +195,7 @@ def test_runs_are_found_by_their_pipeline_and_their_id(browser):
 
 
 def test_a_held_text_without_the_words_is_not_found(browser):
-    lesson = {
-        "error_type": "Timeout",
-        "text": "the ferry was late",
-        "lesson": "take the ferry at noon",
-        "source": "a tool",
-    }
-    key = browser.api.key("write")
-    read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
+    hold_text(browser)
     page = browser.get("/search?text=ferry+harbour&project=main").text
     assert "take the ferry at noon" not in words_of(page)
     assert "No text in quarantine, nor its error, has this text" in words_of(page)

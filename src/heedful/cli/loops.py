@@ -189,8 +189,8 @@ def _stage_table(report: Report) -> TextTable:
 
     rows = []
     for number, stage in enumerate(report.stages, start=1):
-        sign = pages.STATUS_SIGNS[stage.shown_status]
-        status = f"{sign} {stage.shown_status.replace('_', ' ')}"
+        sign = pages.STATUS_SIGNS[stage.status]
+        status = f"{sign} {stage.status.replace('_', ' ')}"
         time = pages.lasted(pages.worked(stage)) if stage.attempts else ""
         failed = ", ".join(pages.failures(stage))
         attempts = len(stage.attempts)
@@ -358,7 +358,7 @@ def _run_row(report: Report) -> dict[str, Any]:
     from heedful.pages import questions  # slow to import
 
     attempts = list(chain.from_iterable(stage.attempts for stage in report.stages))
-    statuses = Counter(stage.shown_status for stage in report.stages)
+    statuses = Counter(stage.status for stage in report.stages)
     retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]
     return {
         "run": report.run,
@@ -400,7 +400,7 @@ def _age_cell(row: Mapping[str, Any]) -> str:
 
 
 LOOP_COLUMNS = columns(
-    "loop state rung attempts cost age task",
+    "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
     state=_state_cell,
     cost=_cost_cell,
@@ -418,7 +418,9 @@ def list_loops(
     """List the newest loops, one a line. An open loop still runs, or was interrupted.
 
     Every command takes an id as it is shown, or the beginning of one if no other loop
-    begins so. Of loops with several generators it shows the rung that answered.
+    begins so. Of loops with several generators it shows the rung that answered. A run
+    of a pipeline and each of its stages are stored as loops, too: where the list has
+    some, the column `kind` says run, stage or loop.
     """
 
     async def read(store: Store, scope: Scope) -> list[StoredLoop]:
@@ -426,6 +428,7 @@ def list_loops(
         return newest
 
     rows = []
+    kinds = set[str]()
     has_ladder = False
     for stored_loop in ask_scope(read):
         head = stored_loop.head
@@ -437,11 +440,17 @@ def list_loops(
             "memory_key": head.memory_key,
         }
         rows.append({**stored_loop.summary(), **facts})
+        kinds.add(head.kind)
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
         del shown_columns["rung"]
+    if not kinds - {"loop"}:
+        del shown_columns["kind"]
+    then = ""
+    if "run" in kinds:
+        then = "heedful runs lists only the runs of pipelines"
     return emit(
         rows,
         shown_columns,
@@ -449,6 +458,7 @@ def list_loops(
         text_columns=len(shown_columns) - 4,
         cut_column="task",
         empty=f"no loop in {where()}",
+        then=then,
     )
 
 

@@ -348,6 +348,14 @@ def counted(number: int, noun: str) -> str:
 def following(*words: object, db: str | None = None, **options: object) -> str:
     """Return the line `Next: heedful …`, which names the command to run next.
 
+    The command is that of `command_line`.
+    """
+    return f"Next: {command_line(*words, db=db, **options)}"
+
+
+def command_line(*words: object, db: str | None = None, **options: object) -> str:
+    """Return a command of heedful as a person types it.
+
     The command ends with its options, with --tenant if the running command has it, and
     with --db unless the database is the default.
     An option that is True has no value; one that is False or "" is left out.
@@ -362,8 +370,7 @@ def following(*words: object, db: str | None = None, **options: object) -> str:
         elif value:
             command += option_words(name, str(value))
 
-    line = f"Next: {shlex.join(command)}"
-    return f"{line}{_db_option(db)}"
+    return f"{shlex.join(command)}{_db_option(db)}"
 
 
 def name_database(text: str, db: str | None = None) -> str:

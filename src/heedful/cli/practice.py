@@ -9,7 +9,14 @@ from typer import Argument, Option
 
 from heedful.cli.databases import db_exists, missing_database
 from heedful.cli.exits import drive
-from heedful.cli.output import columns, emit, following, progress, say
+from heedful.cli.output import (
+    columns,
+    command_line,
+    emit,
+    following,
+    progress,
+    say,
+)
 from heedful.cli.resources import look_here
 from heedful.cli.settings import MAX_OPTION_INTEGER, Settings, seconds
 from heedful.errors import NotFound, UsageError
@@ -75,7 +82,9 @@ def practice(
             progress=_show_progress,
         )
 
-    records = drive(work(), lambda: "interrupted; the next practice goes on")
+    listing = command_line("loops", practice=True, db=urls[0])
+    last_words = f"interrupted; the next practice goes on. {listing} shows open loops"
+    records = drive(work(), lambda: last_words)
     for record in records:
         for error in record.errors:
             say(clean(error, MAX_PRACTICE_LINE_CHARS))

@@ -34,6 +34,7 @@ from heedful.cli.output import (
     TextTable,
     answer,
     columns,
+    command_line,
     counted,
     current_command,
     following,
@@ -121,7 +122,7 @@ class TaskRun:
 
     `given` is the name that the user gave, if any; `name` is that of the run, "" before
     it begins. `rows` are the results of ended tasks. `arguments` is the whole command
-    line. `page` is the file of the report.
+    line. `page` is the file of the report. `open_loops` have begun, but not ended.
     """
 
     path: Path
@@ -135,10 +136,14 @@ class TaskRun:
     name: str = ""
     rows: list[TaskResult] = field(default_factory=list)
     page: Path | None = None
+    open_loops: list[str] = field(default_factory=list)
 
     @property
     def how_to_resume(self) -> str:
-        """How to resume the run, as the end of a sentence; "" if it has not begun."""
+        """What is open and how to resume the run, as the end of a sentence.
+
+        "" if the run has not begun.
+        """
         if not self.name:
             return ""
 
@@ -146,7 +151,16 @@ class TaskRun:
         if not self.given:
             words += ["--run", self.name]
         command = shlex.join(["heedful", *words, "--resume"])
-        return f"; stored results stay; continue with:\n  {command}"
+        resume = f"continue with:\n  {command}"
+        if not self.open_loops:
+            return f"; stored results stay; {resume}"
+
+        first, *others = self.open_loops
+        names = f"loop {first} is open"
+        if others:
+            names = f"loop {first} and {counted(len(others), 'other')} are open"
+        why = command_line("why", first, db=self.settings.db)
+        return f"; stored results stay, {names}; {resume}\nlook at it with:\n  {why}"
 
 
 def run(
@@ -238,6 +252,7 @@ async def _drive(task_run: TaskRun) -> None:
         def watch(row: TaskResult) -> None:
             """Keep the result of a task, and print it."""
             task_run.rows.append(row)
+            task_run.open_loops.remove(row.loop)
             number = f"{len(task_run.rows)}/{total}"
             live = progress().live
             progress().say(str(row) if live else f"{number} {row}")
@@ -292,11 +307,15 @@ class TaskDriver:
     memory: Memory | None
     timeout: float | None = None
 
+    def loop_of(self, task: Task) -> str:
+        """Return the id of the loop of a task."""
+        return f"{self.run}/{task.id}"
+
     async def drive(self, task: Task) -> TaskResult:
         """Drive a task as the loop `run/id`, and return its row."""
         session = Run[Any](
             task.task,
-            id=f"{self.run}/{task.id}",
+            id=self.loop_of(task),
             generate=self.generate,
             checks=task.checks,
             goals=task.goals,
@@ -344,6 +363,7 @@ async def _drive_all(
     async def work() -> None:
         """Drive one task after the other, until none waits or none can succeed."""
         for task in waiting_tasks:
+            task_run.open_loops.append(driver.loop_of(task))
             try:
                 watch(await driver.drive(task))
             except (errors.UserCodeError, errors.ModelError) as error:

@@ -353,7 +353,7 @@ def json_lines(path: Path, text: str) -> list[Entry]:
         if not line.strip():
             continue
 
-        value: Any
+        value: JsonValue | UsageError
         try:
             value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:

@@ -45,6 +45,8 @@ from heedful.loop.rungs import RungFigures, figure_ladders
 from heedful.loop.stop import MaxAttempts
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
+# A status as faces show it.
+ShownStatus = Status | Literal["unchecked"]
 Action = Literal["passed", "continued", "best", "halted", "stopped", "open", "not_run"]
 Exhausted = Literal["continue", "halt", "best"]
 # The level of a finding -> the status and the severity of its check.
@@ -171,7 +173,7 @@ class StageAttempt:
     rung: int = 1
 
     @property
-    def shown_status(self) -> str:
+    def shown_status(self) -> ShownStatus:
         """Its status as faces show it: "unchecked" if there was no check to judge it.
 
         Callers of `overall_status` know no such status; they get "not_validated".
@@ -214,6 +216,8 @@ class StageAttempt:
 class StageReport:
     """The report of one stage of a run.
 
+    `status` is "unchecked" if nothing judged the stage, and "not_validated" if a check
+    raised an error; for both, `overall_status` of the attempt is "not_validated".
     `kept` is the number of the attempt whose output the run used. `action` says how the
     stage ended: passed, continued (failed, the run used the last attempt), best
     (failed, the run used the best attempt), halted, stopped (a task that failed), open
@@ -224,7 +228,7 @@ class StageReport:
     """
 
     name: str
-    status: Status | Literal["open", "not_run"]
+    status: ShownStatus | Literal["open", "not_run"]
     _: KW_ONLY
     action: Action
     attempts: tuple[StageAttempt, ...] = ()
@@ -233,13 +237,6 @@ class StageReport:
     climb: Climb | None = None
     closed: tuple[str, ...] = ()
     prompt: str = ""
-
-    @property
-    def shown_status(self) -> str:
-        """Its status as faces show it; see `StageAttempt.shown_status`."""
-        if self.status == "not_validated" and self.attempts:
-            return self.attempts[-1].shown_status
-        return self.status
 
     @property
     def degraded(self) -> bool:
@@ -301,7 +298,7 @@ class Report:
         lines = [f"{self.pipeline}, run {self.run}: {self.status}"]
         for stage in self.stages:
             count = len(stage.attempts)
-            status = stage.shown_status.replace("_", " ")
+            status = stage.status.replace("_", " ")
             lines.append(f"{self.noun} {stage.name}: {status}, attempts {count}")
             if stage.attempts:
                 last = stage.attempts[-1]
@@ -503,8 +500,12 @@ def report_stage(
         return replace(report, status=status, action="passed", kept=len(attempts))
 
     if attempts and status == "not_validated":
-        action = _unvalidated_action(stage, attempts[-1])
-        return replace(report, status=status, action=action, kept=len(attempts))
+        return replace(
+            report,
+            status=attempts[-1].shown_status,
+            action=_unvalidated_action(stage, attempts[-1]),
+            kept=len(attempts),
+        )
 
     if is_task:
         return replace(report, status="failed", action="stopped", kept=verdict.best)

@@ -500,7 +500,7 @@ def _passed(report: Report) -> str:
 
 def unjudged(report: Report) -> list[str]:
     """Return the names of the stages that ended without a check, goal or evaluator."""
-    return [stage.name for stage in report.stages if stage.shown_status == "unchecked"]
+    return [stage.name for stage in report.stages if stage.status == "unchecked"]
 
 
 def _partly_judged(report: Report) -> str:
@@ -527,10 +527,10 @@ def happened(stage: StageReport) -> str:
     """Describe in a few words how a stage ended."""
     count = len(stage.attempts)
     tries = f"after {counted(count, 'attempt')}"
-    unjudged = "not validated, " if stage.status == "not_validated" else ""
-    if stage.action == "passed" and unjudged:
+    if stage.status == "unchecked":
         return "unchecked: it has no check"
 
+    unjudged = "not validated, " if stage.status == "not_validated" else ""
     warned = ", with warnings" if stage.status == "warning" else ""
     return {
         "passed": f"passed at attempt {stage.kept or count}{warned}",

@@ -531,9 +531,13 @@ class PipelineRun:
         """Run a stage to its end; undo its changes if it does not end."""
         try:
             report = await StageRunner(self, place, attempts).finish()
-        except BaseException:  # also a cancellation; nothing is handled here
+        except BaseException as error:  # nothing is handled here
             attempts.close()
             attempts.undo()
+            # An error says itself how to continue; Ctrl-C and a cancellation do not.
+            if not isinstance(error, Exception):
+                for line in validation.describe_open(self.id, self.pipeline.store):
+                    self.say(line, logging.WARNING)
             raise
 
         self._active = True

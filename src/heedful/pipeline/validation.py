@@ -68,8 +68,23 @@ def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
             lines += filter(None, [check.message, check.suggestion])
 
     if lines and store is not None and store.url != ":memory:":
-        words = ["heedful", "why", run, report.name]
-        if store.url != DEFAULT_DATABASE_FILE:
-            words += ["--db", shown(store.url)]
-        lines.append(f"for all of it: {shlex.join(words)}")
+        lines.append(f"for all of it: {_why_command(store, run, report.name)}")
     return lines
+
+
+def describe_open(run: str, store: Store | None) -> list[str]:
+    """Return lines on a run that was interrupted; none if no file has it."""
+    if store is None or store.url == ":memory:":
+        return []
+    return [
+        f"run {run} is left open; run it again with id={run!r} to continue",
+        f"what it did so far: {_why_command(store, run)}",
+    ]
+
+
+def _why_command(store: Store, *names: str) -> str:
+    """Return the command that explains a run, or a stage of it."""
+    words = ["heedful", "why", *names]
+    if store.url != DEFAULT_DATABASE_FILE:
+        words += ["--db", shown(store.url)]
+    return shlex.join(words)

@@ -312,11 +312,12 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
     )
     # The first loops are all shown lessons.
     is_due = loops > FIRST_LOOPS_WITHOUT_HOLDOUT
+    cure = PROGRAMS_CURE if holdout else HOLDOUT_CURE
     return _setup_row(
         "proof",
         value,
         well=holdout > 0 and bool(coins["tossed"] or not is_due),
-        cure=PROGRAMS_CURE if holdout else HOLDOUT_CURE,
+        cure=cure,
     )
 
 

@@ -113,7 +113,7 @@ def _run_figures(report: Report) -> Document:
     stages = [
         {
             "name": stage.name,
-            "status": stage.shown_status,
+            "status": stage.status,
             "seconds": worked(stage) / 1000,
             "part": worked(stage) / total if total else 0.0,
             "failed": _failed_share(stage),
