@@ -209,7 +209,7 @@ def test_what_was_masked_says_so_with_its_kind(browser: Browser):
 def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
-    assert "Passed at attempt 2, after: wrong." in page
+    assert "Passed at attempt 2. Attempt 1 failed: wrong." in page
 
 
 def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):

@@ -195,10 +195,11 @@ def count_broken(loop: Loop) -> Counter[str]:
     return counts
 
 
-def first_failure(loop: Loop) -> str:
-    """Return what failed first in a loop whose last attempt passes; "" if nothing did.
+def earlier_failures(loop: Loop) -> str:
+    """Return what failed in each attempt of a loop whose last one passes, if any did.
 
-    Each check or goal that failed in the same attempt is counted after the first.
+    Of an attempt, it is the first check or goal that failed, and how many others did.
+    Attempts that failed alike are named together.
     """
     evaluations = [attempt.evaluation for attempt in loop.attempts]
     if not evaluations or evaluations[-1] is None:
@@ -206,13 +207,21 @@ def first_failure(loop: Loop) -> str:
     if triggers(evaluations[-1], loop.goals):
         return ""
 
-    for evaluation in filter(None, evaluations):
-        reasons = triggers(evaluation, loop.goals)
+    attempts_by_words: dict[str, list[str]] = {}
+    for number, evaluation in enumerate(evaluations, 1):
+        reasons = triggers(evaluation, loop.goals) if evaluation else ()
         if reasons:
             words = clean(reasons[0].detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
             others = len({reason.code for reason in reasons} - {reasons[0].code})
-            return f"{words}, and {others} more" if others else words
-    return ""
+            if others:
+                words = f"{words}, and {others} more"
+            attempts_by_words.setdefault(words, []).append(f"{number}")
+
+    sentences = []
+    for words, numbers in list(attempts_by_words.items())[:MAX_CAUSES]:
+        noun = "Attempt" if len(numbers) == 1 else "Attempts"
+        sentences.append(f"{noun} {', '.join(numbers)} failed: {words}")
+    return ". ".join(sentences)
 
 
 def as_good_as_best(loop: Loop) -> list[int]:
