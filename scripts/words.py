@@ -17,16 +17,19 @@ MAX_WORDS = 45_000
 # Pages that a program writes, and those that only callers of earlier systems read.
 UNCOUNTED = ("docs/failures.md", "docs/reliability.md", "docs/earlier-systems/*")
 FENCED = re.compile(r"^ *(```+)[^\n]*\n.*?^ *\1 *$", re.DOTALL | re.MULTILINE)
+# A table that a program writes into a page.
+GENERATED = re.compile(r"<!-- (\w+) begins -->.*?<!-- \1 ends -->", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 TARGET = re.compile(r"\]\([^)\s]*\)")
 WORD = re.compile(r"\S*\w\S*")
 
 
 def count(text: str) -> int:
-    """Return the number of words in a page, without fenced blocks and addresses of
-    links.
+    """Return the number of words in a page.
+
+    Fenced blocks, generated tables and addresses of links do not count.
     """
-    for part in (FENCED, COMMENT):
+    for part in (FENCED, GENERATED, COMMENT):
         text = part.sub("", text)
     return len(WORD.findall(TARGET.sub("]", text)))
 
