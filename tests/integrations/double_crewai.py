@@ -111,6 +111,7 @@ WAYS = (
     "knowledge in the prompt",
     "hook before heedful",
     "hook after heedful",
+    "hook that speaks for the model",
     SERVER_TOOL,
 )
 
@@ -126,9 +127,11 @@ async def add(
 ) -> None:
     """Run a task to whose requests CrewAI or a hook of the user adds a text."""
 
+    role = "assistant" if way == "hook that speaks for the model" else "user"
+
     def add_message(context: Any) -> None:
         if not any(message["content"] == text for message in context.messages):
-            context.messages.append({"role": "user", "content": text})
+            context.messages.append({"role": role, "content": text})
 
     driven = Driven()
     job = shell_task(task, script, driven, results)
@@ -145,7 +148,7 @@ async def add(
     if way == "hook before heedful":
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     watch(job, host)
-    if way == "hook after heedful":
+    if way in ("hook after heedful", "hook that speaks for the model"):
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     try:
         await crew_of(job).kickoff_async()
