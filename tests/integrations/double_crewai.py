@@ -112,6 +112,7 @@ WAYS = (
     "knowledge in the prompt",
     "hook before heedful",
     "hook after heedful",
+    "hook that speaks for the model",
     SERVER_TOOL,
 )
 
@@ -119,9 +120,12 @@ WAYS = (
 async def add(host: Host, addition: Addition) -> None:
     """Run a task to whose requests CrewAI or a hook of the user adds a text."""
 
+    speaks_for_model = addition.way == "hook that speaks for the model"
+    role = "assistant" if speaks_for_model else "user"
+
     def add_message(context: Any) -> None:
         if not any(message["content"] == addition.text for message in context.messages):
-            context.messages.append({"role": "user", "content": addition.text})
+            context.messages.append({"role": role, "content": addition.text})
 
     driven = Driven()
     job = shell_task(addition.task, addition.script, driven, addition.results)
@@ -138,7 +142,7 @@ async def add(host: Host, addition: Addition) -> None:
     if addition.way == "hook before heedful":
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     watch(job, host)
-    if addition.way == "hook after heedful":
+    if addition.way == "hook after heedful" or speaks_for_model:
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     try:
         await crew_of(job).kickoff_async()

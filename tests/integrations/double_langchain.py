@@ -123,6 +123,7 @@ WAYS = (
     "message before heedful",
     "message after heedful",
     "message in the state",
+    "name of a message after heedful",
     SERVER_TOOL,
     "tool of middleware after heedful",
     "tool of the provider",
@@ -192,7 +193,10 @@ def adder(way: str, text: str) -> AgentMiddleware[Any, Any, Any]:
 
     @wrap_model_call
     async def add_to_request(request: Any, handler: Any) -> Any:
-        messages = [*request.messages, HumanMessage(text)]
+        message = HumanMessage(text)
+        if way.startswith("name"):
+            message = HumanMessage("Hello!", name=text)
+        messages = [*request.messages, message]
         return await handler(request.override(messages=messages))
 
     return add_to_request

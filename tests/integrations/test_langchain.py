@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import runpy
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -16,8 +16,8 @@ pytest.importorskip("langchain")
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, RemoveMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
@@ -360,5 +360,55 @@ async def test_a_task_that_another_agent_wrote_is_no_word_of_the_user(
     call = {"name": "delegate", "args": {"task": f"run the tests: {words}"}, "id": "1"}
     model = scripted([AIMessage("", tool_calls=[call]), Say("done")])
     agent = create_agent(model, tools=[delegate])
+    await agent.ainvoke(ASKED)
+    assert await earlier_turns.is_told(memory) is told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
+        pytest.param("ann", True, id="with other words"),
+    ],
+)
+@pytest.mark.parametrize("message", [AIMessage, HumanMessage])
+async def test_the_name_of_an_earlier_message_is_no_word_of_the_agent(
+    message: Any, name: str, told: bool, tmp_path: Path
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+    agent = agent_of(
+        scripted(earlier_turns.FIXES),
+        HeedfulMiddleware(Host(memory=memory, strict=True)),
+        tools=[shell_of([], earlier_turns.FAILING)],
+        name="tester",
+    )
+    before = message("Hello!", name=name)
+    await agent.ainvoke({"messages": [before, ("user", "run the tests")]})
+    assert await earlier_turns.is_told(memory) is told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
+        pytest.param("greet", True, id="its own"),
+    ],
+)
+async def test_the_name_that_a_result_gives_its_tool_is_read(
+    name: str, told: bool, tmp_path: Path
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+
+    @tool
+    def greet(call: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+        """Greet."""
+        return ToolMessage("Hello!", name=name, tool_call_id=call)
+
+    asks = {"name": "greet", "args": {}, "id": "1"}
+    agent = agent_of(
+        scripted([AIMessage("", tool_calls=[asks]), *earlier_turns.FIXES]),
+        HeedfulMiddleware(Host(memory=memory, strict=True)),
+        tools=[greet, shell_of([], earlier_turns.FAILING)],
+    )
     await agent.ainvoke(ASKED)
     assert await earlier_turns.is_told(memory) is told

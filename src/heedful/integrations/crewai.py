@@ -219,14 +219,20 @@ def _advise(context: Any) -> None:
         context.messages.append({"role": "user", "content": text})
 
 
+def _hear(context: Any) -> None:
+    """Note what the model itself says: a hook may add other words as its own."""
+    run = _run_of(context.task)
+    if run is not None:
+        know(run.run, [context.response])
+
+
 def _ask(context: Any) -> bool | None:
     """Ask memory about a call; return False if it does not run."""
     run = _run_of(context.task)
     if run is None:
         return None
 
-    # The model itself said what an assistant says.
-    added = [m["content"] for m in run.messages if m["role"] != "assistant"]
+    added = [message["content"] for message in run.messages]
     added += run.foreign_tools()
     run_now(run.learn_added(added))
     run.calls += 1
@@ -289,6 +295,7 @@ def _fail(context: Any) -> None:
 HOOKS: Mapping[InterceptionPoint, Callable[[Any], Any]] = {
     InterceptionPoint.PRE_STEP: _begin,
     InterceptionPoint.PRE_MODEL_CALL: _advise,
+    InterceptionPoint.POST_MODEL_CALL: _hear,
     InterceptionPoint.PRE_TOOL_CALL: _ask,
     InterceptionPoint.POST_TOOL_CALL: _note_result,
     InterceptionPoint.POST_STEP: _end,

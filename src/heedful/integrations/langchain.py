@@ -727,7 +727,7 @@ async def _add_advice(
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
 
-    know(run, [answer.content, *texts])
+    know(run, [answer.content, name, *texts])
     if not texts:
         return result
 
@@ -767,7 +767,10 @@ def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
         text = str(message.text)
         results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
-            results = [(message.tool_call_id, marked(text, message.content))]
+            said = [message.content, message.name]
+            results = [(message.tool_call_id, marked(text, said))]
+        elif message.name:
+            earlier.said(message.name)
         is_system = isinstance(message, SystemMessage)
         earlier.add(
             "" if results else text,
@@ -788,9 +791,12 @@ def _is_note(message: BaseMessage) -> bool:
 
 
 def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
-    """Return what messages say that are not heedful's own, and the calls in them."""
+    """Return what messages say that are not heedful's own, and the calls in them.
+
+    The model also reads the name of who says it.
+    """
     return [
-        [message.content, getattr(message, "tool_calls", [])]
+        [message.content, message.name, getattr(message, "tool_calls", [])]
         for message in messages
         if not _is_note(message)
     ]
