@@ -24,13 +24,15 @@ def store_trace(browser: Browser, task: str) -> None:
     read_data(browser.api.post("/v1/episodes", json=body), 202)
 
 
-def remember_fix(browser: Browser, message: str, fix: str) -> None:
+def remember_fix(
+    browser: Browser, message: str, fix: str, loop: str = "taught"
+) -> None:
     """Let a loop fail once and then pass, which teaches a lesson."""
-    read_data(browser.api.put("/v1/loops/taught", json={"task": "Sum"}), 201)
+    read_data(browser.api.put(f"/v1/loops/{loop}", json={"task": "Sum"}), 201)
     finding = {"check": "currency", "message": message, "fix": fix}
     for number, findings in enumerate(([finding], []), 1):
         body = {"output": f"{number}", "evaluation": {"findings": findings}}
-        read_data(browser.api.put(f"/v1/loops/taught/attempts/{number}", json=body))
+        read_data(browser.api.put(f"/v1/loops/{loop}/attempts/{number}", json=body))
 
 
 def test_one_search_finds_loops_lessons_and_traces(browser):
@@ -151,6 +153,16 @@ def test_a_lesson_that_was_found_by_its_example_shows_the_hit(browser):
     page = browser.get("/search?text=sum&project=main").text
     assert lesson["found"] == "Sum"
     assert 'found in it: <mark class="hit">Sum</mark>' in page
+
+
+def test_all_lessons_with_an_example_that_has_the_text_are_found(browser):
+    for name in ("amber", "basil", "cedar"):
+        remember_fix(browser, f"{name} lacks", f"write {name} after it", loop=name)
+    found = browser.data("/search?text=Sum&project=main")["lessons"]
+    assert found["number"] == 3
+    assert {row["found"] for row in found["rows"]} == {"Sum"}
+    # A name of a field of the record is no word of an example.
+    assert browser.data("/search?text=rejected&project=main")["lessons"]["number"] == 0
 
 
 def hold_text(browser):

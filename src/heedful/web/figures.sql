@@ -600,6 +600,17 @@ where state in ('unverified', 'verified') and trust not in ('tool', 'external')
   and exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0)
 order by id desc;
 
+-- name: examples_with
+-- The examples in use of the newest lessons in use that have a text, the newest first.
+select e.lesson_id as id, e.task, e.record from (
+  select id, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
+) as lesson
+join example e on e.lesson_id = lesson.id
+where lesson.state in ('unverified', 'verified') and lesson.trust not in ('tool', 'external')
+  and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
+  and exists (select 1 from json_each(:spellings) as spelling where instr(lower(e.task || ' ' || e.record), spelling.value) > 0)
+order by e.id desc limit :most;
+
 -- name: learnt_counts
 -- How many lessons were learnt from episodes.
 select o.source, count(distinct e.lesson_id) as lessons from origin o join example e on e.id = o.example

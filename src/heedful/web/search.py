@@ -6,6 +6,7 @@ quarantine, and tasks of traces, are shown only to reviewers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,7 +79,8 @@ async def _find_loops(visit: Visit, text: str) -> Document:
 async def _find_lessons(visit: Visit, text: str) -> Document:
     """Return the lessons in use that fit a text best, then others that have it.
 
-    `silence` says why none fits.
+    A lesson has the text, too, if one of its examples in use does. `silence` says why
+    none fits.
     """
     matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS, waiting=False)
     rows: list[Any] = await rows_of_matches(visit, matches, "")
@@ -88,15 +90,17 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
         spellings=spellings_of(text),
         window=MAX_SEARCHED_LESSONS,
     )
+    example_of = await _find_examples(visit, text)
     fitting_ids = {row["id"] for row in rows}
-    other_ids = [row["id"] for row in with_text if row["id"] not in fitting_ids]
+    ids_with_text = {row["id"] for row in with_text} | set(example_of)
+    other_ids = sorted(ids_with_text - fitting_ids, reverse=True)
     others = await visit.caller.read(editions.some, other_ids[:MAX_COUNTED_LESSONS])
     rows += [review.visible(visit.caller, row) for row in others]
     lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
     match_of = {match.lesson_id: match for match in reversed(matches)}
     for lesson in lessons:
         match = match_of.get(lesson["id"])
-        example: tuple[str, ...] = ()
+        example = example_of.get(lesson["id"], ())
         if match and (visit.may("read") or match.trust not in QUARANTINE_TRUST):
             example = (match.example.task, match.example.accepted, match.example.wrong)
         lesson |= _place_in_lesson(lesson, example, text)
@@ -106,6 +110,25 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
         "more": len(matches) == MAX_COUNTED_LESSONS,
         "silence": matches.silence,
     }
+
+
+async def _find_examples(visit: Visit, text: str) -> dict[int, tuple[str, ...]]:
+    """Return the texts of an example in use for each lesson with one that has a text."""
+    rows = await visit.caller.read(
+        figures.rows,
+        "examples_with",
+        spellings=spellings_of(text),
+        window=MAX_SEARCHED_LESSONS,
+        most=MAX_SEARCHED_LESSONS,
+    )
+    examples: dict[int, tuple[str, ...]] = {}
+    for row in rows:
+        record = json.loads(row["record"])
+        texts = (row["task"], record.get("accepted", ""), record.get("wrong", ""))
+        # Names of its fields are no words of an example.
+        if any(hit(words, text) for words in texts):
+            examples.setdefault(row["id"], texts)
+    return examples
 
 
 def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Document:
