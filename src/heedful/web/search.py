@@ -113,7 +113,7 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
 
 
 async def _find_examples(visit: Visit, text: str) -> dict[int, tuple[str, ...]]:
-    """Return the texts of an example in use for each lesson with one that has a text."""
+    """Return the texts of an example in use, by lesson, if the example has a text."""
     rows = await visit.caller.read(
         figures.rows,
         "examples_with",
