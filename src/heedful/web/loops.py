@@ -60,8 +60,8 @@ from heedful.web.facets import (
 from heedful.web.failure import (
     as_good_as_best,
     count_broken,
+    earlier_failures,
     find_failure,
-    first_failure,
     fold_repeats,
     is_tied,
     why_best,
@@ -638,7 +638,7 @@ def _decided_facts(
         "sentence": explanation.sentence,
         "end": describe_end(explanation.verdict, len(explanation.lines)),
         "failure": find_failure(stored),
-        "after": first_failure(loop),
+        "after": earlier_failures(loop),
         "tied": is_tied(loop),
         "as_good": as_good_as_best(loop),
         "why_best": why_best(loop),
