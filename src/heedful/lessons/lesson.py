@@ -220,13 +220,13 @@ class Cause:
                 "broken in 1 loop and fixed in none; shown once a second loop breaks it"
             )
 
-        reminder = f"shown to one loop in {REMINDER_INTERVAL_LOOPS}"
+        reminder = f"so only one loop in {REMINDER_INTERVAL_LOOPS} is shown it"
         # How many more loops failed to fix the rule than fixed it.
         excess = (self.loops - self.mended) - self.mended
         if excess > MAX_FAILED_LOOPS and not self._reminds(task):
-            return f"fixed in {self.mended} of {self.loops} loops; {reminder}"
+            return f"fixed in {self.mended} of {self.loops} loops, {reminder}"
         if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
-            return f"kept by the last {self.quiet} loops; {reminder}"
+            return f"the last {self.quiet} loops kept this rule, {reminder}"
         return ""
 
     def _reminds(self, task: str) -> bool:

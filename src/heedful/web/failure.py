@@ -19,6 +19,7 @@ from heedful.loop.record import Attempt, Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
+MAX_EARLIER_FAILURES = 3  # of a loop that passed, in one sentence
 MAX_SENTENCE_TEXT_CHARS = 200  # of a message and of an evidence
 MAX_OTHER_CHECKS = 3
 MAX_CAUSES = 4  # groups of attempts with other causes that a sentence names
@@ -196,10 +197,10 @@ def count_broken(loop: Loop) -> Counter[str]:
 
 
 def earlier_failures(loop: Loop) -> str:
-    """Return what failed in each attempt of a loop whose last one passes, if any did.
+    """Return what failed before the last attempt of a loop passed; "" if nothing did.
 
-    Of an attempt, it is the first check or goal that failed, and how many others did.
-    Attempts that failed alike are named together.
+    Of each attempt it is the first reason; each other check or goal is counted. Where
+    several attempts failed, each reason has their numbers.
     """
     evaluations = [attempt.evaluation for attempt in loop.attempts]
     if not evaluations or evaluations[-1] is None:
@@ -207,21 +208,26 @@ def earlier_failures(loop: Loop) -> str:
     if triggers(evaluations[-1], loop.goals):
         return ""
 
-    attempts_by_words: dict[str, list[str]] = {}
+    failed: dict[str, list[str]] = {}
     for number, evaluation in enumerate(evaluations, 1):
         reasons = triggers(evaluation, loop.goals) if evaluation else ()
         if reasons:
             words = clean(reasons[0].detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
             others = len({reason.code for reason in reasons} - {reasons[0].code})
-            if others:
-                words = f"{words}, and {others} more"
-            attempts_by_words.setdefault(words, []).append(f"{number}")
+            words = f"{words}, and {others} more" if others else words
+            failed.setdefault(words, []).append(str(number))
 
-    sentences = []
-    for words, numbers in list(attempts_by_words.items())[:MAX_CAUSES]:
-        noun = "Attempt" if len(numbers) == 1 else "Attempts"
-        sentences.append(f"{noun} {', '.join(numbers)} failed: {words}")
-    return ". ".join(sentences)
+    if sum(map(len, failed.values())) <= 1:
+        return "".join(failed)
+    parts = [
+        f"{words} ({'attempts' if len(numbers) > 1 else 'attempt'} "
+        f"{' and '.join(numbers)})"
+        for words, numbers in failed.items()
+    ]
+    if len(parts) > MAX_EARLIER_FAILURES:
+        left_out = len(parts) - MAX_EARLIER_FAILURES
+        parts[MAX_EARLIER_FAILURES:] = [f"and {left_out} more"]
+    return "; ".join(parts)
 
 
 def as_good_as_best(loop: Loop) -> list[int]:

@@ -11,7 +11,9 @@ from heedful.pages.report import counted
 
 MAX_TOLD_LESSONS = 3
 # In a sentence of `describe_memory`.
-LESSON_NAME = re.compile(r"(lesson \d+|(?<=lessons )\d+|(?<=\d and )\d+)")
+LESSON_NAME = re.compile(
+    r"(lesson \d+|(?<=lessons )\d+|(?<=\d, )\d+(?= and )|(?<=\d and )\d+)"
+)
 Plain = dict[str, Any]
 
 
@@ -38,6 +40,8 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     >>> example = {"outcome": "told", "n": 1, "lesson": 2, "form": "example"}
     >>> describe_memory([example])
     'It was shown 1 example of lesson 2.'
+    >>> describe_memory([{**example, "lesson": number} for number in (1, 2, 3)])
+    'It was shown 3 examples of lessons 1, 2 and 3.'
     """
     sentences = []
     begins = {"told": "It was shown", "withheld": "Known, but withheld at random:"}
@@ -63,7 +67,7 @@ def mark_repeats(choices: Sequence[Plain], broken: Counter[str]) -> list[int]:
 def describe_unshown(choices: Sequence[Plain], broken: Counter[str]) -> str:
     """Return which rules a loop broke that memory knew and did not show, and why."""
     sentences = [
-        f"Known, but not shown: lesson {choice['lesson']} ({choice['obstacle']})."
+        f"It was not shown lesson {choice['lesson']}: {choice['obstacle']}."
         for choice in choices
         if choice["outcome"] == "missed" and broken[choice["name"]]
     ]
@@ -77,6 +81,8 @@ def split_lessons(sentence: str) -> list[str]:
     ['It was shown ', 'lesson 2', '.']
     >>> split_lessons("It was shown lessons 2 and 5.")
     ['It was shown lessons ', '2', ' and ', '5', '.']
+    >>> split_lessons("It was shown 3 rules of lessons 1, 2 and 3.")[1::2]
+    ['1', '2', '3']
     """
     return LESSON_NAME.split(sentence)
 
@@ -90,7 +96,8 @@ def _texts(choices: Sequence[Plain]) -> str:
     lessons = list(dict.fromkeys(choice["lesson"] for choice in choices))
     if not all(lessons) or len(lessons) > MAX_TOLD_LESSONS:
         return f"{texts} of memory"
-    names = " and ".join(map(str, lessons))
+    *earlier, last = map(str, lessons)
+    names = " and ".join(filter(None, (", ".join(earlier), last)))
     noun = "lesson" if len(lessons) == 1 else "lessons"
     if counts["rule"] == counts.total() == len(lessons):
         return f"{noun} {names}"
