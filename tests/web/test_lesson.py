@@ -286,10 +286,12 @@ def test_a_lesson_whose_earlier_words_were_shown_is_not_called_never_shown(
 def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=2, wrong=0)
-    no_pair = "No lesson was withheld alone, so none can be compared"
+    no_pair = "No lesson was withheld by itself yet, so none can be compared: one"
     lacks = (
-        "Not known yet: it needs loops from which it alone is withheld, at random; "
-        "the setting holdout does that."
+        "Not known yet: it needs loops from which it alone is withheld. "
+        "One random draw decides over all lessons of a loop, until memory as a whole "
+        "has a conclusion or 200 loops have ended; such a loop counts for no lesson "
+        "by itself."
     )
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
@@ -300,7 +302,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
         assert "sort=-effect" not in page
         assert "sort=-verdict" not in page
     proof = words_of(browser.get("/proof").text)
-    assert "without a comparison: none was withheld alone yet" in proof
+    assert "without a comparison: none was withheld by itself yet" in proof
     assert "harm" not in browser.data("/proof")
 
 
