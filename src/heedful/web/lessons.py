@@ -20,6 +20,7 @@ from heedful.lessons.lesson import (
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import (
+    NO_VERDICT,
     say_draws,
     say_gain,
     say_missing,
@@ -380,8 +381,10 @@ async def proof(visit: Visit) -> Document:
 
 
 def say_draws_of(measures: Measures) -> str:
-    """Return when draws withhold one lesson by itself, as the proof has it."""
+    """Return when draws withhold one lesson by itself, or why nothing was withheld."""
     answer = measures.proof.answer
+    if not answer["pooled"]["withheld"]:
+        return str(answer["sentence"]).removeprefix(f"{NO_VERDICT}: ")
     return say_draws(answer["holdout"], answer["ended"], answer["verdict"])
 
 
