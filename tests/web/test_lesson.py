@@ -286,11 +286,13 @@ def test_a_lesson_whose_earlier_words_were_shown_is_not_called_never_shown(
 def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=2, wrong=0)
-    no_pair = "No lesson was withheld alone at random, so none can be compared"
+    no_draw = "by chance, memory was withheld in none of the 2 loops in which it could"
+    no_pair = (
+        f"No lesson was withheld by itself yet, so none can be compared: {no_draw}"
+    )
     lacks = (
-        "Not known yet: it needs loops from which it alone is withheld, at random: "
-        "the setting holdout does that once memory as a whole has a verdict, or after "
-        "200 loops."
+        "Not known yet: it needs loops from which it alone is withheld. "
+        f"{no_draw.capitalize()}"
     )
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
@@ -301,7 +303,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
         assert "sort=-effect" not in page
         assert "sort=-verdict" not in page
     proof = words_of(browser.get("/proof").text)
-    assert "without a comparison: none was withheld alone at random yet" in proof
+    assert "without a comparison: none was withheld by itself yet" in proof
     assert "harm" not in browser.data("/proof")
 
 
@@ -346,3 +348,26 @@ def test_a_new_version_marks_what_came_and_what_went(browser: Browser):
     page = browser.get(f"/lessons/{lesson['id']}").text
     assert re.search("<del>[^<]*pnpm", page)
     assert re.search("<ins>[^<]*bun", page)
+
+
+def test_pages_say_how_many_loops_count_for_a_lesson_by_itself(browser: Browser):
+    """One draw over all lessons of a loop tells nothing of one of them."""
+    lesson = store_lesson(browser)
+    show_to_loops(browser, lesson, right=2, wrong=0, name="a")
+    show_to_loops(browser, lesson, right=3, wrong=0, name="b", together=True)
+    proof = words_of(browser.get("/proof").text)
+    counts = "5 loops were shown it, 2 of them count for it by itself"
+    assert counts in proof
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert counts.replace(",", ";") in page
+
+
+def test_lessons_with_the_same_words_are_told_apart(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE)
+    ids = []
+    for error in ("DriverError", "PortError"):
+        work = memory.remember(error, "it is too old", lesson="Update it.")
+        ids.append(browser.api.run(work).id)
+    page = words_of(browser.get("/lessons").text)
+    for id in ids:
+        assert f"lesson {id}; 1 other lesson here with the same words" in page

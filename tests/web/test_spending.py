@@ -127,3 +127,17 @@ def test_calls_are_known_only_of_loops_that_reported_them(browser: Browser):
     for address in ("/home", "/health"):
         page = words_of(browser.get(address).text)
         assert "nown for 1 of 2 loops: 3 model calls" in page, address
+
+
+def test_a_cost_of_few_loops_comes_after_what_all_loops_have(browser: Browser):
+    for number, cost in enumerate((0.5, None, None)):
+        path = f"/v1/loops/{number}"
+        read_data(browser.api.put(path, json={"task": "x"}), 201)
+        usage = {"calls": 1, "seconds": 1.0}
+        if cost:
+            usage["cost"] = cost
+        body = {"output": "a", "usage": usage, "evaluation": {}}
+        read_data(browser.api.put(f"{path}/attempts/1", json=body))
+    page = words_of(browser.get("/spend").text)
+    words = "3 loops: 3 calls, 3 s; known for 1 of 3 loops: $0.5"
+    assert words in page

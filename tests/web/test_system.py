@@ -133,14 +133,15 @@ def test_health_has_the_share_that_is_set_and_what_loops_recorded(
         browser.api.run(write)
 
     setup = browser.data("/health")["setup"]
-    (proof,) = [row for row in setup if row["name"] == "proof"]
-    assert proof["value"] == f"set here: 10 %; recorded: {recorded} with lessons"
+    (proof,) = [row for row in setup if row["name"] == "holdout"]
+    here = "10 % here, the chance that lessons are withheld"
+    assert proof["value"] == f"{here}; recorded: {recorded} with lessons"
     assert proof["well"] is well
     # This service has the setting; the programs lack it.
     assert "this service" not in proof["cure"]
     page = words_of(browser.get("/health").text)
     assert ("Nothing failed, and nothing is behind." in page) is well
-    assert ("Nothing failed. To be set up: proof." in page) is not well
+    assert ("Nothing failed. To be set up: holdout." in page) is not well
 
 
 def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
@@ -211,7 +212,7 @@ def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
     assert [row["name"] for row in data["setup"]] == [
         "database",
         "recall",
-        "proof",
+        "holdout",
         "worker",
     ]
 

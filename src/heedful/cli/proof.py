@@ -15,9 +15,8 @@ from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import MAX_POOLED_LOOPS
 from heedful.lessons.lesson import LoopExposures
-from heedful.lessons.sentence import say_missing, say_proof
+from heedful.lessons.sentence import say_draws, say_missing, say_proof
 from heedful.memory.memory import Memory
 from heedful.memory.trial import Trial
 from heedful.store import exposures, trials
@@ -138,8 +137,7 @@ def proof(
         found=evidence.proof,
         model=model,
         pairs=pairs,
-        last=MAX_POOLED_LOOPS,
-        ended=evidence.past.ended,
+        draws=say_draws(evidence.holdout, evidence.past.ended, evidence.past.verdict),
         verdict=evidence.past.verdict,
         harm=HARMFUL_MEMORY.reason,
         holdout=evidence.holdout,

@@ -6,7 +6,11 @@ them have the same words and the same rounding.
 
 from __future__ import annotations
 
-from heedful.lessons.holdout import why_nothing_withheld
+from heedful.lessons.holdout import (
+    MAX_POOLED_LOOPS,
+    MemoryVerdict,
+    why_nothing_withheld,
+)
 from heedful.lessons.proof import Comparison, Effect, Total
 from heedful.loop.share import NO_DIFFERENCE, percent, points, say_doubt, without
 
@@ -175,6 +179,33 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     if missing is None or missing > MAX_SAID_LOOPS:
         return f"more than {MAX_SAID_LOOPS:,} more loops"
     return f"about {missing:,} more loops"
+
+
+def say_draws(holdout: float, ended: int, verdict: MemoryVerdict) -> str:
+    """Return when draws withhold one lesson by itself, and when all of memory.
+
+    `ended` counts the loops of the scope with lessons and an outcome.
+
+    >>> say_draws(0.1, 59, "")
+    'one random draw decides over all lessons of a loop, until memory as a whole has a \
+conclusion or 200 loops have ended; such a loop counts for no lesson by itself'
+    >>> say_draws(0.0, 59, "")
+    'the setting holdout is 0, so nothing is withheld'
+    """
+    if not holdout:
+        return "the setting holdout is 0, so nothing is withheld"
+    if verdict == "hurts":
+        return "memory hurts, so one random draw decides over all lessons of a loop"
+    if not verdict and ended < MAX_POOLED_LOOPS:
+        return (
+            "one random draw decides over all lessons of a loop, until memory as a "
+            f"whole has a conclusion or {MAX_POOLED_LOOPS} loops have ended; such a "
+            "loop counts for no lesson by itself"
+        )
+    return (
+        "in one loop of four, one random draw decides over all lessons; in the others "
+        "each lesson has a draw of its own"
+    )
 
 
 def say_proof(

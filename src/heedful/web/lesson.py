@@ -10,7 +10,6 @@ from itertools import groupby
 from operator import itemgetter
 
 from heedful.errors import InvalidInput
-from heedful.lessons.holdout import MAX_POOLED_LOOPS
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.share import Share, percent
@@ -21,7 +20,7 @@ from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.instructions import with_instructions
-from heedful.web.lessons import measure
+from heedful.web.lessons import measure, say_draws_of
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5
@@ -31,11 +30,6 @@ MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
-# Until then, a loop of the holdout goes without all its lessons.
-HOLDOUT_WAY = (
-    ", at random: the setting holdout does that once memory as a whole has a verdict, "
-    f"or after {MAX_POOLED_LOOPS} loops"
-)
 RETIRED_STATES = ("retired", "superseded")
 
 
@@ -77,7 +71,8 @@ async def lesson(visit: Visit, n: int) -> Document:
     helped = [period["helped"] for period in measured if period]
     # Counting exposures takes seconds in a large project, so the list of lessons and
     # this page share what was counted last.
-    effect = (await measure(visit)).effects.get(name)
+    measures = await measure(visit)
+    effect = measures.effects.get(name)
     check = await visit.caller.read(hardened.read, record["id"])
     related = await visit.caller.memory.related(
         n, MAX_RELATED_LESSONS, among=MAX_COMPARED_LESSONS
@@ -132,6 +127,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
         "sentence": sentence,
+        "draws": say_draws_of(measures),
         "worse": compare_versions(helped),
         **measured[0],
     }
@@ -166,9 +162,7 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
         return "Not known yet: no loop that was shown it has ended"
     words: str = effect["gain"]
     if not words:
-        is_shown_only = effect["shown"] and not effect["withheld"]
-        way = HOLDOUT_WAY if is_shown_only else ""
-        return f"Not known yet: it {effect['lacks']}{way}"
+        return f"Not known yet: it {effect['lacks']}"
     if effect["conclusion"] in ("helps", "hurts"):
         words = f"{effect['verdict'].capitalize()} at the first try: {words}"
     if effect["repeats"]:

@@ -20,6 +20,8 @@ from heedful.lessons.lesson import (
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import (
+    NO_VERDICT,
+    say_draws,
     say_gain,
     say_missing,
     say_repeats,
@@ -146,6 +148,7 @@ async def lessons(visit: Visit) -> Document:
         "states": get_args(State),
         "lessons": lessons,
         "counts": counts,
+        "draws": say_draws_of(measures),
         "silence": silence,
         "sort": sort,
         "sorts": sort_links(visit, sort, LESSON_SORTS),
@@ -348,9 +351,11 @@ async def proof(visit: Visit) -> Document:
     texts = await visit.caller.read(figures.named, names)
     named = await with_instructions(visit, list(texts.values()))
     lesson_of = dict(zip(texts, named, strict=True))
+    loops_of = {} if model else (await measure(visit)).loops
     gone = {"id": 0, "text": "", "instruction": "", "mistake": ""}
     for comparison in answer["lessons"]:
         comparison |= lesson_of.get(comparison["lesson"], gone)
+        comparison["loops"] = loops_of.get(comparison["lesson"], 0)
 
     comparisons = [answer["pooled"], *answer["lessons"], *answer["models"].values()]
     for comparison in comparisons:
@@ -369,9 +374,18 @@ async def proof(visit: Visit) -> Document:
     return {
         **answer,
         **home,
+        "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
         "compared": compared,
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
+
+
+def say_draws_of(measures: Measures) -> str:
+    """Return when draws withhold one lesson by itself, or why nothing was withheld."""
+    answer = measures.proof.answer
+    if not answer["pooled"]["withheld"]:
+        return str(answer["sentence"]).removeprefix(f"{NO_VERDICT}: ")
+    return say_draws(answer["holdout"], answer["ended"], answer["verdict"])
 
 
 def words_of(comparison: Document) -> Document:

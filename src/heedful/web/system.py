@@ -288,15 +288,16 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
 
     >>> coins = {"low": 0.1, "high": 0.2, "loops": 90, "tossed": 80}
     >>> _describe_coin(0.1, coins)["value"]
-    'set here: 10 %; recorded: a chance of 10 % to 20 % in 80 of 90 loops with lessons'
+    '10 % here, the chance that lessons are withheld; recorded: a chance of 10 % to \
+20 % in 80 of 90 loops with lessons'
     """
     here = "off here: no lesson is withheld"
     if holdout:
-        here = f"set here: {percent(holdout)}"
+        here = f"{percent(holdout)} here, the chance that lessons are withheld"
     loops = coins["loops"]
     if not loops:
         return _setup_row(
-            "proof",
+            "holdout",
             f"{here}; no loop had lessons",
             well=holdout > 0,
             cure=HOLDOUT_CURE,
@@ -314,7 +315,7 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
     is_due = loops > FIRST_LOOPS_WITHOUT_HOLDOUT
     cure = PROGRAMS_CURE if holdout else HOLDOUT_CURE
     return _setup_row(
-        "proof",
+        "holdout",
         value,
         well=holdout > 0 and bool(coins["tossed"] or not is_due),
         cure=cure,
