@@ -32,7 +32,7 @@ async def test_what_a_session_repeats_goes_with_the_source(
     memory = memory_in(tmp_path)
     page = Event("tool_response", PAGE, tool="fetch", call="0")
     first = await drive_fix(memory, events=[page])
-    await first.learn(ends="succeeded")
+    await first.learn(ends="success")
     waiting = await memory.quarantine.waiting()
     ids = [entry.id for entry in waiting]
     await memory.quarantine.release(ids, by="ann")
@@ -43,10 +43,10 @@ async def test_what_a_session_repeats_goes_with_the_source(
     passed = Event("tool_response", "1 passed", tool="shell", call="2")
     await run.learn(passed)
     if ends == "before":
-        await run.learn(ends="succeeded")
+        await run.learn(ends="success")
     await memory.quarantine.revoke("episode:one", by="ann", why="hostile")
     if ends == "after":
-        await run.learn(ends="succeeded")
+        await run.learn(ends="success")
 
     _, told = await fail(memory, "three")
     assert "evil.js" not in told

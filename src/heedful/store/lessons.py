@@ -145,11 +145,8 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     Raises InvalidInput for an unknown parent.
     """
     parents = set(lesson.parents)
-    loop = lesson.loop
     trust = lesson.trust
-    # The words of a user are no repetition.
-    if not parents and not loop and trust != "operator":
-        loop = exposures.opportunity_of(lesson)
+    loop = _listener(lesson)
     if loop:
         shown_rows = db.run("shown_to_loop", {**key, "loop": loop})
         parents.update(int(row["id"]) for row in shown_rows)
@@ -196,6 +193,19 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         parents=tuple(sorted(parents)),
         sources=sources,
     )
+
+
+def _listener(lesson: Lesson) -> str:
+    """Return the loop that taught a lesson, or the opportunity of its session.
+
+    It names the exposures of what was shown there.
+    """
+    if lesson.loop:
+        return lesson.loop
+    # The words of a user are no repetition.
+    if lesson.parents or lesson.trust == "operator":
+        return ""
+    return exposures.opportunity_of(lesson)
 
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Trust]:
