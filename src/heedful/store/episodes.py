@@ -279,7 +279,11 @@ def record_session(
     for step in steps:
         digests = [signature("", error).digest for error in step.errors]
         ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
-        linked_steps.append(replace(step, lesson=ids[0] if ids else 0))
+        linked_step = replace(step, lesson=ids[0] if ids else 0)
+        # What put the error right is known no better than the lesson about it.
+        if ids and not any(ids):
+            linked_step = replace(linked_step, replacement=None)
+        linked_steps.append(linked_step)
     source = source_of(head["session"] or head["name"] or digest[:32])
     preconditions.record_steps(db, scope, source, linked_steps)
     return answers

@@ -512,7 +512,7 @@ def announce(
     share = plan_holdout(share, past(db, scope, "")).share
     shown_ids = set[int]()
     for id in lessons:
-        columns = "kind, signature, source, seen, trust"
+        columns = "kind, signature, source, seen, trust, author"
         for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
             if _is_taught_by(session, lesson):
                 continue
@@ -558,12 +558,28 @@ def _opportunity(
         # Opportunities count one by one, so each needs a draw of its own.
         is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
 
-    return Exposure(name, loop, shown=is_shown, signature=signature, share=share)
+    return Exposure(
+        name,
+        loop,
+        shown=is_shown,
+        signature=signature,
+        share=share,
+        # If their source is revoked, what the session repeats of them goes, too.
+        examples=(lesson["author"],) if lesson["author"] else (),
+    )
 
 
 def opportunity_name(session: str, signature: str) -> str:
     """Return the name of the opportunity that a session has for a lesson."""
     return f"{storable(session)}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"
+
+
+def opportunity_of(lesson: Lesson) -> str:
+    """Return the opportunity of the session that taught a lesson, "" for no session."""
+    session = lesson.source.removeprefix(source_of(""))
+    if session == lesson.source:
+        return ""
+    return opportunity_name(session, lesson.signature.digest)
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:

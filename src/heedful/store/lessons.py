@@ -44,6 +44,7 @@ from heedful.lessons.trust import (
     lowest_trust,
 )
 from heedful.lessons.words import words
+from heedful.store import exposures
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -139,19 +140,21 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     """Return the lesson with the trust, state, source and parents to store.
 
     `key` is the `scope_key`. Parents are ids of examples: those that the lesson names,
-    and those that its loop was shown. Returns None for a measured lesson if one of them
-    has lost its origin. Raises InvalidInput for an unknown parent.
+    and those that its loop was shown, or its session about the same failure. Returns
+    None for a measured lesson, or one of a session, if one of them has lost its origin.
+    Raises InvalidInput for an unknown parent.
     """
     parents = set(lesson.parents)
-    if lesson.loop:
-        shown_rows = db.run("shown_to_loop", {**key, "loop": lesson.loop})
+    trust = lesson.trust
+    loop = _listener(lesson)
+    if loop:
+        shown_rows = db.run("shown_to_loop", {**key, "loop": loop})
         parents.update(int(row["id"]) for row in shown_rows)
 
     # A lesson is trusted no more than what it derives from.
-    trust = lesson.trust
     parent_ids = {**key, "parents": json.dumps(sorted(parents))}
-    if parents and lesson.loop and trust == "measured":
-        # It is trusted by the outcome of the loop, not by its prompt.
+    if parents and loop and (trust == "measured" or not lesson.loop):
+        # It is trusted by the outcome of the loop or session, not by its prompt.
         traced = db.run("count_traced", parent_ids).fetchone()["n"]
         if traced < len(parents):
             return None
@@ -190,6 +193,19 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         parents=tuple(sorted(parents)),
         sources=sources,
     )
+
+
+def _listener(lesson: Lesson) -> str:
+    """Return the loop that taught a lesson, or the opportunity of its session.
+
+    It names the exposures of what was shown there.
+    """
+    if lesson.loop:
+        return lesson.loop
+    # The words of a user are no repetition.
+    if lesson.parents or lesson.trust == "operator":
+        return ""
+    return exposures.opportunity_of(lesson)
 
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Trust]:
