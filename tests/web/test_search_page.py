@@ -158,9 +158,9 @@ def test_a_lesson_that_was_found_by_its_example_shows_the_hit(browser):
 def test_all_lessons_with_an_example_that_has_the_text_are_found(browser):
     for name in ("amber", "basil", "cedar"):
         remember_fix(browser, f"{name} lacks", f"write {name} after it", loop=name)
-    found = browser.data("/search?text=Sum&project=main")["lessons"]
-    assert found["number"] == 3
-    assert {row["found"] for row in found["rows"]} == {"Sum"}
+    lessons = browser.data("/search?text=Sum&project=main")["lessons"]
+    assert lessons["number"] == 3
+    assert {row["found"] for row in lessons["rows"]} == {"Sum"}
     # A name of a field of the record is no word of an example.
     assert browser.data("/search?text=rejected&project=main")["lessons"]["number"] == 0
 
