@@ -330,16 +330,7 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
         spent = "as many attempts and tokens"
     if differences:
         spent = " and ".join(differences)
-    time = _compare_time(old.seconds, new.seconds)
-    return f"{task}: {end}. B took {spent}{time}.{_compare_memory(first, second)}"
-
-
-def _compare_time(first: float, second: float) -> str:
-    """Return how much longer or shorter the second loop took; "" if not reported."""
-    if not (first and second) or lasted(1000 * first) == lasted(1000 * second):
-        return ""
-    direction = "more" if second > first else "less"
-    return f", and {lasted(1000 * abs(second - first))} {direction}"
+    return f"{task}: {end}. B took {spent}.{_compare_memory(first, second)}"
 
 
 def _compare_memory(first: ComparedLoop, second: ComparedLoop) -> str:
