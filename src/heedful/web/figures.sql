@@ -592,12 +592,21 @@ where (:before = 0 or id < :before) and (:state = '' or state = :state)
 order by id desc limit :limit;
 
 -- name: lessons_with
--- Those of the newest lessons in use that have a text, or whose error has it.
-select id from (
-  select id, text, pattern, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
-) as lesson
-where state in ('unverified', 'verified') and trust not in ('tool', 'external')
-  and exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0)
+-- Those of the newest lessons in use that have a text, or whose error has it, or else
+-- an example that may be shown: `example` has the words of that example.
+select id, coalesce(example, '') as example from (
+  select id, exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0) as itself,
+    (select min(shown.words) from (
+       select task || ' ' || /*sqlite coalesce(json_extract(record, '$.accepted'), '') || ' ' || coalesce(json_extract(record, '$.wrong'), '') *//*postgres coalesce(record::json ->> 'accepted', '') || ' ' || coalesce(record::json ->> 'wrong', '') */ as words
+       from example where lesson_id = lesson.id and state in ('unverified', 'verified') and trust not in ('tool', 'external')
+     ) as shown
+     where exists (select 1 from json_each(:spellings) as spelling where instr(lower(shown.words), spelling.value) > 0)) as example
+  from (
+    select id, text, pattern, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
+  ) as lesson
+  where state in ('unverified', 'verified') and trust not in ('tool', 'external')
+) as found
+where itself or example is not null
 order by id desc;
 
 -- name: learnt_counts

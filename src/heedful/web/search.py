@@ -94,9 +94,10 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
     rows += [review.visible(visit.caller, row) for row in others]
     lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
     match_of = {match.lesson_id: match for match in reversed(matches)}
+    example_of = {row["id"]: (row["example"],) for row in with_text}
     for lesson in lessons:
         match = match_of.get(lesson["id"])
-        example: tuple[str, ...] = ()
+        example: tuple[str, ...] = example_of.get(lesson["id"], ())
         if match and (visit.may("read") or match.trust not in QUARANTINE_TRUST):
             example = (match.example.task, match.example.accepted, match.example.wrong)
         lesson |= _place_in_lesson(lesson, example, text)
@@ -112,18 +113,20 @@ def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Doc
     """Return which words of a text a lesson or its example has, and where.
 
     `sought` is the whole text, or else its longest word that is there; "" if none is.
-    `found` has the words around it, if the list does not show them anyway.
+    `found` has the words around it, if the list does not show them anyway, and
+    `in_example` is whether they are in its example.
     """
     listed_texts = (lesson["instruction"], lesson["mistake"])
     other_texts = (lesson["pattern"], *example)
+    nowhere = {"sought": "", "found": "", "in_example": False}
     for sought in (text, *sorted(text.split(), key=len, reverse=True)):
         if any(hit(words, sought) for words in listed_texts):
-            return {"sought": sought, "found": ""}
-        for words in other_texts:
+            return {**nowhere, "sought": sought}
+        for place, words in enumerate(other_texts):
             if hit(words, sought):
                 around = excerpt(words, sought, MAX_FOUND_CHARS)
-                return {"sought": sought, "found": around}
-    return {"sought": "", "found": ""}
+                return {"sought": sought, "found": around, "in_example": place > 0}
+    return nowhere
 
 
 async def _find_waiting(visit: Visit, text: str) -> Document:
