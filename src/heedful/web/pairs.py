@@ -13,7 +13,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
 from heedful.pages.difference import Difference, Part, difference, marked
-from heedful.pages.report import counted, lasted, text
+from heedful.pages.report import counted, text
 from heedful.store import loops as loop_store
 from heedful.store.connection import Db, bulk
 from heedful.store.loop_names import find_loop
