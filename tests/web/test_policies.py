@@ -120,7 +120,7 @@ def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browse
     data = browser.data(f"/policies/loops{query}")
     page = words_of(browser.get(f"/policies/loops{query}").text)
 
-    why = "it ends before thorough would stop; 1 more loop recorded under it would tell"
+    why = "it ends before thorough would stop; only loops recorded under it can tell"
     assert data["sentence"] == f"{sentence} for 1: {why}"
     assert data["totals"]["same"] == SOLVED_LOOPS
     assert data["totals"]["unknown"] == 1

@@ -56,7 +56,7 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     "miss",
     [
         pytest.param("No loop has this text in its task,", id="loops"),
-        pytest.param("No lesson in use has this text.", id="lessons"),
+        pytest.param("No lesson in use has this text, nor", id="lessons"),
         pytest.param(
             "No text in quarantine, nor its error, has this text as whole words.",
             id="held texts",
@@ -80,7 +80,7 @@ def test_a_kind_with_hits_is_not_said_to_have_none(browser):
     words = words_of(browser.get("/search?text=ferry&project=main").text)
     assert "1 loop." in words
     assert "No loop has this text" not in words
-    assert "No lesson in use has this text." in words
+    assert "No lesson in use has this text, nor" in words
 
 
 def test_a_miss_says_what_to_try_next(browser):
@@ -106,6 +106,17 @@ def test_a_check_that_is_found_is_shown_with_its_message(browser):
     page = browser.get("/search?text=currency&project=main").text
     hit = '<mark class="hit">currency</mark>'
     assert f"{hit} currency: no currency" in page
+
+
+def test_a_lesson_counts_where_only_its_example_has_the_text(browser):
+    remember_fix(browser, "no currency", "write EUR after the amount")
+    # A part of the task's word, which no search by meaning knows.
+    answer = browser.data("/search?text=um&project=main")
+    assert answer["lessons"]["number"] == 1
+    (lesson,) = answer["lessons"]["rows"]
+    assert lesson["in_example"]
+    page = browser.get("/search?text=um&project=main").text
+    assert 'found in its example: S<mark class="hit">um<' in page
 
 
 def test_words_around_a_hit_keep_their_capitals(browser):
@@ -152,7 +163,7 @@ def test_a_lesson_that_was_found_by_its_example_shows_the_hit(browser):
     (lesson,) = browser.data("/search?text=sum&project=main")["lessons"]["rows"]
     page = browser.get("/search?text=sum&project=main").text
     assert lesson["found"] == "Sum"
-    assert 'found in it: <mark class="hit">Sum</mark>' in page
+    assert 'found in its example: <mark class="hit">Sum</mark>' in page
 
 
 def test_all_lessons_with_an_example_that_has_the_text_are_found(browser):

@@ -395,10 +395,10 @@ def _why_unknown(
         for place, name in enumerate(names)
         if any(not ways[place]["exact"] for ways in unknown)
     ]
-    loops = counted(len(unknown), "more loop")
+    under = "it" if len(longer) == 1 else "them"
     return (
-        f"it ends before {' or '.join(longer)} would stop; {loops} recorded under "
-        f"{'it' if len(longer) == 1 else 'them'} would tell"
+        f"it ends before {' or '.join(longer)} would stop; only loops recorded under "
+        f"{under} can tell"
     )
 
 

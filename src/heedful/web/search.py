@@ -135,18 +135,20 @@ def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Doc
     """Return which words of a text a lesson or its example has, and where.
 
     `sought` is the whole text, or else its longest word that is there; "" if none is.
-    `found` has the words around it, if the list does not show them anyway.
+    `found` has the words around it, if the list does not show them anyway, and
+    `in_example` is whether they are in its example.
     """
     listed_texts = (lesson["instruction"], lesson["mistake"])
     other_texts = (lesson["pattern"], *example)
+    nowhere = {"sought": "", "found": "", "in_example": False}
     for sought in (text, *sorted(text.split(), key=len, reverse=True)):
         if any(hit(words, sought) for words in listed_texts):
-            return {"sought": sought, "found": ""}
-        for words in other_texts:
+            return {**nowhere, "sought": sought}
+        for place, words in enumerate(other_texts):
             if hit(words, sought):
                 around = excerpt(words, sought, MAX_FOUND_CHARS)
-                return {"sought": sought, "found": around}
-    return {"sought": "", "found": ""}
+                return {"sought": sought, "found": around, "in_example": place > 0}
+    return nowhere
 
 
 async def _find_waiting(visit: Visit, text: str) -> Document:
