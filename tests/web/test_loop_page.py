@@ -241,10 +241,10 @@ def test_a_loop_that_passed_names_the_failure_of_each_attempt(
     read_data(browser.api.put(path, json=body), 201)
     for number, message in enumerate((*failures, ""), 1):
         finding = {"check": "form", "message": message}
-        found = [finding] if message else []
+        findings = [finding] if message else []
         attempt = {
             "output": f"answer {number}",
-            "evaluation": {"findings": found},
+            "evaluation": {"findings": findings},
         }
         address = f"{path}/attempts/{number}"
         read_data(browser.api.put(address, json=attempt))
