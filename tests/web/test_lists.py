@@ -545,7 +545,7 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     # Without all costs, rows are compared by what is known of all.
     assert page["measure"] == "tokens"
     words = words_of(browser.get("/spend?by=model").text)
-    mean = r"\$0\.\d+, reported by 5 of 6 loops, \$0\.\d+ a loop; in all \d"
+    mean = r"6 loops: .*known for 5 of 6 loops: \$0\.\d+"
     assert re.search(mean, words)
 
 
