@@ -91,6 +91,9 @@ def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
     done = replay("loops.jsonl")
     assert message not in done.out
     assert lines(done)["orchestrator"][:5] == ["2", "1.000", "2", "0", "1"]
+    desk.records([scored("a", (0.5, 0.5), (0.8, 0.2)), LOOPS[0]])
+    some = "orchestrator is left out: 1 of 2 loops have no scores for its goals"
+    assert some in replay("loops.jsonl").out
     desk.records(
         [scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0]]
     )

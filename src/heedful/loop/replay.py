@@ -302,12 +302,16 @@ def comparable(
         )
     if not chosen:
         for preset in presets:
-            if count_unscored(recorded, preset):
-                notes.append(
-                    f"{preset.name} is left out: no scores for its goals are recorded"
-                )
-            else:
+            unscored = count_unscored(recorded, preset)
+            if not unscored:
                 chosen.append(preset)
+                continue
+
+            lacks = "no scores for its goals are recorded"
+            if unscored < len(recorded):
+                of_all = f"{unscored:,} of {_loops(len(recorded))}"
+                lacks = f"{of_all} have no scores for its goals"
+            notes.append(f"{preset.name} is left out: {lacks}")
     notes += _caveats(recorded, chosen)
 
     # A loop that was recorded without goals is judged by those of the policies.
