@@ -344,7 +344,7 @@ def test_what_was_decided_has_its_text_and_the_way_back(browser):
     decisions = [(row["action"], row["text"], row["why"]) for row in rows]
     assert decisions == [("reject", ATTACK, "an order"), ("release", MISSED, "read")]
     page = browser.get("/quarantine/decided").text
-    assert "2 decisions: 1 released, 1 rejected" in page
+    assert "2 texts decided: 1 released, 1 rejected" in page
     assert f"lesson {rows[1]['lesson']}</a>" in page
     assert [sign["kind"] for sign in rows[0]["signs"]]
     assert f"from {rows[1]['source']}" in words_of(page)
