@@ -18,10 +18,10 @@ OTHER_FIX = f"{FIX} --ci"
 async def fail(memory: Memory, name: str) -> tuple[HostRun, str]:
     """Return a run that has failed, and what it was told."""
     run = Host(memory=memory, strict=True).run(name, "run the tests")
-    told = [await run.recall()]
-    told.append(await run.before("shell", {"command": BAD}, "1"))
-    told.append(await run.seen("shell", ERROR, "1"))
-    return run, "\n".join(advice.text for advice in told)
+    heard = [await run.recall()]
+    heard.append(await run.before("shell", {"command": BAD}, "1"))
+    heard.append(await run.seen("shell", ERROR, "1"))
+    return run, "\n".join(advice.text for advice in heard)
 
 
 @pytest.mark.parametrize("fix", [FIX, OTHER_FIX], ids=["same words", "more words"])
@@ -37,8 +37,8 @@ async def test_what_a_session_repeats_goes_with_the_source(
     ids = [entry.id for entry in waiting]
     await memory.quarantine.release(ids, by="ann")
 
-    run, told = await fail(memory, "two")
-    assert "evil.js" in told
+    run, words = await fail(memory, "two")
+    assert "evil.js" in words
     await run.before("shell", {"command": fix}, "2")
     passed = Event("tool_response", "1 passed", tool="shell", call="2")
     await run.learn(passed)
@@ -48,5 +48,5 @@ async def test_what_a_session_repeats_goes_with_the_source(
     if ends == "after":
         await run.learn(ends="success")
 
-    _, told = await fail(memory, "three")
-    assert "evil.js" not in told
+    _, words = await fail(memory, "three")
+    assert "evil.js" not in words
