@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,13 +15,13 @@ from rich.text import Text
 
 from heedful.cli.output import PIPE_WIDTH_COLUMNS, counted
 from heedful.cli.progress import Progress
-from heedful.cli.run import TaskResult
+from heedful.cli.run import TaskResult, program
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.explain import explain
 from heedful.sanitize import clean
-from heedful.store import loops
+from heedful.store import loops, shown
 from heedful.store.store import Store
 
 LEGEND = (
@@ -63,9 +64,11 @@ class Shown(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
     """How one loop went; `stopped` is the rule that ended it and why, "" if it
-    passed.
+    passed. `db` is its database.
     """
 
+    db: str
+    project: str
     loop: str
     task: str
     tries: tuple[Try, ...]
@@ -100,6 +103,8 @@ async def story(store: Store, scope: Scope, loop: str) -> Story:
         )
         tries.append(Try(str(value), wrong))
     return Story(
+        db=store.url,
+        project=scope.project,
         loop=loop,
         task=str(stored.head.task),
         tries=tuple(tries),
@@ -190,7 +195,10 @@ class Screen(Progress):
         self.say(Text(f"   ┌ {head}", "bold"))
         for line in _lines(telling, other, self.columns - STORY_INDENT_COLUMNS):
             self.say(f"   │ {line}")
-        self.say(Text(f"   └ loop {telling.loop}", "dim"))
+        command = ["why", telling.loop, "--db", shown(telling.db)]
+        if telling.project != Scope().project:
+            command += ["--project", telling.project]
+        self.say(Text(f"   └ {program()} {shlex.join(command)}", "dim"))
 
 
 def _lines(telling: Story, other: Story, most: int) -> Iterator[str]:
