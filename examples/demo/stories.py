@@ -198,7 +198,10 @@ class Screen(Progress):
         command = ["why", telling.loop, "--db", shown(telling.db)]
         if telling.project != Scope().project:
             command += ["--project", telling.project]
-        self.say(Text(f"   └ {program()} {shlex.join(command)}", "dim"))
+        last = f"   └ {program()} {shlex.join(command)}"
+        if len(last) > self.columns:  # half a command is of no use
+            last = f"   └ loop {telling.loop}"
+        self.say(Text(last, "dim"))
 
 
 def _lines(telling: Story, other: Story, most: int) -> Iterator[str]:
