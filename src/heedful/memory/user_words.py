@@ -61,6 +61,6 @@ def sources_of_words(
         if text in quotations:
             all_sources = map(origins.at, range(len(events)))
             sources[text] = set(chain.from_iterable(all_sources))
-        elif "\n" in message:
+        elif len(message.splitlines()) > 1:
             sources[text] = {"user", trusts.NETWORK_SOURCE}
     return sources

@@ -192,7 +192,7 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
     from heedful.lessons.user_rules import read_rules
 
     text = mask_personal(redact(message.strip()))
-    if "\n" in text:
+    if len(text.splitlines()) > 1:
         return
     rules = read_rules(text)
     if rules:

@@ -306,7 +306,7 @@ def pasted(run: Course) -> list[tuple[int, str]]:
     return [
         (position, text)
         for position, text in prompts
-        if len(text) > MAX_TYPED_CHARS or "\n" in text.strip()
+        if len(text) > MAX_TYPED_CHARS or len(text.strip().splitlines()) > 1
     ]
 
 
