@@ -162,7 +162,7 @@ def describe_value(name: str, was: float, to: float) -> str:
     `name` is that of a `Change`, such as `attempts.limit`.
 
     >>> describe_value("repeat+nothing_met: repeat.times", 1, 2)
-    'a limit of 2 repeated answers instead of 1'
+    'a limit of 2 repeated answers instead of 1 while nothing has passed'
     >>> describe_value("attempts.limit", 4, 1)
     'a limit of 1 attempt instead of 4'
     >>> describe_value("score alignment", 0.42, 0.75)
@@ -178,7 +178,9 @@ def describe_value(name: str, was: float, to: float) -> str:
         return f"a goal of {new} for {score} instead of {old}"
 
     # A member of several rules that must all stop has their names before its own.
-    limit = name.rpartition(": ")[2]
+    rules, _, limit = name.rpartition(": ")
+    is_early = "nothing_met" in rules.split("+")
+    condition = " while nothing has passed" if is_early else ""
     if limit == "fatigue.limit" and to > was:
         # Any higher limit would do; the least one is a number that nobody would choose.
         return f"a limit of fatigue above {was:.2f}"
@@ -187,7 +189,7 @@ def describe_value(name: str, was: float, to: float) -> str:
         return f"{clean(limit, MAX_SENTENCE_NAME_CHARS)} {new} instead of {old}"
     if new == "1":
         words = re.sub("s(?= instead| with)", "", words)  # without its plural
-    return words.format(to=new, was=old)
+    return words.format(to=new, was=old) + condition
 
 
 def describe_policy(policy: Policy) -> list[str]:
