@@ -208,6 +208,28 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     assert "stopped; the store is closed" in service.said
 
 
+def test_asked_to_stop_it_ends_the_streams_of_live_pages(tmp_path):
+    made = CliRunner().invoke(
+        app, ["key", "create", "--name", "me", "--db", f"{tmp_path}/heedful.db"]
+    )
+    key = re.search(r"heedful_\w+", made.output)
+    service = Service(tmp_path, "--drain", "5")
+
+    with httpx.Client(base_url=service.url, timeout=WAITING) as browser:
+        signed_in = browser.post(
+            "/ui/sign-in", data={"key": key[0]}, headers={"origin": service.url}
+        )
+        assert signed_in.status_code == 303
+        with browser.stream("GET", "/ui/events") as events:
+            parts = events.iter_text()
+            assert next(parts) == "retry: 1000\n\n"
+            service.process.send_signal(signal.SIGTERM)
+            assert "".join(parts) == ""
+
+    assert service.end() == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

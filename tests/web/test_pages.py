@@ -443,6 +443,16 @@ def test_a_page_hears_of_changes(tmp_path):
 
         assert browser.api.run(listen()).endswith("event: changed\ndata: {}\n\n")
 
+        # How long the stream was open is not the time of a request.
+        counts = browser.api.get("/metrics").text.splitlines()
+        pages = 'method="GET",route="/ui"'
+        answered = sum(
+            float(line.split()[-1])
+            for line in counts
+            if line.startswith("heedful_requests_total{" + pages)
+        )
+        assert f"heedful_request_seconds_count{{{pages}}} {answered - 1}" in counts
+
 
 def test_an_address_that_is_no_page_says_so(tmp_path):
     with browsing(tmp_path) as browser:

@@ -183,14 +183,20 @@ async def _serve(values: Settings) -> None:
             setup = replace(setup, open=is_local and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                add_pages(app)
+                site = add_pages(app)
                 log_to_stderr()
 
                 hello = await _hello(values, setup, url, has_key)
                 await _load_embedder(setup)
                 rest_garbage_collection()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
-                await listen(app, listener, values.drain, lambda: show(hello))
+                await listen(
+                    app,
+                    listener,
+                    values.drain,
+                    ready=lambda: show(hello),
+                    stopping=site.end_streams,
+                )
 
 
 async def _load_embedder(setup: Setup) -> None:
@@ -271,7 +277,13 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                         webbrowser.open(url)
 
                 rest_garbage_collection()
-                await listen(app, listener, drain=PAGES_DRAIN_SECONDS, ready=ready)
+                await listen(
+                    app,
+                    listener,
+                    PAGES_DRAIN_SECONDS,
+                    ready=ready,
+                    stopping=site.end_streams,
+                )
 
 
 def _say_created(db: str, others: Sequence[str]) -> str:

@@ -693,6 +693,7 @@ class _Response:
         self._scope = scope
         self._send = send
         self._replayed = False
+        self._is_stream = False
         self.status = 0
 
     async def send(self, message: Message) -> None:
@@ -701,6 +702,8 @@ class _Response:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             self._replayed = "Idempotent-Replayed" in headers
+            content_type = headers.get("content-type", "")
+            self._is_stream = content_type.startswith("text/event-stream")
             for name, value in SAFETY_HEADERS.items():
                 headers.setdefault(name, value)
             headers[REQUEST_ID_HEADER] = self._id
@@ -726,7 +729,8 @@ class _Response:
         if method not in telemetry.HTTP_METHODS:
             method = "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
-        metrics.seconds.labels(method, route).observe(seconds)
+        if not self._is_stream:  # a page stays open as long as somebody looks at it
+            metrics.seconds.labels(method, route).observe(seconds)
 
         caller = self._scope["state"].get("caller")
         if caller is None:  # the key may be refused; its id is no secret

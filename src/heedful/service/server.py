@@ -71,9 +71,16 @@ def url_of(listener: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """A uvicorn server whose caller can clean up after SIGINT or SIGTERM."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        ready: Callable[[], Any],
+        stopping: Callable[[], Any],
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._stopping = stopping
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept requests, and say so."""
@@ -86,14 +93,21 @@ class _Server(uvicorn.Server):
         """Let running requests finish after the first signal; stop after the second."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        self._stopping()
 
 
 async def listen(
-    app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
+    app: FastAPI,
+    listener: socket.socket,
+    drain: float,
+    *,
+    ready: Callable[[], Any],
+    stopping: Callable[[], Any],
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; then running requests have `drain` seconds.
 
-    Call `ready` when the service accepts requests.
+    Call `ready` when the service accepts requests, and `stopping` at the signal:
+    answers without an end have to end then.
     """
     connections = OpenConnections(app)
     config = uvicorn.Config(
@@ -109,4 +123,5 @@ async def listen(
         timeout_keep_alive=MAX_IDLE_SECONDS,
         timeout_graceful_shutdown=max(1, round(drain)),
     )
-    await _Server(config, ready).serve([listener])
+    server = _Server(config, ready=ready, stopping=stopping)
+    await server.serve([listener])

@@ -322,6 +322,7 @@ class Site:
         # Tells the person at this machine a fresh invitation, if heedful ui runs.
         self.invites: Callable[[str], None] | None = None
         self._streams = Capacity(MAX_STREAMS)
+        self._is_stopping = False
 
         # Only visitors who are signed in reach the pages. The first route that fits
         # answers.
@@ -652,6 +653,10 @@ class Site:
         following = visit.following or own_address(visit.form.get("back", ""))
         return RedirectResponse(following, 303)
 
+    def end_streams(self) -> None:
+        """End the streams of all live pages, because the service stops."""
+        self._is_stopping = True
+
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
         visit: Visit = request.state.visit
@@ -670,14 +675,14 @@ class Site:
 
         It was in `seen_state` before.
 
-        The stream ends when the session does, when its key is revoked, and when the
-        store does not answer.
+        The stream ends when the session does, when its key is revoked, when the store
+        does not answer, and when the service stops.
         """
         deadline = time.monotonic() + MAX_STREAM_SECONDS
         # If the stream ends, the browser asks again after 1,000 milliseconds.
         yield "retry: 1000\n\n"
 
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._is_stopping:
             await asyncio.sleep(STREAM_POLL_SECONDS)
             if self.sessions.find(cookie, person=False) is None:
                 return
