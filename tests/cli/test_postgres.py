@@ -224,11 +224,25 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert "acme/shop drive by=short loop=l1: done in" in done.err
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
+    assert "loops: short" in done.err
     assert not [record for record in caplog.records if record.exc_info], (
         "what is printed is not logged, too"
     )
     loop = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert loop.values == ("ok",)
+
+
+def test_a_worker_of_loops_that_drives_none_says_what_it_needs(invoke, postgres):
+    done = invoke(f"worker --store {postgres.service} --queues loops")
+    assert done.code == 2
+    assert "this worker drives no loops; add --drives" in done.err
+
+
+def test_a_worker_that_begins_without_a_database_does_not_wait_for_it(invoke):
+    done = invoke("worker --store postgresql://me@127.0.0.1:1/x --model none")
+    assert done.code == 4
+    assert "no server listens at 127.0.0.1:1" in done.err
+    assert "waits for it" not in done.err
 
 
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):

@@ -101,7 +101,7 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
         for _ in range(2):
             await queue.defer("reflect", SCOPE, digest=digest)
         await queue.defer("drive", SCOPE, loop="l1", by="short")
-        waiting = {"memory": 3, "reflection": 1, "loops": 1}
+        waiting = {"memory": 3, "reflection": 1, "loops:short": 1}
         assert await depths(queue) == {
             (name, "waiting"): n for name, n in waiting.items()
         }
@@ -116,6 +116,25 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     for scope in (SCOPE, OTHER):
         assert await store.read(scope, episodes.counts) == {"reflected": 1}
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "dream", "prune"]
+
+
+async def test_a_loop_is_left_to_a_worker_that_can_drive_it(url, heard):
+    store = open_store(url)
+    await open_loop(store, SCOPE, "l1")
+    async with PostgresQueue(url) as queue:
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+
+    for loops, ended in (
+        ({}, []),
+        ({"long": short}, []),
+        ({"short": short}, ["drive"]),
+    ):
+        async with PostgresQueue(url, works=True) as queue:
+            tools = Tools(store=store, loops=loops)
+            await queue.work(tools, once=True, listener=heard)
+            left = await depths(queue)
+        assert heard.ended() == ended
+        assert left.get(("loops:short", "waiting"), 0) == 1 - len(ended)
 
 
 async def test_what_waits_for_equal_jobs_is_sent_once_when_the_queue_closes(url):

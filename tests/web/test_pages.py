@@ -2,7 +2,6 @@
 say.
 """
 
-import asyncio
 import json
 import re
 from urllib.parse import quote
@@ -19,7 +18,6 @@ from heedful.memory.dream import Dreams, consolidate
 from heedful.store import exposures, keys
 from heedful.store.episodes import record_failure
 from heedful.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
-from heedful.web.site import STREAM_POLL_SECONDS
 from tests.engines import change_rows
 from tests.memory.dreams import learn_git_failures
 from tests.service.support import read_data
@@ -421,37 +419,6 @@ def test_a_session_ends_when_it_is_idle():
     session.used -= 10
     assert sessions.find(cookie) is None
     assert sessions.find("") is None
-
-
-def test_a_page_hears_of_changes(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open()
-
-        form = {"token": browser.token}
-
-        async def listen() -> str:
-            """Return what a live page hears until its session ends."""
-            address = "/ui/events?project=main"
-            asking = asyncio.create_task(browser.client.get(address))
-            await asyncio.sleep(0.2)
-            response = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
-            assert response.status_code == 201
-            await asyncio.sleep(4 * STREAM_POLL_SECONDS)
-            headers = {"origin": HERE}
-            await browser.client.post("/ui/sign-out", data=form, headers=headers)
-            return (await asking).text
-
-        assert browser.api.run(listen()).endswith("event: changed\ndata: {}\n\n")
-
-        # How long the stream was open is not the time of a request.
-        counts = browser.api.get("/metrics").text.splitlines()
-        pages = 'method="GET",route="/ui"'
-        answered = sum(
-            float(line.split()[-1])
-            for line in counts
-            if line.startswith("heedful_requests_total{" + pages)
-        )
-        assert f"heedful_request_seconds_count{{{pages}}} {answered - 1}" in counts
 
 
 def test_an_address_that_is_no_page_says_so(tmp_path):

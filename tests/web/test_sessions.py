@@ -602,6 +602,37 @@ def test_a_form_has_the_scheme_of_its_session(tmp_path, begun, sent, status):
         assert browser.api.run(leaving).status_code == status
 
 
+def test_a_page_hears_of_changes(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+
+        form = {"token": browser.token}
+
+        async def listen() -> str:
+            """Return what a live page hears until its session ends."""
+            address = "/ui/events?project=main"
+            asking = asyncio.create_task(browser.client.get(address))
+            await asyncio.sleep(0.2)
+            response = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
+            assert response.status_code == 201
+            await asyncio.sleep(4 * site.STREAM_POLL_SECONDS)
+            headers = {"origin": HERE}
+            await browser.client.post("/ui/sign-out", data=form, headers=headers)
+            return (await asking).text
+
+        assert browser.api.run(listen()).endswith("event: changed\ndata: {}\n\n")
+
+        # How long the stream was open is not the time of a request.
+        counts = browser.api.get("/metrics").text.splitlines()
+        pages = 'method="GET",route="/ui"'
+        answered = sum(
+            float(line.split()[-1])
+            for line in counts
+            if line.startswith("heedful_requests_total{" + pages)
+        )
+        assert f"heedful_request_seconds_count{{{pages}}} {answered - 1}" in counts
+
+
 def test_a_stream_ends_when_its_key_is_revoked(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api

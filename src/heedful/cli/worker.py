@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 import signal
+import time
 from collections.abc import Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass
@@ -43,6 +44,7 @@ from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.service.jobs import (
     JOB_QUEUES,
+    LOOP_QUEUE,
     Job,
     LocalQueue,
     Opens,
@@ -50,7 +52,7 @@ from heedful.service.jobs import (
     Tools,
     sweep,
 )
-from heedful.store import POSTGRES_PREFIXES, lessons, shown
+from heedful.store import POSTGRES_PREFIXES, keys, lessons, shown
 from heedful.store.store import Store
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -115,6 +117,12 @@ def worker(
             "URL"
         )
 
+    if names == [LOOP_QUEUE] and not drives:
+        raise UsageError(
+            f"--queues is {LOOP_QUEUE}, but this worker drives no loops; add --drives "
+            "name=module:function"
+        )
+
     warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):
         return asyncio.run(_until_signal(work.run()))
@@ -139,7 +147,8 @@ class JobCounts:
         words = [f"{job.scope.tenant}/{job.scope.project}", job.task]
         for name, value in sorted(job.arguments.items()):
             words.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
-        say(clean(f"{' '.join(words)}: {event}", MAX_MESSAGE_CHARS))
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        say(clean(f"{now} {' '.join(words)}: {event}", MAX_MESSAGE_CHARS))
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,8 @@ class WorkerRun:
         is_on_server = self.values.db.startswith(POSTGRES_PREFIXES)
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(opened_store(self.values))
+            # The first statement connects: it fails here if no database answers.
+            await store.read(Scope(), keys.any_key)
             model = await self._open_model(stack)
             tools = self._tools(store, model)
 
@@ -181,6 +192,9 @@ class WorkerRun:
                 )
             no_model = "none: rules write the lessons"
             say(f"model: {no_model if model is None else model.name}")
+            if is_on_server:
+                names = ", ".join(self.loops)
+                say(f"loops: {names or 'none; --drives name=module:function'}")
 
             counts = JobCounts()
             run_jobs = self._run_on_server if is_on_server else self._run_here

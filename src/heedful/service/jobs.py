@@ -442,7 +442,14 @@ TASKS: Mapping[str, JobKind] = {
     "prune": JobKind(run=prune, queue="memory", priority=0),
     "expire": JobKind(run=expire, queue="memory", priority=0),
 }
+# The queues of all loops, each named for who drives its loops.
+LOOP_QUEUE = TASKS["drive"].queue
 JOB_QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
+
+
+def queue_of_loops(by: str) -> str:
+    """Return the queue of the loops that a function named `by` opens."""
+    return f"{LOOP_QUEUE}:{by}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +468,17 @@ class Job:
     def kind(self) -> JobKind:
         """Return the entry of `TASKS` for this job."""
         return TASKS[self.task]
+
+    @property
+    def queue(self) -> str:
+        """Return the queue in which the job waits for a worker.
+
+        Loops of each name that `Tools.loops` may have wait in one of their own. So no
+        worker takes a loop that it cannot drive.
+        """
+        if self.task != "drive":
+            return self.kind.queue
+        return queue_of_loops(str(self.arguments.get("by", "")))
 
     @property
     def name(self) -> str:

@@ -33,6 +33,7 @@ from heedful.lessons.lesson import Scope
 from heedful.service import jobs
 from heedful.service.jobs import (
     JOB_QUEUES,
+    LOOP_QUEUE,
     MAX_JOB_TRIES,
     TASKS,
     Depth,
@@ -153,7 +154,7 @@ class PostgresQueue(jobs.Work):
         """Queue a job, unless an equal one waits. Raises StoreError."""
         deferred = self._app.configure_task(
             TASK_NAME_PREFIX + job.task,
-            queue=job.kind.queue,
+            queue=job.queue,
             priority=job.kind.priority,
             lock=job.holds,
             queueing_lock=job.name,
@@ -190,6 +191,8 @@ class PostgresQueue(jobs.Work):
     ) -> None:
         """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
+        Loops that `tools` cannot drive are left to other workers.
+
         After cancellation, running jobs have `JOB_GRACE_SECONDS` to finish. Raises
         StoreError if the database server is not available at the start. If the server
         goes away later, the worker waits for it, but with `once` it raises StoreError.
@@ -207,6 +210,9 @@ class PostgresQueue(jobs.Work):
         await jobs.sweep(self, tools, failed=once)  # this also checks the database
 
         all_queues = list(queues or JOB_QUEUES)
+        if LOOP_QUEUE in all_queues:
+            all_queues.remove(LOOP_QUEUE)
+            all_queues += map(jobs.queue_of_loops, tools.loops)
         outages: tuple[type[StoreUnavailable], ...] = ()
         if once:
             await self._revive()
