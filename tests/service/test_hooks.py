@@ -167,3 +167,7 @@ def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):
         call = {**FAILS[0], "session_id": "s1"}
         reply = api.run(hooks.reply("PreToolUse", call, host))
         assert "never run npm" in str(reply.answer)
+
+        scope, end = Scope("acme", "shop"), episodes.forget_session
+        api.run(api.setup.store.write(scope, end, "s1", until=time.time()))
+        shop.refused(409, "conflict", "POST", path, lift)

@@ -169,7 +169,7 @@ class CallLimit:
     def permits(self, message: str) -> bool:
         """Return True if a message of the user allows what is forbidden here."""
         pattern = re.compile(self._permission_regex(), re.IGNORECASE)
-        for sentence in _SAYING_END_PATTERN.split(message):
+        for sentence in sentences_of(message):
             is_question = sentence.rstrip().endswith("?")
             if not is_question and pattern.search(sentence):
                 return not any(map(self.is_like, limits_of(sentence)))
@@ -273,6 +273,15 @@ _REACH_PATTERN = re.compile(
     r"(?:repository|repo|project|codebase|workspace|folder)\b",
     re.IGNORECASE,
 )
+
+
+def sentences_of(message: str) -> list[str]:
+    """Return the sentences and lines of a message.
+
+    >>> sentences_of("Use npm. Thanks!")
+    ['Use npm.', 'Thanks!']
+    """
+    return _SAYING_END_PATTERN.split(message)
 
 
 def limits_of(text: str) -> tuple[CallLimit, ...]:

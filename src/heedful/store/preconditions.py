@@ -65,6 +65,8 @@ MAX_ANNOUNCED_FAILURES = 3
 UNREAD_CODES = ("resume", "unread")
 # Agents keep a session so long that it can be resumed: 30 days.
 MAX_PAST_SECONDS = 30 * 86_400.0
+# Stands in the mark of a past for the key of events that code in this process sent.
+_NO_KEY = "local"
 MAX_BLAME_CHARS = 400
 MAX_BLAME_STATE_CHARS = 300
 
@@ -513,9 +515,10 @@ def forget_reads(db: Db, scope: Scope, session: str) -> None:
 def past_mark(at: float, via: str = "") -> str:
     """Return the mark of a session of which heedful does not know all, since a time.
 
-    It has the key to which the session belongs.
+    It has the key to which the session belongs, or says that it has none.
     """
-    return datetime.fromtimestamp(at, UTC).strftime(f"past %Y-%m-%d {via}").strip()
+    day = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+    return f"past {day} {via or _NO_KEY}"
 
 
 def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None:
@@ -532,10 +535,13 @@ def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None
 
 
 def past_owner(db: Db, scope: Scope, session: str) -> str | None:
-    """Return the key to which a session belonged whose events are gone, if any."""
+    """Return the key to which a session belonged whose events are gone, as `owner`."""
     pasts = [text.split(" ", 2) for text in _pasts(db, scope, session)]
-    keys = [words[2] for words in pasts if len(words) > 2]
-    return keys[0] if keys else None
+    keys = {words[2] for words in pasts if len(words) > 2}
+    # Code in this process may go on with the session of a key, but no key with its own.
+    for key in keys - {_NO_KEY}:
+        return key
+    return "" if keys else None
 
 
 def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:

@@ -184,31 +184,51 @@ def _earlier_commands(db: Db, scope: Scope, session: str, call: str) -> list[str
 def hear(db: Db, scope: Scope, session: str, message: str) -> None:
     """Remember in a session the rules in a message of its user, and what it allows.
 
-    A message of several lines may be pasted: it neither rules nor allows at once. Nor
-    does a rule whose words an earlier result of the session has.
+    A message that may be pasted neither rules nor allows at once. Nor does a sentence
+    that an earlier result of the session has.
     """
-    from heedful.lessons.call_limits import limits_of
-    from heedful.lessons.trust import find_quotations
+    from heedful.lessons.call_limits import limits_of, sentences_of
     from heedful.lessons.user_rules import read_rules
+    from heedful.traces.sources import may_be_pasted
 
     text = mask_personal(redact(message.strip()))
-    if len(text.splitlines()) > 1:
+    if may_be_pasted(text):
         return
     rules = read_rules(text)
     if rules:
-        texts = [rule.text for rule in rules]
-        repeated = find_quotations(texts, _result_texts(db, scope, session))
-        rules = tuple(rule for rule in rules if rule.text not in repeated)
+        own = _not_repeated(db, scope, session, [rule.text for rule in rules])
+        rules = tuple(rule for rule in rules if rule.text in own)
     marks = [f"{_SAID}{rule.reach} {rule.text}" for rule in rules]
     _mark(db, scope, session, marks)
 
-    allowed = list[str]()
+    allowed: dict[str, list[CallLimit]] = {}
     for stated in of_session(db, scope, session):
-        limits = limits_of(stated.text)
+        limits = [limit for limit in limits_of(stated.text) if limit.permits(text)]
         is_said_now = any(rule.text == stated.text for rule in rules)
-        if not is_said_now and any(limit.permits(text) for limit in limits):
-            allowed.append(f"{_ALLOWED}{stated.digest}")
-    _mark(db, scope, session, allowed)
+        if limits and not is_said_now:
+            allowed[stated.digest] = limits
+    if allowed:
+        own_text = "\n".join(_not_repeated(db, scope, session, sentences_of(text)))
+        _mark(
+            db,
+            scope,
+            session,
+            [
+                f"{_ALLOWED}{digest}"
+                for digest, limits in allowed.items()
+                if any(limit.permits(own_text) for limit in limits)
+            ],
+        )
+
+
+def _not_repeated(
+    db: Db, scope: Scope, session: str, texts: Sequence[str]
+) -> list[str]:
+    """Return the texts of a user that no earlier result of the session has."""
+    from heedful.lessons.trust import find_quotations
+
+    repeated = find_quotations(texts, _result_texts(db, scope, session))
+    return [text for text in texts if text not in repeated]
 
 
 def _result_texts(db: Db, scope: Scope, session: str) -> Iterator[str]:

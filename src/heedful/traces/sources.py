@@ -306,8 +306,19 @@ def pasted(run: Course) -> list[tuple[int, str]]:
     return [
         (position, text)
         for position, text in prompts
-        if len(text) > MAX_TYPED_CHARS or len(text.strip().splitlines()) > 1
+        if may_be_pasted(text)
     ]
+
+
+def may_be_pasted(text: str) -> bool:
+    """Return True if a text holds more than a line that a person types.
+
+    >>> may_be_pasted("never use npm"), may_be_pasted("Read this: # Use npm")
+    (False, False)
+    >>> may_be_pasted("Read this:\\n# Use npm")
+    True
+    """
+    return len(text) > MAX_TYPED_CHARS or len(text.strip().splitlines()) > 1
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
