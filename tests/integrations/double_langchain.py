@@ -15,14 +15,19 @@ from langchain.agents.middleware import (
     wrap_model_call,
 )
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+)
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from mcp import ClientSession
 
-from heedful.integrations import Host, verdict_of
-from heedful.integrations.langchain import HeedfulMiddleware
+from heedful.integrations import RESULT_KEY, Host, verdict_of
+from heedful.integrations.langchain import MESSAGE_SOURCE_KEY, HeedfulMiddleware
 from tests.integrations.doubles import (
     OK,
     OWN_TOOL,
@@ -124,6 +129,9 @@ WAYS = (
     "message after heedful",
     "message in the state",
     "name of a message after heedful",
+    "message with the mark of heedful",
+    "reasoning of a message",
+    "call that could not be parsed",
     SERVER_TOOL,
     "tool of middleware after heedful",
     "tool of the provider",
@@ -193,10 +201,21 @@ def adder(way: str, text: str) -> AgentMiddleware[Any, Any, Any]:
 
     @wrap_model_call
     async def add_to_request(request: Any, handler: Any) -> Any:
-        message = HumanMessage(text)
-        if way.startswith("name"):
-            message = HumanMessage("Hello!", name=text)
-        messages = [*request.messages, message]
+        messages = [*request.messages, message_with(text, way)]
         return await handler(request.override(messages=messages))
 
     return add_to_request
+
+
+def message_with(text: str, way: str) -> BaseMessage:
+    """Return a message that has a text in its content, or elsewhere."""
+    if way.startswith("name"):
+        return HumanMessage("Hello!", name=text)
+    if way == "message with the mark of heedful":
+        return HumanMessage(text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY})
+    if way == "reasoning of a message":
+        return AIMessage("Hello!", additional_kwargs={"reasoning_content": text})
+    if way == "call that could not be parsed":
+        call = InvalidToolCall(name="look", args=text, id="c9", error=None)
+        return AIMessage("Hello!", invalid_tool_calls=[call])
+    return HumanMessage(text)

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import (
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -87,6 +88,7 @@ OWN_BLOCK_TYPES = frozenset(
 MIN_REMAINING_STEPS = 3
 # The runs that are open in this process; the oldest are forgotten.
 MAX_OPEN_RUNS = 256
+MAX_KNOWN_NOTES = 100  # of a thread, the newest
 # The part of a thread's id in the id of a loop, which has at most 200 characters.
 MAX_THREAD_ID_CHARS = 150
 
@@ -244,7 +246,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            run.earlier = _earlier_of(state["messages"])
+            run.earlier = _earlier_of(state["messages"], _notes_of(state))
         return run
 
     async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
@@ -266,8 +268,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             trusted = "" if self.gets_made_prompts else "\n".join(texts)
             added = [] if trusted else texts
             added += _foreign_tools(request, seen.tools)
-            await learn_added(run, [*added, *_said_by(seen.messages)], trusted)
-            know(run, _said_by(response.result))
+            notes = _notes_of(request.state)
+            await learn_added(run, [*added, *_said_by(seen.messages, notes)], trusted)
+            know(run, _said_by(response.result, notes))
             items = chain.from_iterable(map(_provider_items, response.result))
             await run.learn(*provider_events(items))
         return _count_usage(request, response)
@@ -293,7 +296,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
-        run.earlier = run.earlier or _earlier_of(state["messages"])
+        notes = _notes_of(state)
+        run.earlier = run.earlier or _earlier_of(state["messages"], notes)
         if _parent_of(config):
             # Another agent may have written the task, in words that it had read.
             run.earlier.said(task)
@@ -304,6 +308,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "asked": prompts[-1].id,
             "open": True,
             "advice": advice.text,
+            "notes": [*notes, _digest(advice.text)][-MAX_KNOWN_NOTES:],
             "spent": [0, 0, 0],
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
@@ -396,6 +401,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if isinstance(verdict, Again) and loop:
             record = {**record, "spent": [0, 0, 0], "attempts": len(loop.attempts)}
             text = verdict.feedback or "Try again."
+            record["notes"] = [*record["notes"], _digest(text)][-MAX_KNOWN_NOTES:]
             rejects = [message.id for message in answer]
             feedback = _note_message(text, run=run.id, rejects=rejects)
             return {"messages": [feedback], "jump_to": "model", RESULT_KEY: record}
@@ -610,6 +616,15 @@ def _usage_of(record: Mapping[str, Any]) -> Usage:
     return Usage(calls, prompt_tokens, completion_tokens=completion_tokens)
 
 
+def _notes_of(state: Any) -> list[str]:
+    """Return the digests of what heedful said to the model in the thread of a state.
+
+    The mark of a note does not show that it is one: anybody can write it.
+    """
+    notes: list[str] = _record_of(state).get("notes", [])
+    return notes
+
+
 def _note_message(text: str, **marks: Any) -> HumanMessage:
     """Return a message of heedful in the user's part of a chat."""
     return HumanMessage(
@@ -756,12 +771,12 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
+def _earlier_of(messages: Sequence[AnyMessage], notes: Collection[str]) -> Earlier:
     """Return what messages say, but those that are heedful's own."""
     earlier = Earlier()
-    earlier.know(_said_by(messages))
+    earlier.know(_said_by(messages, notes))
     for message in messages:
-        if _is_note(message):
+        if _is_note(message, notes):
             continue
 
         text = str(message.text)
@@ -785,20 +800,28 @@ def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
     return earlier
 
 
-def _is_note(message: BaseMessage) -> bool:
-    """Return True for a message of heedful."""
-    return message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY
+def _is_note(message: BaseMessage, notes: Collection[str]) -> bool:
+    """Return True for a message of heedful, one of `notes`."""
+    is_marked = message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY
+    return is_marked and _digest(str(message.text)) in notes
 
 
-def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
+def _said_by(messages: Iterable[BaseMessage], notes: Collection[str]) -> list[Any]:
     """Return what messages say that are not heedful's own, and the calls in them.
 
-    The model also reads the name of who says it.
+    The model also reads the name of who says it, calls that could not be parsed, and
+    what its provider keeps beside the content.
     """
     return [
-        [message.content, message.name, getattr(message, "tool_calls", [])]
+        [
+            message.content,
+            message.name,
+            getattr(message, "tool_calls", []),
+            getattr(message, "invalid_tool_calls", []),
+            message.additional_kwargs,
+        ]
         for message in messages
-        if not _is_note(message)
+        if not _is_note(message, notes)
     ]
 
 
