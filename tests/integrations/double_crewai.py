@@ -113,6 +113,7 @@ WAYS = (
     "hook before heedful",
     "hook after heedful",
     "hook that speaks for the model",
+    "hook that names a message",
     SERVER_TOOL,
 )
 
@@ -120,12 +121,11 @@ WAYS = (
 async def add(host: Host, addition: Addition) -> None:
     """Run a task to whose requests CrewAI or a hook of the user adds a text."""
 
-    speaks_for_model = addition.way == "hook that speaks for the model"
-    role = "assistant" if speaks_for_model else "user"
+    added = messages_of(addition)
 
     def add_message(context: Any) -> None:
-        if not any(message["content"] == addition.text for message in context.messages):
-            context.messages.append({"role": role, "content": addition.text})
+        if added[0] not in context.messages:
+            context.messages.extend(added)
 
     driven = Driven()
     job = shell_task(addition.task, addition.script, driven, addition.results)
@@ -139,12 +139,25 @@ async def add(host: Host, addition: Addition) -> None:
         job.agent.tools.append(tool("look")(look))
     elif addition.way not in WAYS:
         job.description = f"{addition.task}. {addition.text}"
-    if addition.way == "hook before heedful":
+    is_before = addition.way == "hook before heedful"
+    if is_before:
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     watch(job, host)
-    if addition.way == "hook after heedful" or speaks_for_model:
+    if added and not is_before:
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     try:
         await crew_of(job).kickoff_async()
     finally:
         unregister(InterceptionPoint.PRE_MODEL_CALL, add_message)
+
+
+def messages_of(addition: Addition) -> list[dict[str, Any]]:
+    """Return the messages that a hook adds."""
+    text = addition.text
+    if addition.way == "hook that speaks for the model":
+        return [{"role": "assistant", "content": text}]
+    if addition.way == "hook that names a message":
+        return [{"role": "user", "content": "Hello!", "name": text}]
+    if addition.way.startswith("hook"):
+        return [{"role": "user", "content": text}]
+    return []

@@ -119,13 +119,20 @@ class _TaskRun(Attempts):
 
     def foreign_tools(self) -> list[str]:
         """Return what tools from elsewhere say of themselves."""
-        tools = getattr(self.task.agent.agent_executor, "original_tools", ())
         return [
             foreign_words(
                 tool, [tool.description, tool.args_schema.model_json_schema()]
             )
-            for tool in tools
+            for tool in self.tools
         ]
+
+    @property
+    def tools(self) -> Sequence[Any]:
+        """Return the tools of the agent."""
+        tools: Sequence[Any] = getattr(
+            self.task.agent.agent_executor, "original_tools", ()
+        )
+        return tools
 
     def first_text(self) -> str:
         """Return what the first request of an attempt shows beside the task.
@@ -232,8 +239,10 @@ def _ask(context: Any) -> bool | None:
     if run is None:
         return None
 
-    added = [message["content"] for message in run.messages]
-    added += run.foreign_tools()
+    know(run.run, [tool.name for tool in run.tools])  # in the names of results
+    added: list[Any] = run.foreign_tools()
+    for part in ("content", "name"):
+        added += [message.get(part) for message in run.messages]
     run_now(run.learn_added(added))
     run.calls += 1
     call = f"call {run.calls}"

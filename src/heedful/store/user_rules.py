@@ -196,8 +196,8 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
         return
     rules = read_rules(text)
     if rules:
-        own = _not_repeated(db, scope, session, [rule.text for rule in rules])
-        rules = tuple(rule for rule in rules if rule.text in own)
+        new_texts = _not_repeated(db, scope, session, [rule.text for rule in rules])
+        rules = tuple(rule for rule in rules if rule.text in new_texts)
     marks = [f"{_SAID}{rule.reach} {rule.text}" for rule in rules]
     _mark(db, scope, session, marks)
 
@@ -207,18 +207,12 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
         is_said_now = any(rule.text == stated.text for rule in rules)
         if limits and not is_said_now:
             allowed[stated.digest] = limits
-    if allowed:
-        own_text = "\n".join(_not_repeated(db, scope, session, sentences_of(text)))
-        _mark(
-            db,
-            scope,
-            session,
-            [
-                f"{_ALLOWED}{digest}"
-                for digest, limits in allowed.items()
-                if any(limit.permits(own_text) for limit in limits)
-            ],
-        )
+    if not allowed:
+        return
+    new_text = "\n".join(_not_repeated(db, scope, session, sentences_of(text)))
+    for digest, limits in allowed.items():
+        if any(limit.permits(new_text) for limit in limits):
+            _mark(db, scope, session, [f"{_ALLOWED}{digest}"])
 
 
 def _not_repeated(

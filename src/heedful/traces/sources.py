@@ -303,11 +303,7 @@ def pasted(run: Course) -> list[tuple[int, str]]:
         if event.type in SURROUNDING_EVENTS and not event.origin:
             prompts.append((position, event.content))
 
-    return [
-        (position, text)
-        for position, text in prompts
-        if may_be_pasted(text)
-    ]
+    return [(position, text) for position, text in prompts if may_be_pasted(text)]
 
 
 def may_be_pasted(text: str) -> bool:
