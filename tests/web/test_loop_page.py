@@ -189,8 +189,8 @@ def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
     assert {"repeat", "repeat+nothing_met"} <= {stop["rule"] for stop in stops}
 
     form = words_of(browser.get("/loops/one").text).partition("Let it go on")[2]
-    assert "nothing_met: the answer repeats attempt 2 and no test" in form
-    assert "so far repeat: the answer repeats attempt 2, the 2nd of 2" in form
+    assert "the answer repeats attempt 2 and no test" in form
+    assert "the answer repeats attempt 2, the 2nd of 2" in form
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
@@ -262,7 +262,7 @@ def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):
         read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
 
     page = words_of(browser.get("/loops/equal").text)
-    assert "Attempt 2 is the best: attempt 3 is as good, and it came first." in page
+    assert "Attempt 2 is the best: attempt 3 is as good, but came later." in page
 
 
 def test_the_best_of_attempts_that_fail_alike_says_why(browser: Browser):
@@ -275,7 +275,7 @@ def test_the_best_of_attempts_that_fail_alike_says_why(browser: Browser):
 
     page = words_of(browser.get("/loops/alike").text)
     words = "Attempt 2 is the best: its worst error has severity 0.4 against 0.8"
-    assert f"{words}; attempt 3 is as good, and it came first." in page
+    assert f"{words}; attempt 3 is as good, but came later." in page
 
 
 UNIT_FINDING = {"check": "unit", "message": "no unit", "fix": "name it"}
@@ -415,7 +415,7 @@ def test_what_was_told_with_other_words_each_time_is_counted(browser: Browser):
         read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
 
     page = words_of(browser.get("/loops/rows").text)
-    assert "Told 2 times; it did not help." in page
+    assert "Told 2 times in other words; it did not help." in page
     assert "No attempt was told this" not in page
 
 
@@ -437,8 +437,8 @@ def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
 ):
     page = stopped_twice.get("/loops/one").text
     form = words_of(page.partition('id="override"')[2])
-    assert f"attempts: {ATTEMPTS_WORDS}" in form
-    assert f"repeat: {REPEAT_WORDS}" in form
+    assert ATTEMPTS_WORDS in form
+    assert REPEAT_WORDS in form
 
 
 @pytest.mark.both

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope, release_command
+from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope
 from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
 from heedful.lessons.signature import failure_of
 from heedful.lessons.trust import QUARANTINE_TRUST
@@ -82,8 +82,7 @@ def _why_unread(row: Row) -> str:
     if row["state"] not in ("unverified", "verified", "quarantined"):
         return f"the lesson is {row['state']}; only lessons in use are linked"
     if row["state"] == "quarantined" or row["trust"] in QUARANTINE_TRUST:
-        command = release_command([row["author"] or 0])
-        return f"the lesson waits for a review; release it to link it: {command}"
+        return "the lesson waits for a review, and is linked when it is released"
     return ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.lessons.signs import find_signs
+from heedful.lessons.signs import danger, find_signs
 from heedful.pages.report import counted
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, token
@@ -27,8 +27,8 @@ from heedful.web.table import Table, time_of
 EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
 MAX_PAGE_DECISIONS = 50
 MAX_BATCH_REST = 500  # further decisions of the last batch of a page
-# Decisions with the same reason, one soon after the other, were made at once.
-MAX_BATCH_PAUSE_SECONDS = 60.0
+# Decisions with the same reason were made at once if no person could be so fast.
+MAX_BATCH_PAUSE_SECONDS = 1.0
 # The actions of rulings, by what the page calls them.
 ACTIONS_BY_DECISION = {
     word: action for action, word in quarantine_store.RULING_WORDS.items()
@@ -110,6 +110,7 @@ def _with_signs(row: Document) -> Document:
     signs = find_signs(dict.fromkeys([*prompt_texts, *error]))
     return {
         **row,
+        "danger": danger(signs),
         "signs": list(map(asdict, signs)),
         "error_signs": [sign.kind for sign in signs if sign.kind not in shown_kinds],
         "in_force": _is_in_force(row),

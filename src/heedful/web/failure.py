@@ -30,7 +30,8 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     """Return why the last answer of a loop was not accepted; None if it was.
 
     `sentence` says it in words. `remedy` is the check that failed most: what would fix
-    it, and how many retries were told so; None if only goals were missed.
+    it, how many retries were told so, and how many in these words; None if only goals
+    were missed.
     """
     loop = stored.loop
     evaluations = [
@@ -157,6 +158,7 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
     A check may say it with other words or another evidence after each attempt.
     """
     told_attempts = set()
+    told_in_these_words = set()
     is_evidence_told = False
     for decision in stored.decisions:
         verdict = decision.verdict
@@ -166,6 +168,8 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
             fix = clean(earlier.fix or earlier.message, MAX_SENTENCE_TEXT_CHARS)
             if earlier.check == error.check and fix.rstrip(" .") in verdict.feedback:
                 told_attempts.add(decision.attempt)
+                if (earlier.fix, earlier.message) == (error.fix, error.message):
+                    told_in_these_words.add(decision.attempt)
                 evidence = clean(earlier.evidence, MAX_SENTENCE_TEXT_CHARS)
                 if evidence in verdict.feedback:
                     is_evidence_told = True
@@ -175,6 +179,7 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
         "fix": error.fix,
         "evidence": error.evidence,
         "told": len(told_attempts),
+        "told_so": len(told_in_these_words),
         "evidence_told": is_evidence_told,
         "lesson": lesson_name("check", signature(error.check, error.key).digest),
     }
@@ -254,7 +259,7 @@ def why_best(loop: Loop) -> str:
     kind, place = ("error", 4) if worse[0][4] != ranks[0][4] else ("warning", 5)
     best, other = (rank[place] / 1000 for rank in (ranks[0], worse[0]))
     if not best:
-        return f"it has no {kind}, and the next best has one"
+        return f"it has no {kind}, and the best of the worse ones has one"
     return f"its worst {kind} has severity {best:g} against {other:g}"
 
 

@@ -55,10 +55,12 @@ async def lesson(visit: Visit, n: int) -> Document:
     loops = await _rows_of(visit, "loops_of", values)
 
     waiting: list[QuarantinedLesson] = []
+    waiting_texts = 0
     held_id = visit.number("held")  # a text that a reviewer wants to reword
     if visit.may("read") and (held_id or record["state"] == "quarantined"):
         lesson_of = await visit.caller.read(quarantine.lessons_of_waiting)
         ids = [id for id in lesson_of if lesson_of[id] == record["id"]]
+        waiting_texts = len(ids)
         ids = [held_id] if held_id in ids else ids[:1]
         waiting = await visit.caller.read(quarantine.quarantined, ids)
 
@@ -109,6 +111,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "related": relations,
         "name": name,
         "rewords": bool(waiting) and waiting[0].id == held_id,
+        "waiting_texts": waiting_texts,
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
         "examples": [_example(row) for row in examples],

@@ -293,9 +293,10 @@ def describe_trace(
     lessons: int,
 ) -> str:
     """Return in one sentence how a run of an agent went, and what came of it."""
-    outcomes = {"error": "The run failed", "success": "The run succeeded"}
-    sentence = outcomes.get(episode["outcome"], "The run ended")
     failed = [step for step in steps if step["failed"]]
+    success = "The run says success" if failed else "The run succeeded"
+    outcomes = {"error": "The run failed", "success": success}
+    sentence = outcomes.get(episode["outcome"], "The run ended")
     if steps:
         sentence += f" after {counted(len(steps), 'step')}"
     if failed:
