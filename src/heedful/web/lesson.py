@@ -54,15 +54,8 @@ async def lesson(visit: Visit, n: int) -> Document:
     sources = await _rows_of(visit, "sources_of", values)
     loops = await _rows_of(visit, "loops_of", values)
 
-    waiting: list[QuarantinedLesson] = []
-    waiting_texts = 0
     held_id = visit.number("held")  # a text that a reviewer wants to reword
-    if visit.may("read") and (held_id or record["state"] == "quarantined"):
-        lesson_of = await visit.caller.read(quarantine.lessons_of_waiting)
-        ids = [id for id in lesson_of if lesson_of[id] == record["id"]]
-        waiting_texts = len(ids)
-        ids = [held_id] if held_id in ids else ids[:1]
-        waiting = await visit.caller.read(quarantine.quarantined, ids)
+    waiting, waiting_texts = await _read_waiting(visit, record, held_id)
 
     links = await _rows_of(visit, "links_of", values)
     relatives = {link["child"] for link in links} | {link["parent"] for link in links}
@@ -277,6 +270,19 @@ def _other_sources(sources: Sequence[Document]) -> list[str]:
         for row in sources
         if not row["source"].startswith(LOOP_SOURCE_PREFIX)
     ]
+
+
+async def _read_waiting(
+    visit: Visit, record: Document, held_id: int
+) -> tuple[list[QuarantinedLesson], int]:
+    """Return the text `held_id` of a lesson, or one that waits, and how many wait."""
+    if not (visit.may("read") and (held_id or record["state"] == "quarantined")):
+        return [], 0
+
+    lesson_of = await visit.caller.read(quarantine.lessons_of_waiting)
+    ids = [id for id in lesson_of if lesson_of[id] == record["id"]]
+    shown_ids = [held_id] if held_id in ids else ids[:1]
+    return await visit.caller.read(quarantine.quarantined, shown_ids), len(ids)
 
 
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
