@@ -17,7 +17,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 from unicodedata import normalize
 from weakref import WeakKeyDictionary
 
@@ -78,17 +79,28 @@ _JSON_TEXT_PATTERN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?$)', re.DOTAL
 _CUT_ESCAPE_PATTERN = re.compile(r"(?<!\\)((?:\\\\)*)\\u?[0-9a-f]{0,3}$")
 
 
-class LoopParts(NamedTuple):
-    """What is searched in the loop with the number `loop`: its `id` and its `texts`.
+class LoopPart(NamedTuple):
+    """The task of a loop, an answer or a finding, with its texts; none is folded."""
 
-    The texts are the task, and the outputs and findings of the newest attempts. They
-    are as the loop has them: none is folded.
+    kind: Literal["task", "answer", "finding"]
+    texts: list[str]
+
+
+class LoopParts(NamedTuple):
+    """What is searched in the loop with the number `loop`: its `id` and its `parts`.
+
+    Those are the task, and the answers and findings of the newest attempts.
     """
 
     loop: int
     id: str
     updated: float
-    texts: list[str]
+    parts: list[LoopPart]
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts, in the order of the parts."""
+        return list(chain.from_iterable(part.texts for part in self.parts))
 
 
 class LoopText(NamedTuple):
@@ -249,13 +261,13 @@ def _decode(match: re.Match[str]) -> str:
     return body
 
 
-def _finding_texts(data: str | None) -> Iterator[str]:
+def _findings(data: str | None) -> Iterator[LoopPart]:
     """Yield what findings say, from their JSON."""
     for finding in json.loads(data or "[]"):
-        for name in ("check", "key", "message", "fix", "evidence"):
-            value = finding.get(name)
-            if value:
-                yield _plain_text(json.dumps(value)[:MAX_PART_JSON_CHARS])
+        names = ("check", "key", "message", "fix", "evidence")
+        values = [finding[name] for name in names if finding.get(name)]
+        texts = [json.dumps(value)[:MAX_PART_JSON_CHARS] for value in values]
+        yield LoopPart("finding", list(map(_plain_text, texts)))
 
 
 @bulk
@@ -279,7 +291,7 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
             row["n"],
             id=row["id"],
             updated=row["updated"],
-            texts=[_plain_text(row["task"])],
+            parts=[LoopPart("task", [_plain_text(row["task"])])],
         )
         for row in db.all("tasks_of_loops", scope, **values)
     }
@@ -291,8 +303,9 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
         attempts=MAX_SEARCHED_ATTEMPTS,
     )
     for row in outputs:
-        texts = parts_of[row["n"]].texts
-        texts += [_plain_text(row["value"]), *_finding_texts(row["findings"])]
+        parts = parts_of[row["n"]].parts
+        parts.append(LoopPart("answer", [_plain_text(row["value"])]))
+        parts += _findings(row["findings"])
     return list(parts_of.values())
 
 

@@ -108,7 +108,8 @@ class InboxRow:
     @property
     def rank(self) -> tuple[int, int, int, int]:
         """The sort key: most often missed first, then most dangerous, then newest."""
-        return -self.missed, -danger(self.signs), -len(self.signs), -self.id
+        is_known = self.trust != "external"
+        return -self.missed, -danger(self.signs), -len(self.signs), is_known, -self.id
 
     @property
     def is_suspect(self) -> bool:

@@ -307,7 +307,7 @@ async def loops(visit: Visit) -> Document:
     if filters["text"].strip():
         snippets = await visit.caller.read(found_words, rows, filters["text"])
         for row in rows:
-            row["found"] = snippets.get(row["n"], "")
+            row.update(snippets.get(row["n"], {"found": ""}))
 
     return {
         "loops": rows,

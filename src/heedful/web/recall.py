@@ -183,6 +183,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         "silence": briefing.silence.replace(NO_KEY_REASON, NO_KEY_ADVICE),
         "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
+        "holdout": visit.caller.memory.holdout,
         "missed": missed,
         "sentence": sentence,
         "waiting_lessons": [

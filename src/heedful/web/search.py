@@ -67,7 +67,7 @@ async def _find_loops(visit: Visit, text: str) -> Document:
     rows = await visit.caller.read(summaries, matches.loops[:MAX_FOUND_ROWS])
     excerpts = await visit.caller.read(found_words, rows, text)
     for row in rows:
-        row["found"] = excerpts.get(row["n"], "")
+        row.update(excerpts.get(row["n"], {"found": ""}))
     return {
         "rows": rows,
         "number": len(matches.loops),

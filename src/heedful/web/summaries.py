@@ -19,9 +19,6 @@ from heedful.web import figures
 from heedful.web.figures import rows
 
 MAX_LIST_TASK_CHARS = 160  # of a task that a list shows
-# So many texts of a loop are looked at together, and the next ones begin so much later.
-SNIPPET_TEXTS = 6
-SNIPPET_STEP_TEXTS = 4
 Plain = dict[str, Any]
 
 
@@ -63,26 +60,25 @@ def summaries(
 
 def found_words(
     db: Db, scope: Scope, summaries: Sequence[Plain], text: str
-) -> dict[int, str]:
+) -> dict[int, Plain]:
     """Return where loops have a searched text that their tasks do not show.
 
-    Those are words around it, by the number of the loop. If an id is what was found,
-    there are none.
+    By the number of the loop, `found_in` is the task, an answer or a finding, and
+    `found` has the words around it. If an id is what was found, there are none.
     """
     hidden = [
         loop["n"]
         for loop in summaries
         if not find_folded(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS], text)
     ]
-    snippets = {}
+    snippets = dict[int, Plain]()
     for loop in read_parts(db, scope, hidden):
-        # Some texts together tell more than the name of a check alone.
-        for number in range(0, len(loop.texts), SNIPPET_STEP_TEXTS):
-            texts = " ".join(loop.texts[number : number + SNIPPET_TEXTS])
-            words = " ".join(texts.split())
+        for part in loop.parts:
+            words = " ".join(" · ".join(part.texts).split())
             place = find_folded(words, text)
             if place is not None:
-                snippets[loop.loop] = visible(snippet(words, *place))
+                around = visible(snippet(words, *place))
+                snippets[loop.loop] = {"found": around, "found_in": part.kind}
                 break
     return snippets
 

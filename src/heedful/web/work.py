@@ -93,14 +93,15 @@ def describe_runs(runs: Sequence[Document]) -> str:
     """Return in one sentence how runs of pipelines ended.
 
     >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
-    '1 run: passed, 1 stage unchecked'
+    '1 run passed; 1 stage was not checked'
     """
     silent = sum(len(run["unjudged"]) for run in runs)
     doubt = ""
     if silent:
-        doubt = f", {counted(silent, 'stage')} unchecked"
+        verb = "was" if silent == 1 else "were"
+        doubt = f"; {counted(silent, 'stage')} {verb} not checked"
     if len(runs) == 1:
-        return f"1 run: {runs[0]['state']}{doubt}"
+        return f"1 run {runs[0]['state']}{doubt}"
     states = Counter(run["state"] for run in runs)
     ends = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
     return f"{counted(len(runs), 'run')}: {ends}{doubt}"
