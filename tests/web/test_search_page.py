@@ -105,7 +105,7 @@ def test_a_check_that_is_found_is_shown_with_its_message(browser):
     remember_fix(browser, "no currency", "write EUR after the amount")
     page = browser.get("/search?text=currency&project=main").text
     hit = '<mark class="hit">currency</mark>'
-    assert f"{hit} currency: no currency" in page
+    assert f"in a finding: {hit} · currency: no currency" in page
 
 
 def test_a_lesson_counts_where_only_its_example_has_the_text(browser):

@@ -106,8 +106,8 @@ class InboxRow:
     wordings: tuple[Wording, ...]
 
     @property
-    def rank(self) -> tuple[int, int, int, int]:
-        """The sort key: most often missed first, then most dangerous, then newest."""
+    def rank(self) -> tuple[int, ...]:
+        """The sort key: often missed first, then dangerous, by strangers, newest."""
         is_known = self.trust != "external"
         return -self.missed, -danger(self.signs), -len(self.signs), is_known, -self.id
 
