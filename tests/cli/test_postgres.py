@@ -225,6 +225,11 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
     assert "loops: short" in done.err
+
+    done = invoke(f"worker --store {postgres.service} --discard-failed")
+    assert (done.code, done.out) == (0, "1 failed job deleted\n")
+    done = invoke(f"worker --store {postgres.service} --discard-failed")
+    assert done.out == "0 failed jobs deleted\n"
     assert not [record for record in caplog.records if record.exc_info], (
         "what is printed is not logged, too"
     )

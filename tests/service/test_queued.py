@@ -22,6 +22,7 @@ from heedful.service.setup import Setup
 from heedful.service.worker import PostgresQueue
 from heedful.store import episodes, open_store
 from heedful.store import lessons as lesson_store
+from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
@@ -135,6 +136,25 @@ async def test_a_loop_is_left_to_a_worker_that_can_drive_it(url, heard):
             left = await depths(queue)
         assert heard.ended() == ended
         assert left.get(("loops:short", "waiting"), 0) == 1 - len(ended)
+
+
+async def test_a_job_that_failed_for_good_is_tried_again_once_or_deleted(url, heard):
+    store = open_store(url)
+    async with PostgresQueue(url, works=True) as queue:
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+        tools = Tools(store=store, loops={"short": short})
+        await queue.work(tools, once=True, listener=heard)
+        assert await depths(queue) == {("loops:short", "failed"): 1}
+
+    await open_loop(store, SCOPE, "l1")
+    async with PostgresQueue(url, works=True) as queue:
+        await queue.work(tools, once=True, queues=["memory"], listener=heard)
+        assert await depths(queue) == {("loops:short", "failed"): 1}
+    async with PostgresQueue(url, works=True) as queue:
+        await queue.work(tools, once=True, listener=heard)
+        assert await depths(queue) == {}
+        assert await queue.discard_failed() == 0
+    assert (await store.read(SCOPE, loop_store.read, "l1")).values == ("ok",)
 
 
 async def test_what_waits_for_equal_jobs_is_sent_once_when_the_queue_closes(url):

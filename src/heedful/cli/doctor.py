@@ -312,7 +312,8 @@ async def _check_queue(values: Settings) -> list[Sign]:
         name="queue",
         well=not states & {"stalled", "failed"},
         found=", ".join(counts) or "empty",
-        todo="run heedful worker: it runs stalled jobs, and says why a job fails",
+        todo="heedful worker runs stalled jobs; with --once also failed ones, or "
+        "--discard-failed deletes them",
     )
     workers = Sign(
         name="workers",

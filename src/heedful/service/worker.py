@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
@@ -55,6 +62,10 @@ SWEEP_CRON = "* * * * * */10"
 NIGHT_CRON = "0 3 * * *"
 # A function of heedful's schema; it returns the fields of `Depth`.
 _QUEUE_DEPTH_SQL = "select * from queue_depth(%(silent)s)"
+_DELETE_FAILED_SQL = (
+    "delete from procrastinate_jobs where status = 'failed' and id = any(%(ids)s) "
+    "returning id"
+)
 # Another one; it counts the workers of all tenants.
 _LIVE_WORKERS_SQL = "select live_workers(%(silent)s) as number"
 TASK_NAME_PREFIX = "heedful."  # of the names of tasks
@@ -191,7 +202,8 @@ class PostgresQueue(jobs.Work):
     ) -> None:
         """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
-        Loops that `tools` cannot drive are left to other workers.
+        Loops that `tools` cannot drive are left to other workers. With `once`, jobs
+        that failed for good are tried again.
 
         After cancellation, running jobs have `JOB_GRACE_SECONDS` to finish. Raises
         StoreError if the database server is not available at the start. If the server
@@ -215,6 +227,7 @@ class PostgresQueue(jobs.Work):
             all_queues += map(jobs.queue_of_loops, tools.loops)
         outages: tuple[type[StoreUnavailable], ...] = ()
         if once:
+            await self._queue_failed(all_queues)
             await self._revive()
         else:
             self._register_upkeep(tools)
@@ -240,6 +253,32 @@ class PostgresQueue(jobs.Work):
 
             # The worker ended because the server was unavailable.
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def discard_failed(self) -> int:
+        """Delete the jobs that failed for good; return how many. Raises StoreError."""
+        with _translate_errors():
+            failed = await self._app.job_manager.list_jobs_async(status="failed")
+            return await self._delete_failed(failed)
+
+    async def _queue_failed(self, queues: Collection[str]) -> None:
+        """Queue the jobs of these queues again that failed for good, as new ones."""
+        with _translate_errors():
+            failed = await self._app.job_manager.list_jobs_async(status="failed")
+        again = [row for row in failed if row.queue in queues]
+        for row in again:
+            arguments: dict[str, Any] = dict(row.task_kwargs)
+            task = row.task_name.removeprefix(TASK_NAME_PREFIX)
+            scope = Scope(arguments["tenant"], arguments["project"])
+            await self._send(Job(task, scope, arguments["arguments"]))
+        with _translate_errors():
+            await self._delete_failed(again)
+
+    async def _delete_failed(self, failed: Iterable[Row]) -> int:
+        """Delete jobs that failed; return how many."""
+        rows = await self._app.connector.execute_query_all_async(
+            _DELETE_FAILED_SQL, ids=[row.id for row in failed]
+        )
+        return len(rows)
 
     def _register_upkeep(self, tools: Tools) -> None:
         """Register the periodic tasks, so that this worker runs them, too."""
