@@ -260,23 +260,62 @@ def call_decorated(db: str) -> None:
         write("Say red")
 
 
-def test_why_does_not_deny_a_call_whose_check_raised(desk, session):
+CHECK_RAISED = "check 'fall_over' raised ZeroDivisionError: 'the check fell over'"
+
+
+def test_why_and_loops_name_the_check_that_raised(desk, session):
     call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
-    session(
+    advice = "the candidate is not at fault, fix the check and run again"
+    done = session(
         (
             "why last",
             0,
-            "Open: no attempt has been judged yet.",
-            "open: an answer waits for its checks; if one of them raised, fix it",
+            f"Open: no attempt has been judged yet. Attempt 1 failed: {CHECK_RAISED}",
+            advice,
+            "open: an answer waits for its checks; heedful.run",
             "cost: calls 0, tokens 0, 0.0 s, without the answer that waits",
         ),
+        ("loops", 0, "open, failed", f"Attempt 1 failed: {CHECK_RAISED}", advice),
+        ("loops --json", 0),
     )
+    assert CHECK_RAISED in done.json["loops"][0]["failure"]
 
 
 def test_why_gives_no_id_to_a_decorated_function(desk, session):
     call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
     advice = "takes no id: call it again, and this loop stays open\ncost:"
     session(("why last", 0, "a decorated function", advice, "!run --resume"))
+
+
+def test_a_failure_is_shown_until_its_attempt_is_recorded(desk, session):
+    db = str(desk.folder / DEFAULT_DATABASE_FILE)
+    errors = [KeyError("one"), KeyError("two with sk-" + "a1B2" * 12)]
+
+    def generate(task: str, hint: str) -> str:
+        if errors:
+            raise errors.pop(0)
+        return "red"
+
+    def write() -> None:
+        work = heedful.run(
+            "Say red", generate=generate, checks=[], store=db, id="say-red"
+        )
+        heedful.run_sync(work)
+
+    with pytest.raises(heedful.errors.GenerateFailed):
+        write()
+    session(("why say-red", 0, "generate raised KeyError: 'one'"))
+
+    with pytest.raises(heedful.errors.GenerateFailed):
+        write()
+    newest = "generate raised KeyError: 'two with [redacted: model_key]'"
+    session(("why say-red", 0, newest, "!'one'", "open: it waits", "!the answer"))
+
+    write()
+    session(
+        ("why say-red", 0, "!KeyError", "!failed"),
+        ("loops", 0, "!failed"),
+    )
 
 
 def fall_over(candidate: str, context: object) -> list[str]:

@@ -381,12 +381,16 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it.
 
+    Of an open loop it says that its attempt failed, such as by a check that raised.
     The only rule that ends a run is how it ended, such as degraded.
     """
     rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     if row["kind"] == "run" and rules:
         return rules[0]
-    return " ".join([row["state"].replace("_", " "), *rules])
+    state = row["state"].replace("_", " ")
+    if row["failure"]:
+        state += ", failed"
+    return " ".join([state, *rules])
 
 
 def _cost_cell(row: Mapping[str, Any]) -> str:
@@ -437,6 +441,7 @@ def list_loops(
             "task": head.task,
             "kind": head.kind,
             "doubt": stored_loop.doubt,
+            "failure": stored_loop.failure,
             "memory_key": head.memory_key,
         }
         rows.append({**stored_loop.summary(), **facts})
@@ -451,6 +456,10 @@ def list_loops(
     then = ""
     if "run" in kinds:
         then = "heedful runs lists only the runs of pipelines"
+    failed = [row for row in rows if row["failure"]]
+    if failed:
+        newest_failure = f"loop {short_id(failed[0]['id'])}: {failed[0]['failure']}"
+        then = f"{clean(newest_failure, MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
     return emit(
         rows,
         shown_columns,
