@@ -11,8 +11,10 @@ from contextlib import closing
 import pytest
 
 import heedful
-from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.store import DEFAULT_DATABASE_FILE, keys
 from tests.cli.pipelines import store_runs
+from tests.cli.support import Desk
+from tests.engines import opened
 
 
 def test_why_tells_of_an_example_only_its_answer(desk, session):
@@ -140,6 +142,36 @@ def test_without_the_default_database_those_of_the_folder_are_named(desk, sessio
     session(("loops", 3, message))
     (desk.folder / "b.db").unlink()
     session(("loops", 3, "or --db 'my notes.db'"))
+
+
+def test_an_empty_database_does_not_hide_the_one_beside_it(desk, session):
+    empty = "project 'default' of heedful.db"
+    fill_one_of_two(desk)
+    session(
+        ("loops", 0, f"no loop in {empty}; pass --db c.db\n"),
+        ("why last", 3, f"{empty}, which has no loop yet; pass --db c.db\n"),
+        ("loops --db c.db", 0, "Say red", "!no loop"),
+    )
+
+
+def test_in_a_repository_no_database_is_named_and_it_says_so(desk, session):
+    (desk.folder / ".git").mkdir()
+    fill_one_of_two(desk)
+    unnamed = "pass --db with the file that your program names: in a git repository"
+    session(
+        ("loops --db heedful.db", 0, unnamed, "!c.db"),
+        ("why last --db heedful.db", 3, unnamed, "!c.db"),
+        ("loops --db missing.db", 3, unnamed, "!c.db"),
+    )
+
+
+def fill_one_of_two(desk: Desk) -> None:
+    """Make a database without loops beside c.db, which has one."""
+    with opened(str(desk.folder / DEFAULT_DATABASE_FILE)) as store:
+        asyncio.run(store.read(heedful.Scope(), keys.any_key))
+    store = str(desk.folder / "c.db")
+    work = heedful.run("Say red", generate=lambda task: "red", store=store)
+    heedful.run_sync(work)
 
 
 def test_why_says_that_heedful_wrote_the_masks(desk, session):

@@ -192,7 +192,7 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     [
         pytest.param(
             ["work.db"],
-            "created heedfull.db; found work.db beside it\n",
+            "created heedfull.db; pass --db work.db\n",
             id="a file of work beside it is named",
         ),
         pytest.param(
@@ -207,18 +207,29 @@ def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, others, told):
         asyncio.run(store.read(Scope(), keys.any_key))
     for name in others:
         record_loop(tmp_path / name)
+    assert read_second_line(tmp_path, "--db", "heedfull.db") == told
+
+
+def test_heedful_ui_names_the_file_beside_an_empty_one(tmp_path):
+    with opened(str(tmp_path / "heedful.db")) as store:
+        asyncio.run(store.read(Scope(), keys.any_key))
+    record_loop(tmp_path / "work.db")
+    line = read_second_line(tmp_path)
+    assert line == "heedful.db is empty; pass --db work.db\n"
+
+
+def read_second_line(folder: Path, *options: str) -> str:
+    """Return the second line that `heedful ui` prints in a folder."""
     command = [sys.executable, "-m", "heedful.cli", "ui", "--no-browser", "--port", "0"]
     with subprocess.Popen(
-        [*command, "--db", "heedfull.db"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, *options], cwd=folder, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(2)]
+        process.stdout.readline()
+        line = process.stdout.readline()
         process.terminate()
         process.wait(WAITING)
-    assert lines[1] == told
+    return line
 
 
 def record_loop(file: Path) -> None:

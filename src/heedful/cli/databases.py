@@ -19,6 +19,10 @@ from heedful.store.store import Store
 
 T = TypeVar("T")
 MAX_NAMED_DATABASES = 3
+UNNAMED_IN_REPOSITORY = (
+    "; pass --db with the file that your program names: in a git repository heedful "
+    "looks into no other .db file by itself"
+)
 
 
 def ask_store(
@@ -73,25 +77,32 @@ def missing_database(db: str, remedy: str) -> NotFound:
     return NotFound("database", db, f"the folder {folder}", remedy=remedy)
 
 
-def databases_beside(db: str) -> list[str]:
-    """Return the databases of heedful in the folder of the file `db`, 3 at most.
+def databases_beside(db: str) -> str:
+    """Return how to open other databases in the folder of the file `db`, 3 at most.
 
-    No empty one is named, and none in a repository: an agent would follow one that came
-    with a clone.
+    It is the end of a sentence about `db`, "" if there is no other. No empty one is
+    named, and none in a repository: an agent would follow one that came with a clone.
     """
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
 
     folder = Path(db).parent
-    if find_repository(folder.resolve()) is not None:
-        return []
+    in_repository = find_repository(folder.resolve()) is not None
+    if in_repository:
+        folder = Path()  # the default database of a repository is in its folder .git
+    others = [path for path in folder.glob("*.db") if path.name != Path(db).name]
+    if others and in_repository:
+        return UNNAMED_IN_REPOSITORY
 
     # To open a pipe would block.
-    files = sorted(str(path) for path in folder.glob("*.db") if path.is_file())
+    files = sorted(str(path) for path in others if path.is_file())
     printable_files = filter(str.isprintable, files)
     names = (file for file in printable_files if has_mark(file))
-    filled = (name for name in names if not is_blank(Path(name)))
-    return [shlex.quote(name) for name in islice(filled, MAX_NAMED_DATABASES)]
+    filled = (shlex.quote(name) for name in names if not is_blank(Path(name)))
+    options = " or ".join(
+        f"--db {name}" for name in islice(filled, MAX_NAMED_DATABASES)
+    )
+    return f"; pass {options}" if options else ""
 
 
 @asynccontextmanager
@@ -102,13 +113,10 @@ async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[
     """
     if not (new or db_exists(values.db)):
         hint = (
-            "pass --db with the file that your program names, or let heedful run "
+            "; pass --db with the file that your program names, or let heedful run "
             "create one"
         )
-        names = databases_beside(values.db)
-        if names:
-            hint = f"pass --db {' or --db '.join(names)}"
-        raise missing_database(values.db, f"; {hint}")
+        raise missing_database(values.db, databases_beside(values.db) or hint)
 
     store = open_store(prepare_database(values.db))
     try:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli.databases import ask_scope
+from heedful.cli.databases import ask_scope, databases_beside
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -27,7 +27,15 @@ from heedful.cli.output import (
     following,
     page,
 )
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, time_after, where
+from heedful.cli.settings import (
+    MAX_OPTION_INTEGER,
+    By,
+    Limit,
+    Why,
+    settings,
+    time_after,
+    where,
+)
 from heedful.display import ago
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.scope import Scope
@@ -109,7 +117,8 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
 
     newest, _ = await store.read(scope, loops.newest, limit=1)
     if not newest:
-        raise NotFound("loop", name, f"{where()}, which has no loop yet")
+        place = f"{where()}, which has no loop yet"
+        raise NotFound("loop", name, place, databases_beside(settings().db))
 
     stored_loop = await loop_of(store, scope, newest[0].id)
     if stored_loop.head.stage is None:
@@ -448,6 +457,10 @@ def list_loops(
         kinds.add(head.kind)
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
+    if not rows:
+        beside = databases_beside(settings().db)
+        return answer({"loops": []}, f"no loop in {where()}{beside}")
+
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
         del shown_columns["rung"]
@@ -466,7 +479,6 @@ def list_loops(
         key="loops",
         text_columns=len(shown_columns) - 4,
         cut_column="task",
-        empty=f"no loop in {where()}",
         then=then,
     )
 

@@ -51,6 +51,7 @@ from heedful.pipeline.pipeline import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
 from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, keys, shown
+from heedful.store.ownership import is_blank
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
@@ -236,7 +237,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
 
     say("starting …")
     is_new = not db_exists(values.db)
-    others = databases_beside(values.db) if is_new else []
+    is_empty = is_new or is_blank(Path(values.db))
     # A person who names a file beside heedful.db has hardly meant a new one.
     default = Path(values.db).parent / DEFAULT_DATABASE_FILE
     is_misnamed = "db" in current_command().options and default.exists()
@@ -263,8 +264,8 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                 def ready() -> None:
                     """Print the address, and open it."""
                     lines = [f"heedful shows {shown(values.db)} at {url}"]
-                    if is_new:
-                        lines.append(_say_created(values.db, others))
+                    if is_empty:
+                        lines.append(_say_empty(values.db, is_new))
                     lines.append("Ctrl-C ends it")
                     show("\n".join(lines))
                     if browser:
@@ -274,11 +275,10 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                 await listen(app, listener, drain=PAGES_DRAIN_SECONDS, ready=ready)
 
 
-def _say_created(db: str, others: Sequence[str]) -> str:
-    """Return the line that tells of a new database and of `others` beside it."""
-    if others:
-        return f"created {db}; found {', '.join(others)} beside it"
-    return f"created {db}; the page says how to fill it"
+def _say_empty(db: str, is_new: bool) -> str:
+    """Return the line that tells of an empty database and of others beside it."""
+    state = f"created {db}" if is_new else f"{db} is empty"
+    return state + (databases_beside(db) or "; the page says how to fill it")
 
 
 async def _mcp(values: Settings) -> None:
