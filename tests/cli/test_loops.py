@@ -169,8 +169,8 @@ def fill_one_of_two(desk: Desk) -> None:
     """Make a database without loops beside c.db, which has one."""
     with opened(str(desk.folder / DEFAULT_DATABASE_FILE)) as store:
         asyncio.run(store.read(heedful.Scope(), keys.any_key))
-    store = str(desk.folder / "c.db")
-    work = heedful.run("Say red", generate=lambda task: "red", store=store)
+    db = str(desk.folder / "c.db")
+    work = heedful.run("Say red", generate=lambda task: "red", store=db)
     heedful.run_sync(work)
 
 
