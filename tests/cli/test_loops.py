@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import time
+from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -561,7 +562,14 @@ def test_runs_and_stages_are_told_from_loops(session_of_runs, desk):
     assert "nightly-1 run passed" in listed_start(lines, "nightly-1 ")
     assert "nightly-1/copy stage" in listed_start(lines, "nightly-1/copy ")
     assert "forecast/say loop passed" in listed_start(lines, "forecast/say ")
-    assert lines[-1] == "heedful runs lists only the runs of pipelines"
+    counts = Counter(kinds.values())
+    assert lines[-1] == (
+        f"{len(kinds) - counts['run']} loops, {counts['stage']} of them stages, "
+        f"and {counts['run']} runs; heedful runs counts the attempts of runs"
+    )
+    attempts = {entry["id"]: entry["attempts"] for entry in entries}
+    assert attempts["nightly-1"] is None
+    assert attempts["nightly-1/copy"] == 1
     assert kinds["nightly-1"] == "run"
     assert kinds["nightly-1/copy"] == "stage"
     assert kinds["forecast/say"] == "loop"

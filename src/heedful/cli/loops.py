@@ -416,6 +416,7 @@ LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
     state=_state_cell,
+    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
     cost=_cost_cell,
     age=_age_cell,
     task=_task_cell,
@@ -441,7 +442,7 @@ def list_loops(
         return newest
 
     rows = []
-    kinds = set[str]()
+    kinds = Counter[str]()
     has_ladder = False
     for stored_loop in ask_scope(read):
         head = stored_loop.head
@@ -453,8 +454,10 @@ def list_loops(
             "failure": stored_loop.failure,
             "memory_key": head.memory_key,
         }
+        if stored_loop.is_run:
+            facts["attempts"] = None  # its stages make the attempts
         rows.append({**stored_loop.summary(), **facts})
-        kinds.add(head.kind)
+        kinds[head.kind] += 1
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     if not rows:
@@ -464,11 +467,15 @@ def list_loops(
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
         del shown_columns["rung"]
-    if not kinds - {"loop"}:
+    if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
     then = ""
-    if "run" in kinds:
-        then = "heedful runs lists only the runs of pipelines"
+    if kinds["run"]:
+        number = counted(len(rows) - kinds["run"], "loop")
+        then = (
+            f"{number}, {kinds['stage']} of them stages, and "
+            f"{counted(kinds['run'], 'run')}; heedful runs counts the attempts of runs"
+        )
     failed = [row for row in rows if row["failure"]]
     if failed:
         newest_failure = f"loop {short_id(failed[0]['id'])}: {failed[0]['failure']}"
