@@ -125,17 +125,26 @@ def _similar_name(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra; heedful is not on PyPI yet.
+
+    >>> install_line("frames")
+    "pip install '.[frames]' in the checkout of heedful"
+    """
+    return f"pip install '.[{extra}]' in the checkout of heedful"
+
+
 class PackageMissing(UsageError, ImportError):
     """A feature needs a package that is not installed; `extra` installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
-    'reading Parquet needs pyarrow: install heedful[frames]'
+    "reading Parquet needs pyarrow: pip install '.[frames]' in the checkout of heedful"
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         self.package: str = package
         self.extra: str = extra
-        super().__init__(f"{what} needs {package}: install heedful[{extra}]")
+        super().__init__(f"{what} needs {package}: {install_line(extra)}")
 
 
 class LineError(UsageError):
