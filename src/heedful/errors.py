@@ -9,6 +9,7 @@ value, and what to do.
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -132,6 +133,18 @@ def install_line(extra: str) -> str:
     "pip install '.[frames]' in the checkout of heedful"
     """
     return f"pip install '.[{extra}]' in the checkout of heedful"
+
+
+def missing_folder(folder: str) -> str:
+    """Return where a database cannot be, and the command that makes the folder.
+
+    >>> missing_folder("/no/such")
+    'the folder /no/such, which is missing; make it: mkdir -p /no/such'
+    """
+    return (
+        f"the folder {folder}, which is missing; make it: mkdir -p "
+        f"{shlex.quote(folder)}"
+    )
 
 
 class PackageMissing(UsageError, ImportError):

@@ -175,6 +175,22 @@ def fill_one_of_two(desk: Desk) -> None:
     heedful.run_sync(work)
 
 
+@pytest.mark.parametrize("command", ["loops", "why last", "ui --no-browser", "serve"])
+def test_a_missing_folder_is_said_in_one_way(desk, session, command):
+    folder = desk.folder / "no" / "such"
+    message = (
+        f"no database 'no/such/x.db' in the folder {folder}, which is missing; "
+        f"make it: mkdir -p {folder}\n"
+    )
+    session((f"{command} --db no/such/x.db", 4, message))
+
+    path = str(folder / "x.db")
+    work = heedful.run("Say red", generate=lambda task: "red", store=path)
+    with pytest.raises(heedful.errors.StoreUnavailable) as refused:
+        heedful.run_sync(work)
+    assert str(refused.value) == message.strip().replace("no/such/x.db", path, 1)
+
+
 def test_why_says_that_heedful_wrote_the_masks(desk, session):
     secret = "AKIAIOSFODNN7EXAMPLE"
 
@@ -377,6 +393,7 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
         "attempts"
     )
     stage = "stage 2 (train) passed at attempt 2\n"
+    only = "stage 2 (train): ✓ passed at attempt 2\n"
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = session_of_runs(
         (
@@ -401,8 +418,8 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
             "mean 1234.56 against 89.23",
             "Next: heedful ask forecast-1",
         ),
-        ("why forecast-1 train", 0, stage, "!insights", "!###"),
-        ("why forecast-1 2", 0, stage),
+        ("why forecast-1 train", 0, only, f"!{stage}", "!insights", "!###"),
+        ("why forecast-1 2", 0, only, f"!{stage}"),
         ("why forecast-1 trian", 2, "did you mean 'train'"),
         ("why last", 0, "loop forecast/say: passed"),
         ("why nightly", 0, "run nightly-1 of pipeline nightly passed"),

@@ -244,7 +244,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
         pytest.param(
             ("--db", "nowhere/heedful.db"),
             4,
-            "nowhere/heedful.db cannot be opened",
+            "no database 'nowhere/heedful.db' in the folder",
             id="no folder of the database",
         ),
     ],

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,18 @@ def test_heedful_ui_makes_no_misnamed_file_beside_heedful_db(tmp_path, monkeypat
     assert "no database 'nope.db'" in refused.output
     assert "; pass --db heedful.db" in refused.output
     assert not (tmp_path / "nope.db").exists()
+
+
+def test_heedful_ui_looks_for_the_file_before_it_takes_a_port(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with closing(socket.create_server(("127.0.0.1", 0))) as busy:
+        port = str(busy.getsockname()[1])
+        words = ["ui", "--no-browser", "--port", port, "--db", "no/such.db"]
+        refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 4
+    assert f"mkdir -p {tmp_path}/no\n" in refused.output
+    assert "starting" not in refused.output
+    assert "port" not in refused.output
 
 
 def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(tmp_path):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from heedful.cli.exits import drive
 from heedful.cli.settings import Settings, scope_of, settings
-from heedful.errors import NotFound
+from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.ownership import is_blank, prepare_database
@@ -86,10 +86,9 @@ def databases_beside(db: str) -> str:
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
 
-    folder = Path(db).parent
-    in_repository = find_repository(folder.resolve()) is not None
-    if in_repository:
-        folder = Path()  # the default database of a repository is in its folder .git
+    in_repository = find_repository(Path(db).parent.resolve()) is not None
+    # The default database of a repository is in its folder .git.
+    folder = Path() if in_repository else Path(db).parent
     others = [path for path in folder.glob("*.db") if path.name != Path(db).name]
     if others and in_repository:
         return UNNAMED_IN_REPOSITORY
@@ -105,19 +104,32 @@ def databases_beside(db: str) -> str:
     return f"; pass {options}" if options else ""
 
 
-@asynccontextmanager
-async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
-    """Open the store, and close it after the block.
+def check_database(db: str, *, new: bool = False) -> None:
+    """Raise NotFound if the file `db` does not exist and may not be `new`.
 
-    Raises NotFound if its file does not exist, unless `new` is True.
+    Raises StoreUnavailable if its folder does not exist.
     """
-    if not (new or db_exists(values.db)):
+    folder = Path(db).absolute().parent
+    # heedful makes its own folder in .git.
+    has_folder = folder.is_dir() or ".git" in folder.parts
+    if not (has_folder or db_exists(db)):
+        raise StoreUnavailable(f"no database {db!r} in {missing_folder(str(folder))}")
+
+    if not (new or db_exists(db)):
         hint = (
             "; pass --db with the file that your program names, or let heedful run "
             "create one"
         )
-        raise missing_database(values.db, databases_beside(values.db) or hint)
+        raise missing_database(db, databases_beside(db) or hint)
 
+
+@asynccontextmanager
+async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
+    """Open the store, and close it after the block.
+
+    Raises NotFound, StoreUnavailable.
+    """
+    check_database(values.db, new=new)
     store = open_store(prepare_database(values.db))
     try:
         yield store

@@ -186,10 +186,9 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
         return answer(report.plain(), lines[0], table, text, _mask_note(text), then)
 
     stage = questions.find_stage(report, stage_name)
-    summary = questions.describe_stage(report, stage)
     text = page("run", report=report, only=stage.name)
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
-    return answer(document, summary, text, _mask_note(text), then)
+    return answer(document, text, _mask_note(text), then)
 
 
 def _stage_table(report: Report) -> TextTable:
@@ -476,10 +475,13 @@ def list_loops(
             f"{number}, {kinds['stage']} of them stages, and "
             f"{counted(kinds['run'], 'run')}; heedful runs counts the attempts of runs"
         )
-    failed = [row for row in rows if row["failure"]]
-    if failed:
-        newest_failure = f"loop {short_id(failed[0]['id'])}: {failed[0]['failure']}"
-        then = f"{clean(newest_failure, MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
+    failures = [
+        f"loop {short_id(row['id'])}: {row['failure']}"
+        for row in rows
+        if row["failure"]
+    ]
+    if failures:
+        then = f"{clean(failures[0], MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
     return emit(
         rows,
         shown_columns,

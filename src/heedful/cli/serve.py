@@ -21,7 +21,12 @@ from typing import Annotated, Any
 from typer import Option
 
 from heedful.checks.loading import load
-from heedful.cli.databases import databases_beside, db_exists, opened_store
+from heedful.cli.databases import (
+    check_database,
+    databases_beside,
+    db_exists,
+    opened_store,
+)
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import current_command, following, page, say, show
 from heedful.cli.practice import practice_plan
@@ -235,17 +240,20 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.service.server import bound, listen, url_of
     from heedful.web import add_pages
 
-    say("starting …")
     is_new = not db_exists(values.db)
     is_empty = is_new or is_blank(Path(values.db))
     # A person who names a file beside heedful.db has hardly meant a new one.
     default = Path(values.db).parent / DEFAULT_DATABASE_FILE
     is_misnamed = "db" in current_command().options and default.exists()
+    # Who may change nothing makes no file.
+    may_make = not (read_only or is_misnamed)
+    check_database(values.db, new=may_make)
+
+    say("starting …")
     hint = "another --port (it may be heedful ui)"
     # The port comes first: without one, no file is made.
     with bound(PAGES_HOST, values.port, hint) as listener:
-        # Who may change nothing makes no file.
-        async with opened_store(values, new=not (read_only or is_misnamed)) as store:
+        async with opened_store(values, new=may_make) as store:
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 

@@ -30,7 +30,6 @@ from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
 MAX_THRESHOLD_STEPS = 1 << 24
-MAX_SENTENCE_FAILURE_CHARS = 600
 Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
@@ -281,7 +280,7 @@ class Explanation:
 
         end = describe_end(self.verdict, len(self.lines), self.unvalidated)
         if self.failure:
-            end += f" {clean(self.failure, MAX_SENTENCE_FAILURE_CHARS)}."
+            end += f" {clean(self.failure, 600)}."
         if isinstance(self.verdict, Again) or self.verdict.passed:
             return end
 
@@ -333,7 +332,7 @@ class Explanation:
             texts.append(f"kept: {output}")
 
         if self.failure:
-            texts.append(clean(self.failure, MAX_SENTENCE_FAILURE_CHARS))
+            texts.append(clean(self.failure, 600))
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)

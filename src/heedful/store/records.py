@@ -116,10 +116,8 @@ class StoredLoop:
     @property
     def failure(self) -> str:
         """How the current attempt failed the last time; "" if it has not failed."""
-        if FAILURE_STEP not in self.journal:
-            return ""
-        number = len(self.loop.attempts) + 1
-        return f"Attempt {number} failed: {self.journal[FAILURE_STEP]}"
+        why = self.journal.get(FAILURE_STEP)
+        return f"Attempt {len(self.loop.attempts) + 1} failed: {why}" if why else ""
 
     @property
     def awaits_judgement(self) -> bool:
