@@ -138,7 +138,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
     is_default = values.model == Settings.model
     try:
         if is_default and find_spec("xllamacpp") is None:
-            raise ModelUnavailable("it needs xllamacpp: install heedful[embedded]")
+            raise ModelUnavailable("it needs xllamacpp: pip install '.[embedded]'")
         needed = weights.needed(values.model)
         if needed is not None:
             announce([needed], values.cache or weights.default_cache())

@@ -9,6 +9,7 @@ value, and what to do.
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -125,17 +126,38 @@ def _similar_name(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra; heedful is not on PyPI yet.
+
+    >>> install_line("frames")
+    "pip install '.[frames]' in the checkout of heedful"
+    """
+    return f"pip install '.[{extra}]' in the checkout of heedful"
+
+
+def missing_folder(folder: str) -> str:
+    """Return where a database cannot be, and the command that makes the folder.
+
+    >>> missing_folder("/no/such")
+    'the folder /no/such, which is missing; make it: mkdir -p /no/such'
+    """
+    return (
+        f"the folder {folder}, which is missing; make it: mkdir -p "
+        f"{shlex.quote(folder)}"
+    )
+
+
 class PackageMissing(UsageError, ImportError):
     """A feature needs a package that is not installed; `extra` installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
-    'reading Parquet needs pyarrow: install heedful[frames]'
+    "reading Parquet needs pyarrow: pip install '.[frames]' in the checkout of heedful"
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         self.package: str = package
         self.extra: str = extra
-        super().__init__(f"{what} needs {package}: install heedful[{extra}]")
+        super().__init__(f"{what} needs {package}: {install_line(extra)}")
 
 
 class LineError(UsageError):

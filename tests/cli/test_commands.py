@@ -345,7 +345,7 @@ def test_without_its_packages_a_command_names_the_extra(command, extra, tmp_path
         text=True,
         check=False,
     )
-    assert f"install heedful[{extra}]" in done.stderr
+    assert f"pip install '.[{extra}]' in the checkout" in done.stderr
     assert "unexpected" not in done.stderr
 
 

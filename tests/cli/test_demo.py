@@ -129,6 +129,15 @@ def figure(document, group, part="all tasks"):
     return entry
 
 
+def test_the_second_task_shows_what_memory_improves(finished):
+    _, done = finished
+    lines = done.err.splitlines()
+    improved = next(
+        n for n, line in enumerate(lines) if "the first try is right" in line
+    )
+    assert lines[improved - 1].startswith(" 2/18 shop-1 ")
+
+
 def test_both_arms_and_what_they_show(finished, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # the picture is there
     desk, _ = finished

@@ -54,7 +54,7 @@ def test_the_package_of_the_default_model_may_be_missing(session, monkeypatch):
     missing = ("heedful-has-no-such-package", "embedded")
     monkeypatch.setitem(doctor.MODEL_EXTRAS, "embedded", missing)
     session(
-        ("doctor", 0, f"– model's package: {missing[0]} missing; install"),
+        ("doctor", 0, f"– model's package: {missing[0]} missing; pip install"),
         ("doctor --model embedded", 1, "✗ model's package"),
     )
 
@@ -172,7 +172,7 @@ def test_recall_by_words_says_how_it_would_compare_meanings(session, monkeypatch
 def test_recall_by_words_says_which_packages_are_missing(session, monkeypatch):
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "auto")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    install = "pip install 'heedful[embedded]' && heedful model fetch minilm"
+    install = "pip install '.[embedded]' && heedful model fetch minilm"
     session(("doctor", 0, f"– recall: compares words; {install}"))
 
 

@@ -6,13 +6,16 @@ import asyncio
 import os
 import sqlite3
 import time
+from collections import Counter
 from contextlib import closing
 
 import pytest
 
 import heedful
-from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.store import DEFAULT_DATABASE_FILE, keys
 from tests.cli.pipelines import store_runs
+from tests.cli.support import Desk
+from tests.engines import opened
 
 
 def test_why_tells_of_an_example_only_its_answer(desk, session):
@@ -142,6 +145,52 @@ def test_without_the_default_database_those_of_the_folder_are_named(desk, sessio
     session(("loops", 3, "or --db 'my notes.db'"))
 
 
+def test_an_empty_database_does_not_hide_the_one_beside_it(desk, session):
+    empty = "project 'default' of heedful.db"
+    fill_one_of_two(desk)
+    session(
+        ("loops", 0, f"no loop in {empty}; pass --db c.db\n"),
+        ("why last", 3, f"{empty}, which has no loop yet; pass --db c.db\n"),
+        ("loops --db c.db", 0, "Say red", "!no loop"),
+    )
+
+
+def test_in_a_repository_no_database_is_named_and_it_says_so(desk, session):
+    (desk.folder / ".git").mkdir()
+    fill_one_of_two(desk)
+    unnamed = "pass --db with the file that your program names: in a git repository"
+    session(
+        ("loops --db heedful.db", 0, unnamed, "!c.db"),
+        ("why last --db heedful.db", 3, unnamed, "!c.db"),
+        ("loops --db missing.db", 3, unnamed, "!c.db"),
+    )
+
+
+def fill_one_of_two(desk: Desk) -> None:
+    """Make a database without loops beside c.db, which has one."""
+    with opened(str(desk.folder / DEFAULT_DATABASE_FILE)) as store:
+        asyncio.run(store.read(heedful.Scope(), keys.any_key))
+    db = str(desk.folder / "c.db")
+    work = heedful.run("Say red", generate=lambda task: "red", store=db)
+    heedful.run_sync(work)
+
+
+@pytest.mark.parametrize("command", ["loops", "why last", "ui --no-browser", "serve"])
+def test_a_missing_folder_is_said_in_one_way(desk, session, command):
+    folder = desk.folder / "no" / "such"
+    message = (
+        f"no database 'no/such/x.db' in the folder {folder}, which is missing; "
+        f"make it: mkdir -p {folder}\n"
+    )
+    session((f"{command} --db no/such/x.db", 4, message))
+
+    path = str(folder / "x.db")
+    work = heedful.run("Say red", generate=lambda task: "red", store=path)
+    with pytest.raises(heedful.errors.StoreUnavailable) as refused:
+        heedful.run_sync(work)
+    assert str(refused.value) == message.strip().replace("no/such/x.db", path, 1)
+
+
 def test_why_says_that_heedful_wrote_the_masks(desk, session):
     secret = "AKIAIOSFODNN7EXAMPLE"
 
@@ -260,23 +309,62 @@ def call_decorated(db: str) -> None:
         write("Say red")
 
 
-def test_why_does_not_deny_a_call_whose_check_raised(desk, session):
+CHECK_RAISED = "check 'fall_over' raised ZeroDivisionError: 'the check fell over'"
+
+
+def test_why_and_loops_name_the_check_that_raised(desk, session):
     call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
-    session(
+    advice = "the candidate is not at fault, fix the check and run again"
+    done = session(
         (
             "why last",
             0,
-            "Open: no attempt has been judged yet.",
-            "open: an answer waits for its checks; if one of them raised, fix it",
+            f"Open: no attempt has been judged yet. Attempt 1 failed: {CHECK_RAISED}",
+            advice,
+            "open: an answer waits for its checks; heedful.run",
             "cost: calls 0, tokens 0, 0.0 s, without the answer that waits",
         ),
+        ("loops", 0, "open, failed", f"Attempt 1 failed: {CHECK_RAISED}", advice),
+        ("loops --json", 0),
     )
+    assert CHECK_RAISED in done.json["loops"][0]["failure"]
 
 
 def test_why_gives_no_id_to_a_decorated_function(desk, session):
     call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
     advice = "takes no id: call it again, and this loop stays open\ncost:"
     session(("why last", 0, "a decorated function", advice, "!run --resume"))
+
+
+def test_a_failure_is_shown_until_its_attempt_is_recorded(desk, session):
+    db = str(desk.folder / DEFAULT_DATABASE_FILE)
+    errors = [KeyError("one"), KeyError("two with sk-" + "a1B2" * 12)]
+
+    def generate(task: str, hint: str) -> str:
+        if errors:
+            raise errors.pop(0)
+        return "red"
+
+    def write() -> None:
+        work = heedful.run(
+            "Say red", generate=generate, checks=[], store=db, id="say-red"
+        )
+        heedful.run_sync(work)
+
+    with pytest.raises(heedful.errors.GenerateFailed):
+        write()
+    session(("why say-red", 0, "generate raised KeyError: 'one'"))
+
+    with pytest.raises(heedful.errors.GenerateFailed):
+        write()
+    newest = "generate raised KeyError: 'two with [redacted: model_key]'"
+    session(("why say-red", 0, newest, "!'one'", "open: it waits", "!the answer"))
+
+    write()
+    session(
+        ("why say-red", 0, "!KeyError", "!failed"),
+        ("loops", 0, "!failed"),
+    )
 
 
 def fall_over(candidate: str, context: object) -> list[str]:
@@ -305,6 +393,7 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
         "attempts"
     )
     stage = "stage 2 (train) passed at attempt 2\n"
+    only = "stage 2 (train): ✓ passed at attempt 2\n"
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = session_of_runs(
         (
@@ -329,8 +418,8 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
             "mean 1234.56 against 89.23",
             "Next: heedful ask forecast-1",
         ),
-        ("why forecast-1 train", 0, stage, "!insights", "!###"),
-        ("why forecast-1 2", 0, stage),
+        ("why forecast-1 train", 0, only, f"!{stage}", "!insights", "!###"),
+        ("why forecast-1 2", 0, only, f"!{stage}"),
         ("why forecast-1 trian", 2, "did you mean 'train'"),
         ("why last", 0, "loop forecast/say: passed"),
         ("why nightly", 0, "run nightly-1 of pipeline nightly passed"),
@@ -490,7 +579,14 @@ def test_runs_and_stages_are_told_from_loops(session_of_runs, desk):
     assert "nightly-1 run passed" in listed_start(lines, "nightly-1 ")
     assert "nightly-1/copy stage" in listed_start(lines, "nightly-1/copy ")
     assert "forecast/say loop passed" in listed_start(lines, "forecast/say ")
-    assert lines[-1] == "heedful runs lists only the runs of pipelines"
+    counts = Counter(kinds.values())
+    assert lines[-1] == (
+        f"{len(kinds) - counts['run']} loops, {counts['stage']} of them stages, "
+        f"and {counts['run']} runs; heedful runs counts the attempts of runs"
+    )
+    attempts = {entry["id"]: entry["attempts"] for entry in entries}
+    assert attempts["nightly-1"] is None
+    assert attempts["nightly-1/copy"] == 1
     assert kinds["nightly-1"] == "run"
     assert kinds["nightly-1/copy"] == "stage"
     assert kinds["forecast/say"] == "loop"

@@ -300,7 +300,7 @@ def test_without_its_package_a_model_is_not_downloaded_and_no_task_ends(
         (
             "run tasks.jsonl",
             5,
-            "model 'embedded' is not installed: it needs xllamacpp; install heedful[",
+            "model 'embedded' is not installed: it needs xllamacpp; pip install '.[",
             "task 'a' did not end; 0 of 3 tasks ended\n",
         ),
     )

@@ -51,7 +51,7 @@ def test_an_embedder_that_has_loaded_its_model_can_be_pickled(minilm):
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_a_missing_library_is_named(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    cure = rf"{module}: install heedful\[embedded\]"
+    cure = rf"{module}: pip install '.\[embedded\]"
     with pytest.raises(errors.ModelUnavailable, match=cure):
         embed(MiniLM(), "a")
 
@@ -108,7 +108,7 @@ def test_a_missing_key_or_client_is_named(monkeypatch):
     with pytest.raises(errors.ModelUnavailable, match="OPENAI_API_KEY"):
         embed(OpenAIEmbedder("m", 2), "a")
     monkeypatch.setitem(sys.modules, "pydantic_ai.embeddings.openai", None)
-    with pytest.raises(errors.ModelUnavailable, match=r"install heedful\[models\]"):
+    with pytest.raises(errors.ModelUnavailable, match=r"install '.\[models\]"):
         embed(OpenAIEmbedder("m", 2), "a")
 
 

@@ -328,7 +328,7 @@ def test_a_missing_key_or_library_is_named(name, variable, module, extra, monkey
         ):
             ask(open_model(name))
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(errors.ModelUnavailable, match=rf"install heedful\[{extra}\]"):
+    with pytest.raises(errors.ModelUnavailable, match=rf"install '.\[{extra}\]"):
         ask(open_model(name, api_key="mine"))
 
 

@@ -228,5 +228,5 @@ def test_no_key_is_in_a_representation_or_a_log(caplog, slept):
 
 def test_without_the_package_it_says_which_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
-    with pytest.raises(errors.PackageMissing, match=r"heedful\[client\]"):
+    with pytest.raises(errors.PackageMissing, match=r"pip install '.\[client\]'"):
         Client(HERE)

@@ -266,7 +266,7 @@ def test_asked_to_stop_it_ends_the_streams_of_live_pages(tmp_path):
         pytest.param(
             ("--db", "nowhere/heedful.db"),
             4,
-            "nowhere/heedful.db cannot be opened",
+            "no database 'nowhere/heedful.db' in the folder",
             id="no folder of the database",
         ),
     ],

@@ -342,7 +342,7 @@ def test_without_psycopg_a_command_says_what_to_install(tmp_path):
         command, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode not in (0, 70)
-    assert "install heedful[postgres]" in done.stdout + done.stderr
+    assert "pip install '.[postgres]'" in done.stdout + done.stderr
 
 
 # --- who may

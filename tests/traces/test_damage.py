@@ -170,7 +170,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_protobuf_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
-    assert "needs heedful[traces]" in str(refused(FILES["genai protobuf"]))
+    assert "pip install '.[traces]'" in str(refused(FILES["genai protobuf"]))
 
 
 # Any damage

@@ -151,16 +151,16 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
             assert f"({unbounded})" in data["sentence"]
             assert unbounded in terminal
             assert unbounded in page
-            assert "model calls saved" not in page
+            assert "calls saved" not in page
             return
-        assert f"model calls saved {signed(saved['gain'])} {page_ends}" in page
+        assert f"calls saved {signed(saved['gain'])} {page_ends}" in page
         assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
         doubt = ": no difference shown yet"
         is_doubtful = may_be_0(data["pooled"]["calls"])
         assert (f"calls a loop{doubt}" in data["sentence"]) == is_doubtful
-        assert ("model calls saved by memory" in home) == (not is_doubtful)
+        assert ("calls saved by memory" in home) == (not is_doubtful)
         assert (
-            f"model calls saved {signed(saved['gain'])} {page_ends}{doubt}" in page
+            f"calls saved {signed(saved['gain'])} {page_ends}{doubt}" in page
         ) == is_doubtful
         assert (f"between {saved_ends}{doubt}" in terminal) == is_doubtful
 
@@ -208,7 +208,7 @@ def test_calls_that_memory_saved_stand_on_home_and_not_twice(tmp_path):
         health = words_of(browser.get("/health").text)
 
     words = (
-        f"{signed(saved['gain'])} model calls saved by memory, "
+        f"{signed(saved['gain'])} calls saved by memory, "
         f"{signed(saved['low'])} to {signed(saved['high'])}"
     )
     assert words in home

@@ -522,3 +522,32 @@ def test_a_limit_that_does_not_hold_now_is_not_drawn(
 
     assert "repeated answer 1 of 2" in page
     assert f"repeated answer while nothing passed yet {near}" in page
+
+
+@pytest.mark.both
+def test_the_page_names_the_check_that_raised(browser: Browser):
+    reasons = ["a first one", "bad <b>date</b>"]
+
+    def no_dates(answer: str) -> None:
+        raise ValueError(reasons[0])
+
+    for _ in range(2):
+        loop = heedful.run(
+            "cite",
+            generate=lambda task, hint: "1 May",
+            checks=[no_dates],
+            store=browser.api.setup.store,
+            scope=Scope("acme", "main"),
+            id="cite",
+        )
+        with pytest.raises(heedful.errors.CheckFailed):
+            browser.api.run(loop)
+        reasons.reverse()
+    page = words_of(browser.get("/loops/cite").text)
+
+    raised = "check 'no_dates' raised ValueError: 'bad <b>date</b>'"
+    assert f"Attempt 1 failed: {raised}" in page
+    assert "a first one" not in page
+    assert "fix the check and run again" in page
+    assert "No attempt has been judged yet." in page
+    assert raised in browser.data("/loops/cite")["sentence"]

@@ -61,6 +61,19 @@ def test_a_run_shows_what_each_stage_was_given(browser):
     assert "Input: the state, with 6 characters from answer" in page
 
 
+def test_the_loop_of_a_run_is_the_page_of_the_run(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first")(lambda state: {"a": 1})
+    run = browser.api.run(pipeline.run({})).run
+
+    answer = browser.get(f"/loops/{run}")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == f"/ui/runs/{run}?project=main"
+    assert browser.data(f"/loops/{run}") == browser.data(f"/runs/{run}")
+    assert browser.get(f"/loops/{run}/first").status_code == 200
+
+
 def count_rows(state: dict[str, int]) -> list[Finding]:
     """Find that there are too few rows."""
     return [Finding("rows", f"only {state['rows']} rows")]

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     [
         pytest.param(
             ["work.db"],
-            "created heedfull.db; found work.db beside it\n",
+            "created heedfull.db; pass --db work.db\n",
             id="a file of work beside it is named",
         ),
         pytest.param(
@@ -207,18 +208,29 @@ def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, others, told):
         asyncio.run(store.read(Scope(), keys.any_key))
     for name in others:
         record_loop(tmp_path / name)
+    assert read_second_line(tmp_path, "--db", "heedfull.db") == told
+
+
+def test_heedful_ui_names_the_file_beside_an_empty_one(tmp_path):
+    with opened(str(tmp_path / "heedful.db")) as store:
+        asyncio.run(store.read(Scope(), keys.any_key))
+    record_loop(tmp_path / "work.db")
+    line = read_second_line(tmp_path)
+    assert line == "heedful.db is empty; pass --db work.db\n"
+
+
+def read_second_line(folder: Path, *options: str) -> str:
+    """Return the second line that `heedful ui` prints in a folder."""
     command = [sys.executable, "-m", "heedful.cli", "ui", "--no-browser", "--port", "0"]
     with subprocess.Popen(
-        [*command, "--db", "heedfull.db"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, *options], cwd=folder, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(2)]
+        process.stdout.readline()
+        line = process.stdout.readline()
         process.terminate()
         process.wait(WAITING)
-    assert lines[1] == told
+    return line
 
 
 def record_loop(file: Path) -> None:
@@ -236,6 +248,18 @@ def test_heedful_ui_makes_no_misnamed_file_beside_heedful_db(tmp_path, monkeypat
     assert "no database 'nope.db'" in refused.output
     assert "; pass --db heedful.db" in refused.output
     assert not (tmp_path / "nope.db").exists()
+
+
+def test_heedful_ui_looks_for_the_file_before_it_takes_a_port(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with closing(socket.create_server(("127.0.0.1", 0))) as busy:
+        port = str(busy.getsockname()[1])
+        words = ["ui", "--no-browser", "--port", port, "--db", "no/such.db"]
+        refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 4
+    assert f"mkdir -p {tmp_path}/no\n" in refused.output
+    assert "starting" not in refused.output
+    assert "port" not in refused.output
 
 
 def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(tmp_path):

@@ -126,7 +126,7 @@ def test_calls_are_known_only_of_loops_that_reported_them(browser: Browser):
         assert "known for 1 of 2 loops: 3 calls, 2 s" in page, address
     for address in ("/home", "/health"):
         page = words_of(browser.get(address).text)
-        assert "nown for 1 of 2 loops: 3 model calls" in page, address
+        assert "nown for 1 of 2 loops: 3 calls" in page, address
 
 
 def test_a_cost_of_few_loops_comes_after_what_all_loops_have(browser: Browser):

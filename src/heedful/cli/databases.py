@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from heedful.cli.exits import drive
 from heedful.cli.settings import Settings, scope_of, settings
-from heedful.errors import NotFound
+from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.ownership import is_blank, prepare_database
@@ -19,6 +19,10 @@ from heedful.store.store import Store
 
 T = TypeVar("T")
 MAX_NAMED_DATABASES = 3
+UNNAMED_IN_REPOSITORY = (
+    "; pass --db with the file that your program names: in a git repository heedful "
+    "looks into no other .db file by itself"
+)
 
 
 def ask_store(
@@ -73,43 +77,59 @@ def missing_database(db: str, remedy: str) -> NotFound:
     return NotFound("database", db, f"the folder {folder}", remedy=remedy)
 
 
-def databases_beside(db: str) -> list[str]:
-    """Return the databases of heedful in the folder of the file `db`, 3 at most.
+def databases_beside(db: str) -> str:
+    """Return how to open other databases in the folder of the file `db`, 3 at most.
 
-    No empty one is named, and none in a repository: an agent would follow one that came
-    with a clone.
+    It is the end of a sentence about `db`, "" if there is no other. No empty one is
+    named, and none in a repository: an agent would follow one that came with a clone.
     """
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
 
-    folder = Path(db).parent
-    if find_repository(folder.resolve()) is not None:
-        return []
+    in_repository = find_repository(Path(db).parent.resolve()) is not None
+    # The default database of a repository is in its folder .git.
+    folder = Path() if in_repository else Path(db).parent
+    others = [path for path in folder.glob("*.db") if path.name != Path(db).name]
+    if others and in_repository:
+        return UNNAMED_IN_REPOSITORY
 
     # To open a pipe would block.
-    files = sorted(str(path) for path in folder.glob("*.db") if path.is_file())
+    files = sorted(str(path) for path in others if path.is_file())
     printable_files = filter(str.isprintable, files)
     names = (file for file in printable_files if has_mark(file))
-    filled = (name for name in names if not is_blank(Path(name)))
-    return [shlex.quote(name) for name in islice(filled, MAX_NAMED_DATABASES)]
+    filled = (shlex.quote(name) for name in names if not is_blank(Path(name)))
+    options = " or ".join(
+        f"--db {name}" for name in islice(filled, MAX_NAMED_DATABASES)
+    )
+    return f"; pass {options}" if options else ""
+
+
+def check_database(db: str, *, new: bool = False) -> None:
+    """Raise NotFound if the file `db` does not exist and may not be `new`.
+
+    Raises StoreUnavailable if its folder does not exist.
+    """
+    folder = Path(db).absolute().parent
+    # heedful makes its own folder in .git.
+    has_folder = folder.is_dir() or ".git" in folder.parts
+    if not (has_folder or db_exists(db)):
+        raise StoreUnavailable(f"no database {db!r} in {missing_folder(str(folder))}")
+
+    if not (new or db_exists(db)):
+        hint = (
+            "; pass --db with the file that your program names, or let heedful run "
+            "create one"
+        )
+        raise missing_database(db, databases_beside(db) or hint)
 
 
 @asynccontextmanager
 async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store, and close it after the block.
 
-    Raises NotFound if its file does not exist, unless `new` is True.
+    Raises NotFound, StoreUnavailable.
     """
-    if not (new or db_exists(values.db)):
-        hint = (
-            "pass --db with the file that your program names, or let heedful run "
-            "create one"
-        )
-        names = databases_beside(values.db)
-        if names:
-            hint = f"pass --db {' or --db '.join(names)}"
-        raise missing_database(values.db, f"; {hint}")
-
+    check_database(values.db, new=new)
     store = open_store(prepare_database(values.db))
     try:
         yield store

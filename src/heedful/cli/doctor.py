@@ -34,7 +34,7 @@ from heedful.cli.resources import (
     opened_model,
 )
 from heedful.cli.settings import Settings, is_stated, scope_of, settings
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, install_line
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
 from heedful.lessons.scope import Scope, name_scope
@@ -60,7 +60,7 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 # connections that write and move the log into the file at once damage it.
 MENDED_SQLITE_VERSION = (3, 51, 3)
 MAX_EPISODE_ERROR_CHARS = 200  # of the error of a reflection
-INSTALL_EMBEDDER_COMMAND = "pip install 'heedful[embedded]'"
+INSTALL_EMBEDDER_COMMAND = "pip install '.[embedded]'"
 FETCH_EMBEDDER_COMMAND = f"heedful model fetch {weights.EMBEDDER_NAME}"
 UNFIT_JUDGE_FIX = (
     "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
@@ -176,7 +176,7 @@ def _check_kind(kind: str) -> Iterator[Sign]:
             name="model's package",
             well=bool(version) or is_absent,
             found=f"{package} {version or 'missing'}",
-            todo=f"install heedful[{extra}]",
+            todo=install_line(extra),
             absent=is_absent,
         )
 

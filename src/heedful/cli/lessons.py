@@ -49,7 +49,7 @@ from heedful.cli.settings import (
     seconds_if_given,
     where,
 )
-from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.action import ActionHistory
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match, Matches
@@ -772,7 +772,7 @@ def reembed() -> int:
         if memory.embedder is None:
             raise UsageError(
                 "recall compares words here, which needs no vectors; for meanings "
-                "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
+                f"{install_line('embedded')}, and run it with HEEDFUL_EMBEDDER=minilm"
             )
 
         watch = partial(progress().counted, "embedding", noun="examples")

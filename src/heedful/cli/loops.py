@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli.databases import ask_scope
+from heedful.cli.databases import ask_scope, databases_beside
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -27,7 +27,15 @@ from heedful.cli.output import (
     following,
     page,
 )
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, time_after, where
+from heedful.cli.settings import (
+    MAX_OPTION_INTEGER,
+    By,
+    Limit,
+    Why,
+    settings,
+    time_after,
+    where,
+)
 from heedful.display import ago
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.scope import Scope
@@ -109,7 +117,8 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
 
     newest, _ = await store.read(scope, loops.newest, limit=1)
     if not newest:
-        raise NotFound("loop", name, f"{where()}, which has no loop yet")
+        place = f"{where()}, which has no loop yet"
+        raise NotFound("loop", name, place, databases_beside(settings().db))
 
     stored_loop = await loop_of(store, scope, newest[0].id)
     if stored_loop.head.stage is None:
@@ -177,10 +186,9 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
         return answer(report.plain(), lines[0], table, text, _mask_note(text), then)
 
     stage = questions.find_stage(report, stage_name)
-    summary = questions.describe_stage(report, stage)
     text = page("run", report=report, only=stage.name)
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
-    return answer(document, summary, text, _mask_note(text), then)
+    return answer(document, text, _mask_note(text), then)
 
 
 def _stage_table(report: Report) -> TextTable:
@@ -381,12 +389,16 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it.
 
+    Of an open loop it says that its attempt failed, such as by a check that raised.
     The only rule that ends a run is how it ended, such as degraded.
     """
     rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     if row["kind"] == "run" and rules:
         return rules[0]
-    return " ".join([row["state"].replace("_", " "), *rules])
+    state = row["state"].replace("_", " ")
+    if row["failure"]:
+        state += ", failed"
+    return " ".join([state, *rules])
 
 
 def _cost_cell(row: Mapping[str, Any]) -> str:
@@ -403,6 +415,7 @@ LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
     state=_state_cell,
+    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
     cost=_cost_cell,
     age=_age_cell,
     task=_task_cell,
@@ -428,7 +441,7 @@ def list_loops(
         return newest
 
     rows = []
-    kinds = set[str]()
+    kinds = Counter[str]()
     has_ladder = False
     for stored_loop in ask_scope(read):
         head = stored_loop.head
@@ -437,27 +450,44 @@ def list_loops(
             "task": head.task,
             "kind": head.kind,
             "doubt": stored_loop.doubt,
+            "failure": stored_loop.failure,
             "memory_key": head.memory_key,
         }
+        if stored_loop.is_run:
+            facts["attempts"] = None  # its stages make the attempts
         rows.append({**stored_loop.summary(), **facts})
-        kinds.add(head.kind)
+        kinds[head.kind] += 1
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
+
+    if not rows:
+        beside = databases_beside(settings().db)
+        return answer({"loops": []}, f"no loop in {where()}{beside}")
 
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
         del shown_columns["rung"]
-    if not kinds - {"loop"}:
+    if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
     then = ""
-    if "run" in kinds:
-        then = "heedful runs lists only the runs of pipelines"
+    if kinds["run"]:
+        number = counted(len(rows) - kinds["run"], "loop")
+        then = (
+            f"{number}, {kinds['stage']} of them stages, and "
+            f"{counted(kinds['run'], 'run')}; heedful runs counts the attempts of runs"
+        )
+    failures = [
+        f"loop {short_id(row['id'])}: {row['failure']}"
+        for row in rows
+        if row["failure"]
+    ]
+    if failures:
+        then = f"{clean(failures[0], MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
     return emit(
         rows,
         shown_columns,
         key="loops",
         text_columns=len(shown_columns) - 4,
         cut_column="task",
-        empty=f"no loop in {where()}",
         then=then,
     )
 

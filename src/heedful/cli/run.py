@@ -591,8 +591,8 @@ def demo(
 
     if values.model.startswith("embedded") and find_spec("xllamacpp") is None:
         raise errors.UsageError(
-            "heedful demo needs xllamacpp: install heedful[embedded]; without "
-            "a model, heedful demo --recorded shows a recorded run"
+            f"heedful demo needs xllamacpp: {errors.install_line('embedded')}; "
+            "without a model, heedful demo --recorded shows a recorded run"
         )
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
@@ -646,7 +646,7 @@ def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) 
 
     has_pages = serve.missing_package() is None
     if not has_pages:
-        say("the pages need heedful[ui]")
+        say(f"for the pages, {errors.install_line('ui')}")
     if browser and has_pages and _has_display() and not current_command().json:
         return serve.show_pages_of(str(out / recording.DATABASE))
     return 0

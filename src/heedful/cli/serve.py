@@ -21,7 +21,12 @@ from typing import Annotated, Any
 from typer import Option
 
 from heedful.checks.loading import load
-from heedful.cli.databases import databases_beside, db_exists, opened_store
+from heedful.cli.databases import (
+    check_database,
+    databases_beside,
+    db_exists,
+    opened_store,
+)
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import current_command, following, page, say, show
 from heedful.cli.practice import practice_plan
@@ -51,6 +56,7 @@ from heedful.pipeline.pipeline import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
 from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, keys, shown
+from heedful.store.ownership import is_blank
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
@@ -240,17 +246,20 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.service.server import bound, listen, url_of
     from heedful.web import add_pages
 
-    say("starting …")
     is_new = not db_exists(values.db)
-    others = databases_beside(values.db) if is_new else []
+    is_empty = is_new or is_blank(Path(values.db))
     # A person who names a file beside heedful.db has hardly meant a new one.
     default = Path(values.db).parent / DEFAULT_DATABASE_FILE
     is_misnamed = "db" in current_command().options and default.exists()
+    # Who may change nothing makes no file.
+    may_make = not (read_only or is_misnamed)
+    check_database(values.db, new=may_make)
+
+    say("starting …")
     hint = "another --port (it may be heedful ui)"
     # The port comes first: without one, no file is made.
     with bound(PAGES_HOST, values.port, hint) as listener:
-        # Who may change nothing makes no file.
-        async with opened_store(values, new=not (read_only or is_misnamed)) as store:
+        async with opened_store(values, new=may_make) as store:
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 
@@ -269,8 +278,8 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                 def ready() -> None:
                     """Print the address, and open it."""
                     lines = [f"heedful shows {shown(values.db)} at {url}"]
-                    if is_new:
-                        lines.append(_say_created(values.db, others))
+                    if is_empty:
+                        lines.append(_say_empty(values.db, is_new))
                     lines.append("Ctrl-C ends it")
                     show("\n".join(lines))
                     if browser:
@@ -286,11 +295,10 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                 )
 
 
-def _say_created(db: str, others: Sequence[str]) -> str:
-    """Return the line that tells of a new database and of `others` beside it."""
-    if others:
-        return f"created {db}; found {', '.join(others)} beside it"
-    return f"created {db}; the page says how to fill it"
+def _say_empty(db: str, is_new: bool) -> str:
+    """Return the line that tells of an empty database and of others beside it."""
+    state = f"created {db}" if is_new else f"{db} is empty"
+    return state + (databases_beside(db) or "; the page says how to fill it")
 
 
 async def _mcp(values: Settings) -> None:

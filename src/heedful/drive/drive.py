@@ -525,13 +525,13 @@ class Run(Generic[C]):
             seconds = time.perf_counter() - began
 
             if limit < budget_left:
-                await self._record_failure(seconds)
+                await self._record_failure(seconds, f"no result within {limit:g} s")
                 raise late_error(self._lease, state.loop, limit) from None
 
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
             seconds = time.perf_counter() - began
-            await self._record_failure(seconds, failed_usage(error))
+            await self._record_failure(seconds, str(error), failed_usage(error))
             raise
 
         return await self._decide_on(state, value, attempt)
@@ -826,9 +826,9 @@ class Run(Generic[C]):
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(
-        self, seconds: float, usage: record.Usage | None = None
+        self, seconds: float, why: str, usage: record.Usage | None = None
     ) -> None:
-        """Write the cost of an attempt that failed after `seconds`.
+        """Write why an attempt failed after `seconds`, and its cost.
 
         `usage` is that of the failed call. If the answer of the attempt is known, only
         the judging failed: the answer is written for the next try, and without a
@@ -856,6 +856,7 @@ class Run(Generic[C]):
             id=self.id,
             epoch=0,
             step=step,
+            failure=why,
             extra=loop.extra,
             practised=self._practised(used, reserved),
         )

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
+from heedful.errors import install_line
 from heedful.lessons.holdout import (
     HARMFUL_MEMORY_SHARE,
     HOLDOUT_REASON,
@@ -98,7 +99,8 @@ HARMFUL_MEMORY = Obstacle(
 )
 # Without vectors, only tasks with the same words are similar.
 EMBEDDER_CURE = (
-    "to compare meanings, install heedful[embedded] and run heedful model fetch minilm"
+    f"to compare meanings, {install_line('embedded')}, and run heedful model fetch "
+    "minilm"
 )
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 # What a command is for that does not release, restore or edit the lesson.

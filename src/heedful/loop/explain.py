@@ -242,7 +242,8 @@ class Explanation:
     `together` has one change for each of them. `unjudged` is true if nothing
     judged the answer that passed, and `unvalidated` says which check raised an error
     instead of judging it. `deafness` says why feedback did
-    not reach the function whose answers did not pass.
+    not reach the function whose answers did not pass. `failure` says how the attempt
+    after the last line failed, if it did.
     """
 
     lines: tuple[Line, ...]
@@ -255,6 +256,7 @@ class Explanation:
     unjudged: bool = False
     unvalidated: str = ""
     deafness: str = ""
+    failure: str = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -277,6 +279,8 @@ class Explanation:
             return f"{end} {UNJUDGED_ADVICE}"
 
         end = describe_end(self.verdict, len(self.lines), self.unvalidated)
+        if self.failure:
+            end += f" {clean(self.failure, 600)}."
         if isinstance(self.verdict, Again) or self.verdict.passed:
             return end
 
@@ -327,6 +331,8 @@ class Explanation:
             output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             texts.append(f"kept: {output}")
 
+        if self.failure:
+            texts.append(clean(self.failure, 600))
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)

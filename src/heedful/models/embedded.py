@@ -19,7 +19,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal, Unpack
 
-from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
+from heedful.errors import (
+    InvalidInput,
+    ModelError,
+    ModelUnavailable,
+    PromptTooLong,
+    install_line,
+)
 from heedful.loop.record import Usage
 from heedful.models import call as calls
 from heedful.models import weights
@@ -109,8 +115,8 @@ class EmbeddedModel:
 
         if find_spec("xllamacpp") is None:
             raise ModelUnavailable(
-                f"model {self.name!r} is not installed: it needs xllamacpp; install "
-                "heedful[embedded], or name another model"
+                f"model {self.name!r} is not installed: it needs xllamacpp; "
+                f"{install_line('embedded')}, or name another model"
             )
 
         if self._file is None and self._weights is not None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from heedful.errors import MalformedAnswer, ModelUnavailable
+from heedful.errors import MalformedAnswer, ModelUnavailable, install_line
 from heedful.models import weights
 from heedful.models.call import in_thread, replace_surrogates
 from heedful.models.contract import Progress
@@ -116,7 +116,7 @@ def _import_packages() -> tuple[Any, Any]:
     try:
         return import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
-        message = f"embedding needs {error.name}: install heedful[embedded]"
+        message = f"embedding needs {error.name}: {install_line('embedded')}"
         raise ModelUnavailable(message) from error
 
 

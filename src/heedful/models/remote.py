@@ -174,7 +174,7 @@ class RemoteModel:
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
             raise errors.ModelUnavailable(
-                f"model {self.name!r} needs a library: install heedful[{extra}]"
+                f"model {self.name!r} needs a library: {errors.install_line(extra)}"
             ) from error
         except (
             RuntimeError,

@@ -43,7 +43,14 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-from heedful.store.records import EntryTexts, Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.records import (
+    FAILURE_STEP,
+    EntryTexts,
+    Head,
+    JournalEntry,
+    LoopState,
+    StoredLoop,
+)
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -51,6 +58,7 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.loop.replay import RecordedLoop
 
 LOOP_LEASE_SECONDS = 30.0
+MAX_ATTEMPT_FAILURE_CHARS = 1_000
 # How many bytes of JSON are read at most, to list loops or count what they have, and to
 # replay them.
 MAX_LISTING_BYTES = 4 * 2**20
@@ -359,6 +367,13 @@ def _write_changes(
         step = {"loop": loop.n, "key": key, "record": dump(record)}
         db.insert("step", step, CONFLICT_SKIP_SQL)
 
+    if entry.failure:
+        failure = dump(storable(entry.failure)[:MAX_ATTEMPT_FAILURE_CHARS])
+        step = {"loop": loop.n, "key": FAILURE_STEP, "record": failure}
+        db.insert(
+            "step", step, "on conflict (loop, key) do update set record = :record"
+        )
+
     if entry.extra is not None:
         extra = dump(codec.to_document(entry.extra))
         db.update("loop", {"n": loop.n}, {"extra": extra})
@@ -467,9 +482,9 @@ def newest(
     """Return the newest loops whose id begins with `prefix`; say if there are more.
 
     Returns at most `limit` loops and `most` bytes, but at least one loop if there is
-    any. The loops lack `values`, `journal` and the texts of candidates. `before` is the
-    id of a loop: only older loops are returned, and none if this loop is missing.
-    Practices are left out, unless they are asked for.
+    any. The loops lack `values`, answers that wait, and the texts of candidates.
+    `before` is the id of a loop: only older loops are returned, and none if this loop
+    is missing. Practices are left out, unless they are asked for.
     """
     sizes, more = _newest_sizes(
         db,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.loop.decide import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.loop.explain import Explanation
 
 Kind = Literal["loop", "run", "stage"]
+# The key of the journal under which it says why the current attempt failed.
+FAILURE_STEP = "failure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,19 @@ class StoredLoop:
         from heedful.loop import codec, explain
 
         policy = codec.policy_from(self.head.policy)
-        return explain.explain_recorded(self.loop, policy, self.decisions)
+        explanation = explain.explain_recorded(self.loop, policy, self.decisions)
+        return replace(explanation, failure=self.failure)
+
+    @property
+    def failure(self) -> str:
+        """How the current attempt failed the last time; "" if it has not failed."""
+        why = self.journal.get(FAILURE_STEP)
+        return f"Attempt {len(self.loop.attempts) + 1} failed: {why}" if why else ""
+
+    @property
+    def awaits_judgement(self) -> bool:
+        """True if the current attempt has an answer that is not judged yet."""
+        return bool(self.journal.keys() - {FAILURE_STEP})
 
     @property
     def shown_state(self) -> str:
@@ -195,23 +209,25 @@ class PracticeUsage:
 class JournalEntry:
     """The data that one transaction adds to a loop.
 
-    Set `head` for a loop that may be new. A `verdict` that continues only because of
-    overrides uses up one decision of each of them. `standing` says how close the loop
-    was to its limits at the decision. `decided` is the time of the decision in seconds
-    since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it was
-    read. A `ladder` replaces that of the loop, `climb` is how it ended, and `spending`
-    is what an attempt of the rung with this name has used, if its first call was
-    reserved; `practised` is the same for the allowance of a practice. The `briefing`
-    and its exposures are written once for each loop. The fields `lessons`, `outcome`,
-    `most` and `quota` are as in `exposures.remember`, but lessons beyond the quota are
-    left out. `alarms` are what the checks of lessons found in the attempt. The `texts`
-    of a large entry were made before the transaction to keep it short.
+    Set `head` for a loop that may be new. The `failure` says why the current attempt
+    has none: it is kept until the attempt is recorded. A `verdict` that continues only
+    because of overrides uses up one decision of each of them. `standing` says how close
+    the loop was to its limits at the decision. `decided` is the time of the decision in
+    seconds since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it
+    was read. A `ladder` replaces that of the loop, `climb` is how it ended, and
+    `spending` is what an attempt of the rung with this name has used, if its first call
+    was reserved; `practised` is the same for the allowance of a practice. The
+    `briefing` and its exposures are written once for each loop. The fields `lessons`,
+    `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons beyond the
+    quota are left out. `alarms` are what the checks of lessons found in the attempt.
+    The `texts` of a large entry were made before the transaction to keep it short.
     """
 
     id: str
     epoch: int
     head: Head | None = None
     step: tuple[str, Any] | None = None
+    failure: str = ""
     attempt: Attempt | None = None
     value: Any = None
     verdict: Verdict | None = None

@@ -8,7 +8,6 @@ disk is slow.
 from __future__ import annotations
 
 import os
-import shlex
 import sqlite3
 import sys
 import threading
@@ -629,9 +628,8 @@ def create_file(path: str, identity: str = "") -> None:
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         # To make it would hide a mistyped path; sqlite3 makes none either.
-        remedy = f"mkdir -p {shlex.quote(folder)}"
         raise errors.StoreUnavailable(
-            f"{path} cannot be opened: its folder is missing; make it: {remedy}"
+            f"no database {path!r} in {errors.missing_folder(folder)}"
         )
 
     new = f"{path}.{os.urandom(6).hex()}.new"

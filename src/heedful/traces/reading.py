@@ -13,7 +13,7 @@ from functools import partial
 from io import BufferedReader, BytesIO, FileIO
 from typing import Any
 
-from heedful.errors import InvalidInput, TraceFileError, UsageError
+from heedful.errors import InvalidInput, TraceFileError, UsageError, install_line
 from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import (
     ChatReader,
@@ -93,7 +93,10 @@ def problem(error: Exception) -> str:
         case RecursionError():
             return "it is nested too deeply"
         case ImportError():
-            return "OTLP protobuf needs heedful[traces]; OTLP JSON does not"
+            return (
+                "OTLP protobuf needs a package, which OTLP JSON does not: "
+                f"{install_line('traces')}"
+            )
         case json.JSONDecodeError(msg="Extra data"):
             return "another value begins here; write one value per line"
         case json.JSONDecodeError():

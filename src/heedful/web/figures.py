@@ -304,7 +304,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     elif saved.gain is None:
         missing = "no loop was shown lessons"
     elif not (pooled.calls.shown or pooled.calls.withheld):
-        missing = "the loops report no model calls"
+        missing = "the loops report no calls"
 
     cost = None
     means = mean_cost(evidence.costs_of())

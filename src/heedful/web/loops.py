@@ -48,7 +48,6 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures, inbox, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
-from heedful.web.degraded import degraded_runs
 from heedful.web.facets import (
     FACETS,
     SORTS,
@@ -71,6 +70,7 @@ from heedful.web.instructions import name_choices
 from heedful.web.periods import period_of
 from heedful.web.projects import compare_projects
 from heedful.web.recent import RecentLoop
+from heedful.web.runs import degraded_runs, pipeline
 from heedful.web.sides import compare_attempts
 from heedful.web.site import (
     READING,
@@ -446,7 +446,10 @@ def _chips(visit: Visit, filters: Mapping[str, str]) -> list[Document]:
 
 
 async def loop(visit: Visit, id: str) -> Document:
-    """Show a loop: its attempts, each decision with its reasons, and other endings."""
+    """Show a loop: its attempts, each decision with its reasons, and other endings.
+
+    A run of a pipeline is judged stage by stage, and has a page of its own.
+    """
     read = visit.caller.read
     mode = visit.query.get("diff") or "lines"
     if mode not in get_args(DiffMode):
@@ -454,10 +457,14 @@ async def loop(visit: Visit, id: str) -> Document:
 
     id = await read(find_loop, id)
     facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    if facts["kind"] == "run":
+        visit.following = visit.link(f"/runs/{id}")
+        return await pipeline(visit, id)
+
     facts["compared"] = bool(visit.number("against"))
     if facts["compared"]:
         facts |= await _compared_attempts(visit, id, facts["attempts"])
-    facts["diff"] = mode
+    facts |= {"diff": mode, "most": figures.MAX_REDECIDED_ATTEMPTS}
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts |= await _memory_facts(visit, facts)
@@ -465,7 +472,6 @@ async def loop(visit: Visit, id: str) -> Document:
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
     facts["lifted"] = _liftable(facts)
-    facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
     facts |= {"why_best": "", "came_again": [], "sides": None, "end": facts["sentence"]}

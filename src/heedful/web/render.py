@@ -181,8 +181,8 @@ def money(value: float) -> str:
     return f"${value:,.{max(2, digits([value], MAX_MONEY_DECIMALS))}f}"
 
 
-def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
-    """Return the calls, tokens, cost and time of loops; a `unit` is one call.
+def used_words(totals: Mapping[str, Any]) -> str:
+    """Return the calls, tokens, cost and time of loops.
 
     `called`, `with_tokens`, `with_cost` and `with_seconds` count the loops that
     reported these, and are missing or None if their number is not known.
@@ -193,9 +193,9 @@ def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
     >>> used_words({"loops": 2, "calls": 0, "tokens": 9, "with_tokens": None})
     'no call was reported; as far as reported: 9 tokens'
     """
-    words = [] if totals["calls"] else [f"no {unit} was reported"]
+    words = [] if totals["calls"] else ["no call was reported"]
     figures: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-        ("calls", "called", lambda calls: counted(calls, unit)),
+        ("calls", "called", lambda calls: counted(calls, "call")),
         ("tokens", "with_tokens", _tokens),
         ("cost", "with_cost", money),
         ("seconds", "with_seconds", lambda seconds: lasted(seconds * 1000)),

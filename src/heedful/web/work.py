@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report, StageReport
 from heedful.pages.report import counted, cut, unjudged, worked
 from heedful.service.jobs import Work
-from heedful.service.review import may_review
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
 from heedful.store import runs as run_store
 from heedful.store.connection import token
-from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures, found_traces
 from heedful.web.facets import unknown_filters
+from heedful.web.runs import pipeline
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -149,28 +146,6 @@ def _failed_share(stage: StageReport) -> float:
         if attempt.overall_status == "failed"
     ]
     return sum(times) / (worked(stage) or 1.0)
-
-
-async def pipeline(visit: Visit, id: str) -> Document:
-    """Show a run: its stages on one line of time, its attempts, and their feedback."""
-    caller = visit.caller
-    id = await caller.read(find_loop, id, "run")
-    report = await run_store.report_of(caller.setup.store, caller.scope, id)
-    if not may_review(caller):
-        stages = [
-            replace(stage, briefing=stage.briefing and stage.briefing.without_words())
-            for stage in report.stages
-        ]
-        report = replace(report, stages=tuple(stages))
-    sources = [f"loop:{id}/{stage.name}" for stage in report.stages]
-    taught = await caller.read(
-        figures.rows,
-        "taught_by",
-        token=token(caller.scope),
-        sources=json.dumps(sources),
-        limit=MAX_WORK_ROWS,
-    )
-    return {"report": report, "taught": [row["id"] for row in taught]}
 
 
 async def traces(visit: Visit) -> Document:

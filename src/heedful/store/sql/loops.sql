@@ -38,7 +38,7 @@ select 'attempt' as part, number as seq, record, case when :whole > 0 then text 
 from attempt where loop = (select n from asked)
 union all select 'decision', seq, record, '', '', attempt, 0, 0, created from decision where loop = (select n from asked)
 union all select 'override', seq, rule, by, why, decisions, used, rung, until from override where loop = (select n from asked)
-union all select 'step', 0, record, key, '', 0, 0, 0, 0.0 from step where loop = (select n from asked) and :whole > 0
+union all select 'step', 0, record, key, '', 0, 0, 0, 0.0 from step where loop = (select n from asked) and (:whole > 0 or key = 'failure')
 order by 1, 2;
 
 -- name: newest_loops

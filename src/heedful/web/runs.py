@@ -1,0 +1,54 @@
+"""Runs of pipelines: one with its stages, and those that went on with a stage that
+failed or that no check judged.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from heedful.service.review import may_review
+from heedful.store import runs as run_store
+from heedful.store.connection import token
+from heedful.store.loop_names import find_loop
+from heedful.web import figures
+from heedful.web.site import Document, Visit
+
+MAX_LOOKED_RUNS = 20  # the newest ones, whose stages the first page reads
+MAX_TAUGHT_LESSONS = 50
+
+
+async def degraded_runs(visit: Visit, since: float) -> list[Document]:
+    """Return the newest runs since a time that are degraded, with those stages."""
+    newest = await visit.caller.read(figures.runs, MAX_LOOKED_RUNS, 0)
+    runs = []
+    for run in newest:
+        if run["created"] < since:
+            continue
+        store = visit.caller.setup.store
+        report = await run_store.report_of(store, visit.caller.scope, run["id"])
+        if report.status == "degraded":
+            runs.append({**run, "stages": list(report.degraded)})
+    return runs
+
+
+async def pipeline(visit: Visit, id: str) -> Document:
+    """Show a run: its stages on one line of time, its attempts, and their feedback."""
+    caller = visit.caller
+    id = await caller.read(find_loop, id, "run")
+    report = await run_store.report_of(caller.setup.store, caller.scope, id)
+    if not may_review(caller):
+        stages = [
+            replace(stage, briefing=stage.briefing and stage.briefing.without_words())
+            for stage in report.stages
+        ]
+        report = replace(report, stages=tuple(stages))
+    sources = [f"loop:{id}/{stage.name}" for stage in report.stages]
+    taught = await caller.read(
+        figures.rows,
+        "taught_by",
+        token=token(caller.scope),
+        sources=json.dumps(sources),
+        limit=MAX_TAUGHT_LESSONS,
+    )
+    return {"report": report, "taught": [row["id"] for row in taught]}
