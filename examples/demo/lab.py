@@ -102,6 +102,8 @@ def plan(
     """Read the tasks and choose. Raises LineError."""
     path = path or examples_folder() / "house_rules" / "tasks.jsonl"
     chosen = in_turn(read_tasks(path), None if full else per_family)
+    if not full:
+        chosen = with_early_repeat(chosen)
     files = [path, *sorted(path.parent.glob("*.py"))]
     source = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
     return Plan(model=model, path=path, tasks=tuple(chosen), source=source, full=full)
@@ -125,6 +127,17 @@ def in_turn(tasks: Sequence[Task], most: int | None) -> list[Task]:
     for place in range(longest):
         chosen += [group[place] for group in groups if place < len(group)]
     return chosen
+
+
+def with_early_repeat(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks with the second one of the first family in the second place.
+
+    Memory can help there for the first time: who looks on need not wait for a task of
+    each family.
+    """
+    others = tasks[1:]
+    again = [task for task in others if task.family == tasks[0].family][:1]
+    return [*tasks[:1], *again, *(task for task in others if task not in again)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,6 +386,9 @@ def _settings(chosen: Plan) -> dict[str, str]:
     else:
         path = chosen.path
     part = "all" if chosen.full else "a subset"
+    order = "one task of each family in turn"
+    if not chosen.full:
+        order += ", after two of the first family"
     settings = {"model": chosen.model}
     file = weights.needed(chosen.model)
     if file:
@@ -381,9 +397,7 @@ def _settings(chosen: Plan) -> dict[str, str]:
         **settings,
         "recall by": "meaning (all-MiniLM-L6-v2)" if chosen.by_meaning else "words",
         "tasks": f"{len(chosen.tasks)} of {path}, {part}",
-        "order": (
-            "one task of each family in turn, both arms the same, at the same time"
-        ),
+        "order": f"{order}; both arms the same, at the same time",
         "system prompt": SYSTEM,
         "temperature": "0, warmer after a repeated answer",
         "tokens an answer": f"at most {MAX_TOKENS}",
