@@ -113,7 +113,8 @@ WAYS = (
     "hook before heedful",
     "hook after heedful",
     "hook that speaks for the model",
-    "hook that names a message",
+    "hook that names a speaker",
+    "hook that calls for the model",
     SERVER_TOOL,
 )
 
@@ -121,11 +122,11 @@ WAYS = (
 async def add(host: Host, addition: Addition) -> None:
     """Run a task to whose requests CrewAI or a hook of the user adds a text."""
 
-    added = messages_of(addition)
+    new_messages = messages_of(addition.way, addition.text)
 
     def add_message(context: Any) -> None:
-        if added[0] not in context.messages:
-            context.messages.extend(added)
+        if new_messages[0] not in context.messages:
+            context.messages += new_messages
 
     driven = Driven()
     job = shell_task(addition.task, addition.script, driven, addition.results)
@@ -139,11 +140,10 @@ async def add(host: Host, addition: Addition) -> None:
         job.agent.tools.append(tool("look")(look))
     elif addition.way not in WAYS:
         job.description = f"{addition.task}. {addition.text}"
-    is_before = addition.way == "hook before heedful"
-    if is_before:
+    if addition.way == "hook before heedful":
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     watch(job, host)
-    if added and not is_before:
+    if addition.way.startswith("hook") and addition.way != "hook before heedful":
         on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
     try:
         await crew_of(job).kickoff_async()
@@ -151,13 +151,18 @@ async def add(host: Host, addition: Addition) -> None:
         unregister(InterceptionPoint.PRE_MODEL_CALL, add_message)
 
 
-def messages_of(addition: Addition) -> list[dict[str, Any]]:
-    """Return the messages that a hook adds."""
-    text = addition.text
-    if addition.way == "hook that speaks for the model":
+def messages_of(way: str, text: str) -> list[dict[str, Any]]:
+    """Return messages of which the first has a text in one of its fields."""
+    if way == "hook that speaks for the model":
         return [{"role": "assistant", "content": text}]
-    if addition.way == "hook that names a message":
+    if way == "hook that names a speaker":
         return [{"role": "user", "content": "Hello!", "name": text}]
-    if addition.way.startswith("hook"):
-        return [{"role": "user", "content": text}]
-    return []
+    if way == "hook that calls for the model":
+        arguments = json.dumps({"page": text})
+        function = {"name": "look", "arguments": arguments}
+        call = {"id": "x", "type": "function", "function": function}
+        return [
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "x", "content": "ok"},
+        ]
+    return [{"role": "user", "content": text}]

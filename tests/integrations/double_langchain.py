@@ -15,19 +15,15 @@ from langchain.agents.middleware import (
     wrap_model_call,
 )
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    InvalidToolCall,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from mcp import ClientSession
 
 from heedful.integrations import RESULT_KEY, Host, verdict_of
-from heedful.integrations.langchain import MESSAGE_SOURCE_KEY, HeedfulMiddleware
+from heedful.integrations.langchain import HeedfulMiddleware
+from heedful.integrations.langchain_notes import MESSAGE_SOURCE_KEY
 from tests.integrations.doubles import (
     OK,
     OWN_TOOL,
@@ -129,9 +125,10 @@ WAYS = (
     "message after heedful",
     "message in the state",
     "name of a message after heedful",
-    "message with the mark of heedful",
-    "reasoning of a message",
-    "call that could not be parsed",
+    "note that only says it is of heedful",
+    "thoughts beside the content",
+    "call beside the content",
+    "call that is no JSON",
     SERVER_TOOL,
     "tool of middleware after heedful",
     "tool of the provider",
@@ -201,21 +198,26 @@ def adder(way: str, text: str) -> AgentMiddleware[Any, Any, Any]:
 
     @wrap_model_call
     async def add_to_request(request: Any, handler: Any) -> Any:
-        messages = [*request.messages, message_with(text, way)]
+        messages = [*request.messages, message_of(way, text)]
         return await handler(request.override(messages=messages))
 
     return add_to_request
 
 
-def message_with(text: str, way: str) -> BaseMessage:
-    """Return a message that has a text in its content, or elsewhere."""
-    if way.startswith("name"):
-        return HumanMessage("Hello!", name=text)
-    if way == "message with the mark of heedful":
-        return HumanMessage(text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY})
-    if way == "reasoning of a message":
-        return AIMessage("Hello!", additional_kwargs={"reasoning_content": text})
-    if way == "call that could not be parsed":
-        call = InvalidToolCall(name="look", args=text, id="c9", error=None)
+def message_of(way: str, text: str) -> BaseMessage:
+    """Return a message that has a text in one of its fields."""
+    call = {"name": "look", "args": text, "id": "1", "error": None}
+    fields: dict[str, dict[str, Any]] = {
+        "thoughts beside the content": {"reasoning_content": text},
+        "call beside the content": {"function_call": {"arguments": text}},
+    }
+    if way in fields:
+        return AIMessage("Hello!", additional_kwargs=fields[way])
+    if way == "call that is no JSON":
         return AIMessage("Hello!", invalid_tool_calls=[call])
+    if way == "note that only says it is of heedful":
+        marks = {MESSAGE_SOURCE_KEY: RESULT_KEY}
+        return HumanMessage(text, additional_kwargs=marks)
+    if way == "name of a message after heedful":
+        return HumanMessage("Hello!", name=text)
     return HumanMessage(text)

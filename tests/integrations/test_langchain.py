@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import ToolErrorMiddleware, wrap_model_call
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -411,4 +412,47 @@ async def test_the_name_that_a_result_gives_its_tool_is_read(
         tools=[greet, shell_of([], earlier_turns.FAILING)],
     )
     await agent.ainvoke(ASKED)
+    assert await earlier_turns.is_told(memory) is told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
+        pytest.param(None, True, id="as it was"),
+    ],
+)
+async def test_a_note_of_heedful_is_no_word_of_others_unless_it_was_changed(
+    name: str | None, told: bool, tmp_path: Path
+) -> None:
+    """The feedback has the words of the fix."""
+    memory = earlier_turns.memory_in(tmp_path)
+
+    def passes(candidate: Any, _: Any) -> list[Finding]:
+        if candidate == "the tests pass":
+            return []
+        return [Finding("answer", "no", fix=earlier_turns.PAGE, key="one")]
+
+    @wrap_model_call
+    async def rename(request: Any, handler: Any) -> Any:
+        messages = [
+            message.model_copy(update={"name": name})
+            if earlier_turns.PAGE in message.text
+            else message
+            for message in request.messages
+        ]
+        return await handler(request.override(messages=messages))
+
+    host = Host(memory=memory, strict=True, checks=[passes])
+    agent = create_agent(
+        scripted([Say("high"), *earlier_turns.FIXES]),
+        tools=[shell_of([], earlier_turns.FAILING)],
+        middleware=[
+            HeedfulMiddleware(host),
+            rename,
+            ToolErrorMiddleware(lambda error, _: str(error)),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    await agent.ainvoke({"messages": [("user", "run the tests")]}, thread("one"))
     assert await earlier_turns.is_told(memory) is told

@@ -9,8 +9,10 @@ id of an earlier one, which may have been killed, goes on with it.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -23,7 +25,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.begin import Earlier, know
 from heedful.integrations.host import Host
-from heedful.integrations.words import foreign_words, marked
+from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate, Usage
 
@@ -111,28 +113,21 @@ class _TaskRun(Attempts):
         That is the results of earlier tasks, and what CrewAI remembers.
         """
         earlier = Earlier()
-        earlier.know(message["content"] for message in messages)
-        for message in messages:
-            text = str(message["content"])
+        texts = [words_in(_said_in(message)) for message in messages]
+        earlier.know(texts)
+        for text in texts:
             earlier.said(text.replace(self.task.description, ""))
         return earlier
 
     def foreign_tools(self) -> list[str]:
         """Return what tools from elsewhere say of themselves."""
+        tools = getattr(self.task.agent.agent_executor, "original_tools", ())
         return [
             foreign_words(
                 tool, [tool.description, tool.args_schema.model_json_schema()]
             )
-            for tool in self.tools
+            for tool in tools
         ]
-
-    @property
-    def tools(self) -> Sequence[Any]:
-        """Return the tools of the agent."""
-        tools: Sequence[Any] = getattr(
-            self.task.agent.agent_executor, "original_tools", ()
-        )
-        return tools
 
     def first_text(self) -> str:
         """Return what the first request of an attempt shows beside the task.
@@ -190,6 +185,20 @@ class _Runs:
 RUNNING: ContextVar[_TaskRun | None] = ContextVar("heedful_crewai", default=None)
 
 
+def _said_in(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message that a model reads."""
+    return {name: message.get(name) for name in ("content", "name", "tool_calls")}
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments of the calls in a message, if they are JSON."""
+    arguments = list[Any]()
+    for call in message.get("tool_calls") or ():
+        with suppress(KeyError, TypeError, ValueError):
+            arguments.append(json.loads(call["function"]["arguments"]))
+    return arguments
+
+
 def _runs_of(task: Any) -> _Runs | None:
     """Return the runs of a task, None if it is not watched."""
     runs = getattr(getattr(task, "_guardrail", None), RESULT_KEY, None)
@@ -221,7 +230,7 @@ def _advise(context: Any) -> None:
     # Hooks after this one add to the same list.
     run.messages = context.messages
     text = run.first_text()
-    contents = [str(message["content"]) for message in context.messages]
+    contents = [str(message.get("content")) for message in context.messages]
     if text and not any(text in content for content in contents):
         context.messages.append({"role": "user", "content": text})
 
@@ -239,11 +248,12 @@ def _ask(context: Any) -> bool | None:
     if run is None:
         return None
 
-    know(run.run, [tool.name for tool in run.tools])  # in the names of results
-    added: list[Any] = run.foreign_tools()
-    for part in ("content", "name"):
-        added += [message.get(part) for message in run.messages]
-    run_now(run.learn_added(added))
+    # No hook of CrewAI is told that the model makes calls, before the first of them.
+    calling = [message for message in run.messages if _calls_of(message)]
+    if calling and context.tool_input in _calls_of(calling[-1]):
+        know(run.run, [_said_in(calling[-1])])
+    added = map(_said_in, run.messages)
+    run_now(run.learn_added([*added, *run.foreign_tools()]))
     run.calls += 1
     call = f"call {run.calls}"
     run.open_calls[id(context.tool_input)] = call

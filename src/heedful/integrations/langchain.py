@@ -13,7 +13,6 @@ import secrets
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -24,7 +23,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Annotated, Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
 from langchain.agents.structured_output import ToolStrategy
@@ -60,7 +59,13 @@ from heedful.integrations.begin import (
     provider_events,
 )
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.integrations.words import foreign_words, marked
+from heedful.integrations.langchain_notes import (
+    MESSAGE_SOURCE_KEY,
+    is_note,
+    note_message,
+    proved,
+)
+from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
@@ -68,7 +73,6 @@ from heedful.models.contract import usage_of
 from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
-T = TypeVar("T")
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any]
 Response: TypeAlias = Answer | types.ExtendedModelResponse[Any]
@@ -76,8 +80,6 @@ ToolCall: TypeAlias = types.ToolCallRequest
 Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
-# LangChain's own middleware marks the messages that it makes under this key, too.
-MESSAGE_SOURCE_KEY = "lc_source"
 # Blocks of an answer that are the model's own; a call has its result in another block.
 OWN_BLOCK_TYPES = frozenset(
     "text reasoning thinking redacted_thinking tool_call tool_call_chunk tool_use "
@@ -88,7 +90,6 @@ OWN_BLOCK_TYPES = frozenset(
 MIN_REMAINING_STEPS = 3
 # The runs that are open in this process; the oldest are forgotten.
 MAX_OPEN_RUNS = 256
-MAX_KNOWN_NOTES = 100  # of a thread, the newest
 # The part of a thread's id in the id of a loop, which has at most 200 characters.
 MAX_THREAD_ID_CHARS = 150
 
@@ -246,7 +247,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            run.earlier = _earlier_of(state["messages"], _notes_of(state))
+            run.earlier = _earlier_of(state["messages"])
         return run
 
     async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
@@ -268,9 +269,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             trusted = "" if self.gets_made_prompts else "\n".join(texts)
             added = [] if trusted else texts
             added += _foreign_tools(request, seen.tools)
-            notes = _notes_of(request.state)
-            await learn_added(run, [*added, *_said_by(seen.messages, notes)], trusted)
-            know(run, _said_by(response.result, notes))
+            await learn_added(run, [*added, *_said_by(seen.messages)], trusted)
+            know(run, _said_by(response.result))
             items = chain.from_iterable(map(_provider_items, response.result))
             await run.learn(*provider_events(items))
         return _count_usage(request, response)
@@ -296,8 +296,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
-        notes = _notes_of(state)
-        run.earlier = run.earlier or _earlier_of(state["messages"], notes)
+        run.earlier = run.earlier or _earlier_of(state["messages"])
         if _parent_of(config):
             # Another agent may have written the task, in words that it had read.
             run.earlier.said(task)
@@ -308,7 +307,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "asked": prompts[-1].id,
             "open": True,
             "advice": advice.text,
-            "notes": [*notes, _digest(advice.text)][-MAX_KNOWN_NOTES:],
             "spent": [0, 0, 0],
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
@@ -345,7 +343,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if record["advice"]:
             ids = [message.id for message in messages]
             task = ids.index(record["asked"]) if record["asked"] in ids else 0
-            messages.insert(task, _note_message(record["advice"]))
+            messages.insert(task, note_message(record["advice"]))
 
         return request.override(messages=messages)
 
@@ -359,20 +357,20 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             return advice, None
 
         # An equal call was held back already: it runs now.
-        mark = {
-            MESSAGE_SOURCE_KEY: RESULT_KEY,
-            "held": _digest(f"{call['name']} {_text(call['args'])}"),
-        }
+        held_call = _digest(f"{call['name']} {_text(call['args'])}")
         messages = request.state["messages"]
-        if any(message.additional_kwargs == mark for message in messages):
+        marks = (message.additional_kwargs.get("held") for message in messages)
+        if held_call in marks:
             return advice, None
 
-        return advice, ToolMessage(
-            f"{advice.text}\n\nSo the call was held back. Make it again to run it.",
-            tool_call_id=call["id"],
-            name=call["name"],
-            additional_kwargs=mark,
-            status="error",
+        return advice, proved(
+            ToolMessage(
+                f"{advice.text}\n\nSo the call was held back. Make it again to run it.",
+                tool_call_id=call["id"],
+                name=call["name"],
+                additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, "held": held_call},
+                status="error",
+            )
         )
 
     async def _judge(self, state: HeedfulState) -> Update:
@@ -401,9 +399,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if isinstance(verdict, Again) and loop:
             record = {**record, "spent": [0, 0, 0], "attempts": len(loop.attempts)}
             text = verdict.feedback or "Try again."
-            record["notes"] = [*record["notes"], _digest(text)][-MAX_KNOWN_NOTES:]
             rejects = [message.id for message in answer]
-            feedback = _note_message(text, run=run.id, rejects=rejects)
+            feedback = note_message(text, run=run.id, rejects=rejects)
             return {"messages": [feedback], "jump_to": "model", RESULT_KEY: record}
 
         done = verdict if isinstance(verdict, Done) else None
@@ -548,7 +545,7 @@ class _JudgeNode:
         """Return the update that shows a text to the node that answers."""
         if not self.is_chat:
             return {self.feedback: text}
-        return {self.answer: [_note_message(text)] if text else []}
+        return {self.answer: [note_message(text)] if text else []}
 
     def _final_update(
         self, run: HostRun, verdict: Done | None, last: Any
@@ -614,22 +611,6 @@ def _usage_of(record: Mapping[str, Any]) -> Usage:
     """Return the usage of the current attempt."""
     calls, prompt_tokens, completion_tokens = record["spent"]
     return Usage(calls, prompt_tokens, completion_tokens=completion_tokens)
-
-
-def _notes_of(state: Any) -> list[str]:
-    """Return the digests of what heedful said to the model in the thread of a state.
-
-    The mark of a note does not show that it is one: anybody can write it.
-    """
-    notes: list[str] = _record_of(state).get("notes", [])
-    return notes
-
-
-def _note_message(text: str, **marks: Any) -> HumanMessage:
-    """Return a message of heedful in the user's part of a chat."""
-    return HumanMessage(
-        text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks}
-    )
 
 
 def _last_answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
@@ -771,21 +752,21 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _earlier_of(messages: Sequence[AnyMessage], notes: Collection[str]) -> Earlier:
+def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
     """Return what messages say, but those that are heedful's own."""
     earlier = Earlier()
-    earlier.know(_said_by(messages, notes))
+    earlier.know(_said_by(messages))
     for message in messages:
-        if _is_note(message, notes):
+        if is_note(message):
             continue
 
         text = str(message.text)
         results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
-            said = [message.content, message.name]
-            results = [(message.tool_call_id, marked(text, said))]
-        elif message.name:
-            earlier.said(message.name)
+            fields = [message.content, _beside(message)]
+            results = [(message.tool_call_id, marked(text, fields))]
+        else:
+            earlier.said(words_in(_beside(message)))
         is_system = isinstance(message, SystemMessage)
         earlier.add(
             "" if results else text,
@@ -800,29 +781,24 @@ def _earlier_of(messages: Sequence[AnyMessage], notes: Collection[str]) -> Earli
     return earlier
 
 
-def _is_note(message: BaseMessage, notes: Collection[str]) -> bool:
-    """Return True for a message of heedful, one of `notes`."""
-    is_marked = message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY
-    return is_marked and _digest(str(message.text)) in notes
-
-
-def _said_by(messages: Iterable[BaseMessage], notes: Collection[str]) -> list[Any]:
-    """Return what messages say that are not heedful's own, and the calls in them.
-
-    The model also reads the name of who says it, calls that could not be parsed, and
-    what its provider keeps beside the content.
-    """
+def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
+    """Return what messages say that are not heedful's own, and the calls in them."""
     return [
-        [
-            message.content,
-            message.name,
-            getattr(message, "tool_calls", []),
-            getattr(message, "invalid_tool_calls", []),
-            message.additional_kwargs,
-        ]
+        [message.content, _beside(message), getattr(message, "tool_calls", [])]
         for message in messages
-        if not _is_note(message, notes)
+        if not is_note(message)
     ]
+
+
+def _beside(message: BaseMessage) -> list[Any]:
+    """Return what a model may read of a message beside its content and its calls.
+
+    That is the name of who says it, calls that are no JSON, and fields of a provider.
+    """
+    fields = {**message.additional_kwargs, MESSAGE_SOURCE_KEY: ""}
+    if getattr(message, "tool_calls", []):
+        fields["tool_calls"] = []  # the same calls, as a provider wrote them
+    return [message.name, getattr(message, "invalid_tool_calls", []), fields]
 
 
 def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:

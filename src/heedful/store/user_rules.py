@@ -229,10 +229,10 @@ def _result_texts(db: Db, scope: Scope, session: str) -> Iterator[str]:
     """Yield what a session was told by others than its user and its model."""
     from heedful.traces.course import SURROUNDING_EVENTS
 
-    own = SURROUNDING_EVENTS | MODEL_WORD_EVENTS
+    own_events = SURROUNDING_EVENTS | MODEL_WORD_EVENTS
     key = {**key_of(scope), "session": storable(session)}
     for row in db.select("type, record", "event", key):
-        if row["type"] not in own:
+        if row["type"] not in own_events:
             record = json.loads(row["record"])
             yield f"{record['content']}\n{record['error']}"
 

@@ -21,9 +21,14 @@ from heedful.pages.report import text
 MAX_CSV_ROWS = 2_000
 MAX_CSV_CELL_CHARS = 2_000
 CSV_READ_ROWS = 250  # rows of one look at the data of a page
+# What may stand before the sign of a formula: blanks, quotes, what is drawn as nothing.
+_BLANKS_REGEX = r"(?:[^\S\t\r\n]|[\"\x00-\x08\xad\u200b-\u200f\u2060\ufeff])*"
 # Where a formula may begin: at the start of a text, and after what other spreadsheets
 # take for the end of a cell.
-_FORMULA_PATTERN = re.compile(r"\A(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[ \"]*[=+\-@])")
+_FORMULA_PATTERN = re.compile(
+    r"\A(?=[\t\r\n])|(?:\A|(?<=[;\t\r\n]))"
+    rf"(?={_BLANKS_REGEX}[=+\-@\uff1d\uff0b\uff0d\uff20])"
+)
 Plain = dict[str, Any]
 
 
