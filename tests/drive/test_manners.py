@@ -239,6 +239,16 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         errors.UnknownName,
         "mean 'on_exhausted'",
     ),
+    (
+        lambda: self_correcting(scope="mine"),
+        errors.InvalidInput,
+        r"scope is 'mine'; it must be heedful\.Scope",
+    ),
+    (
+        lambda: once(scope="mine", memory=":memory:"),
+        errors.InvalidInput,
+        r"scope is 'mine'; it must be heedful\.Scope",
+    ),
     (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),
     (
         lambda: self_correcting(retries=3),
@@ -362,6 +372,8 @@ REFUSED_NAMES = [
     "a list in the place of the function",
     "check for checks",
     "a misspelt on_exhausted",
+    "a text as scope of a decorated function",
+    "a text as scope",
     "an unknown option",
     "retries in the place of max_attempts",
     "retries for run in the place of max_attempts",

@@ -219,3 +219,28 @@ async def test_a_reported_loop_refuses_another_store_than_that_of_its_memory(
 def test_a_store_that_is_no_store_is_refused(store):
     with pytest.raises(InvalidInput, match="store"):
         heedful.Run(TASK, generate=Generator(WANTED), memory=":memory:", store=store)
+
+
+def test_functions_that_get_the_same_tasks_see_only_their_own_answers(tmp_path):
+    """Two functions read the same reports, and want different answers."""
+    hints: list[str] = []
+
+    @heedful.self_correcting(
+        checks=[heedful.checks.regex("up|down")], memory=str(tmp_path / "m.db")
+    )
+    def mood(report, hint):
+        return "down"
+
+    @heedful.self_correcting(
+        checks=[heedful.checks.regex("P[0-3]")], memory=str(tmp_path / "m.db")
+    )
+    def severity(report, hint):
+        hints.append(hint)
+        return "P1"
+
+    for report in ("Checkout answers 500", "Login answers 500"):
+        mood(report)
+        severity(report)
+
+    assert ["down" in hint for hint in hints] == [False, False]
+    assert ["P1" in hint for hint in hints] == [False, True]

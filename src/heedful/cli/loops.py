@@ -21,6 +21,7 @@ from heedful.cli.output import (
     TextTable,
     answer,
     columns,
+    command_line,
     counted,
     current_command,
     emit,
@@ -224,7 +225,8 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
         id = await store.read(scope, find_loop, name)
     except NotFound as error:
         if name != LAST:
-            place = f"{error.where}; heedful loops and heedful runs list them"
+            lists = f"{command_line('loops')} and {command_line('runs')}"
+            place = f"{error.where}; {lists} list them"
             raise NotFound("loop or run", name, place) from error
         runs = await newest_runs(store, scope, 1)
         if runs:

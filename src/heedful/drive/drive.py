@@ -145,6 +145,7 @@ class Run(Generic[C]):
             memory_key=self.memory_key,
             model=self.model,
             tell=self.tell,
+            scope=self.scope,
         )
 
         may_exist = bool(self.id)

@@ -12,6 +12,7 @@ from heedful.checks.evaluate import Check, Evaluate
 from heedful.drive import journal
 from heedful.drive.generate import Producer
 from heedful.lessons.briefing import PROMPT_FORMS, Tell
+from heedful.lessons.scope import Scope
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
 from heedful.models.contract import MAX_MODEL_NAME_CHARS
@@ -36,6 +37,7 @@ def validate_options(
     memory_key: str | None = None,
     model: str = "",
     tell: Tell = "both",
+    scope: Scope | None = None,
     **_: object,
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
     """Check the options of a loop; return its policy and its goals.
@@ -63,6 +65,9 @@ def validate_options(
         is_number = isinstance(timeout, int | float)
         is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
         require(is_limit, "timeout", timeout, "a number of seconds above 0")
+
+    is_scope = scope is None or isinstance(scope, Scope)
+    require(is_scope, "scope", scope, "heedful.Scope(tenant, project)")
 
     check_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
     check_name("model", model, MAX_MODEL_NAME_CHARS)

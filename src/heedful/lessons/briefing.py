@@ -71,6 +71,7 @@ WAITING_REASON = "it waits in quarantine"
 # right at once, with the answers alone 25. Words that fixed two loops, and most of the
 # loops that broke the rule, say what to do. One such loop is too few: 29 of 90 unlike
 # tasks were right at once, with the answers alone 31.
+OTHER_FUNCTION_REASON = "another memory key accepted it, and may want other answers"
 ANSWERS_REASON = (
     "no fix is known, too few loops fixed it, and the accepted answers of its key show "
     "what is right"
@@ -529,6 +530,10 @@ def choose_for_loop(
     if tell == "both" and before is None:
         rules, vague_rules = _set_vague_apart(rules, similar, task, now)
         others += [(rule, Obstacle(ANSWERS_REASON)) for rule in vague_rules]
+    if before is None:
+        foreign = _answers_of_others(similar, task, memory_key, checks)
+        similar = [match for match in similar if match not in foreign]
+        others += [(match, Obstacle(OTHER_FUNCTION_REASON)) for match in foreign]
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
@@ -550,6 +555,31 @@ def choose_for_loop(
         if match.id not in listed
     ]
     return Selection(chosen, others)
+
+
+def _answers_of_others(
+    similar: Sequence[Match], task: str, memory_key: str, checks: Sequence[str]
+) -> list[Match]:
+    """Return the accepted answers of other functions that are none for this one.
+
+    Functions may get equal tasks and want different answers. So another memory key does
+    not answer the task that this loop has, nor any near one once this key has answers
+    of its own, unless one of the `checks` had to be met for the answer.
+    """
+    if not memory_key:
+        return []
+    answers = [match for match in similar if match.example.accepted]
+    has_own = any(
+        match.memory_key == memory_key and Likeness.of(match).nearness
+        for match in answers
+    )
+    return [
+        match
+        for match in answers
+        if match.memory_key not in ("", memory_key)
+        and not (match.kind == "check" and match.error_type in checks)
+        and (has_own or match.example.task.strip() == task.strip())
+    ]
 
 
 def _choose_with(

@@ -319,6 +319,9 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
     else:
         end = "neither passed"
 
+    if task == UNRELATED:  # what each took says nothing of the other
+        return f"{task}: {end}.{_compare_memory(first, second)}"
+
     differences = _spending(
         first.facts["attempts"], second.facts["attempts"], "attempt"
     )

@@ -104,9 +104,12 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
         if match and (visit.may("read") or match.trust not in QUARANTINE_TRUST):
             example = (match.example.task, match.example.accepted, match.example.wrong)
         lesson |= _place_in_lesson(lesson, example, text)
+        lesson["by_meaning"] = match is not None and match.cosine is not None
+    # What shares only a part of a word with the text is no hit: "report" of "report-2".
+    hits = [each for each in lessons if each["sought"] or each["by_meaning"]]
     return {
-        "rows": lessons,
-        "number": len(rows),
+        "rows": hits,
+        "number": len(rows) - len(lessons) + len(hits),
         "more": len(matches) == MAX_COUNTED_LESSONS,
         "silence": matches.silence,
     }
