@@ -11,7 +11,7 @@ why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -531,23 +531,19 @@ def choose_for_loop(
         rules, vague_rules = _set_vague_apart(rules, similar, task, now)
         others += [(rule, Obstacle(ANSWERS_REASON)) for rule in vague_rules]
     if before is None:
-        foreign = _answers_of_others(similar, task, memory_key, checks)
-        similar = [match for match in similar if match not in foreign]
+        similar, foreign = _set_foreign_apart(similar, task, memory_key, checks)
         others += [(match, Obstacle(OTHER_FUNCTION_REASON)) for match in foreign]
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
     # Each lesson that was not chosen is listed once, with the first reason. The words
     # of a rule are not listed again for its examples without an answer.
-    listed = {match.id for match in chosen}
-    rule_lessons = {match.lesson_id for match in matches if match.cause}
-    barred = [match for match in barred if match.lesson_id not in rule_lessons]
-    others += [(match, NO_ROOM) for match in rules if match.id not in listed]
-    listed |= {match.id for match, _ in others}
-    near_hidden = [m for m in with_overlap(task, hidden) if Likeness.of(m).nearness]
-    near_hidden.sort(key=_distance)
-    unlisted = [*similar, *barred, *near_hidden[:MAX_HIDDEN_CHOICES]]
-    unlisted.sort(key=_distance)
+    chosen_ids = {match.id for match in chosen}
+    others += [(match, NO_ROOM) for match in rules if match.id not in chosen_ids]
+    listed = chosen_ids | {match.id for match, _ in others}
+    barred = _without_rules(barred, matches)
+    barred += _nearest(with_overlap(task, hidden))[:MAX_HIDDEN_CHOICES]
+    unlisted = sorted([*similar, *barred], key=_distance)
     find = partial(_obstacle_of, tell=tell, model=model, memory_key=memory_key)
     others += [
         (match, find(match, is_of_stage=match.memory_key in stage_keys))
@@ -557,29 +553,38 @@ def choose_for_loop(
     return Selection(chosen, others)
 
 
-def _answers_of_others(
+def _without_rules(barred: Sequence[Match], matches: Sequence[Match]) -> list[Match]:
+    """Return those that are no example of a lesson that is among the rules."""
+    rule_lessons = {match.lesson_id for match in matches if match.cause}
+    return [match for match in barred if match.lesson_id not in rule_lessons]
+
+
+def _nearest(matches: Iterable[Match]) -> list[Match]:
+    """Return the lessons that are near the task, nearest first."""
+    near = [match for match in matches if Likeness.of(match).nearness]
+    return sorted(near, key=_distance)
+
+
+def _set_foreign_apart(
     similar: Sequence[Match], task: str, memory_key: str, checks: Sequence[str]
-) -> list[Match]:
-    """Return the accepted answers of other functions that are none for this one.
+) -> tuple[list[Match], list[Match]]:
+    """Return the lessons for a prompt, and the answers that are none for this function.
 
     Functions may get equal tasks and want different answers. So another memory key does
     not answer the task that this loop has, nor any near one once this key has answers
     of its own, unless one of the `checks` had to be met for the answer.
     """
-    if not memory_key:
-        return []
-    answers = [match for match in similar if match.example.accepted]
-    has_own = any(
-        match.memory_key == memory_key and Likeness.of(match).nearness
-        for match in answers
-    )
-    return [
+    answers = [match for match in similar if match.example.accepted and memory_key]
+    own_answers = [match for match in answers if match.memory_key == memory_key]
+    has_own = bool(_nearest(own_answers))
+    foreign = [
         match
         for match in answers
         if match.memory_key not in ("", memory_key)
         and not (match.kind == "check" and match.error_type in checks)
         and (has_own or match.example.task.strip() == task.strip())
     ]
+    return [match for match in similar if match not in foreign], foreign
 
 
 def _choose_with(
