@@ -28,6 +28,7 @@ from heedful.loop.codec import decision_from, from_document, policy_from
 from heedful.loop.decide import Again, Decision, Done, decide, standing_of
 from heedful.loop.record import Attempt, Loop, Override, Usage
 from heedful.loop.stop import Echo, counts_scope
+from heedful.store.records import FAILURE_STEP
 from tests.conftest import SOAK
 from tests.soak.ledger import Ledger, Trial
 from tests.soak.stepping import EXPECTED, FAILED
@@ -134,7 +135,8 @@ class Case:
         ]
         # The call that an answer came from, which is its price -> the number of its
         # attempt.
-        prices = [json.loads(step["record"])[1][3] for step in self.pending]
+        answers = [step for step in self.pending if step["key"] != FAILURE_STEP]
+        prices = [json.loads(step["record"])[1][3] for step in answers]
         self.answers = {int(price): len(self.attempts) + 1 for price in prices}
         self.answers |= {int(a.usage.cost): a.number for a in self.records}
 

@@ -303,7 +303,11 @@ def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Epis
     for position, event in enumerate(events):
         if position in ours:
             events[position] = replace(event, content="")
-        elif _LESSON_BLOCK_SIGN in event.content:
+        elif (
+            _LESSON_BLOCK_SIGN in event.content
+            and event.type in trace.SURROUNDING_EVENTS - {"user_message"}
+            and not event.origin
+        ):
             content = _LESSON_BLOCK_PATTERN.sub("", event.content).strip()
             events[position] = replace(event, content=content)
     return replace(episode, events=tuple(events))

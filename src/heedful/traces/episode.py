@@ -194,6 +194,13 @@ def failure(event: Event) -> bool:
     return bool(event.error) or event.type == "error_event"
 
 
+def _all_pairs(pairs: list[tuple[str, Any]]) -> Any:
+    """Return an object; its text stays one if a name comes twice."""
+    if len({n for n, _ in pairs}) < len(pairs):
+        raise ValueError("a name comes twice")
+    return dict(pairs)
+
+
 def json_data(value: Any) -> Any:
     """Decode a text that is JSON; return any other value unchanged.
 
@@ -201,7 +208,7 @@ def json_data(value: Any) -> Any:
     """
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
-            return json.loads(value, strict=False)
+            return json.loads(value, strict=False, object_pairs_hook=_all_pairs)
     return value
 
 

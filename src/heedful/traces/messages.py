@@ -510,7 +510,11 @@ def _call_output(data: Any) -> dict[str, Any]:
     exit_code = meta.get("exit_code") if isinstance(meta, Mapping) else 0
     return {
         "type": "tool_result",
-        "content": text_of(first_of(fields, "output", "content")),
+        "content": text_of(
+            first_of(fields, "output", "content")
+            if fields.keys() <= {"output", "content", "metadata", "success"}
+            else data
+        ),
         "is_error": fields.get("success") is False or bool(exit_code),
     }
 
