@@ -2,7 +2,7 @@
 
 `python -m scripts.budgets` prints each figure of `scripts/reading.py` beside its
 ceiling, and every problem; it exits with 1 if there is any. Lines are not counted: a
-ceiling on lines is met by packing (docs/decisions/statements-not-lines.md).
+ceiling on lines is met by packing.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_
 @pytest.mark.parametrize("where", ["missing/a.db", "."])
 async def test_a_path_where_no_file_can_be(tmp_path, where):
     with pytest.raises(
-        StoreUnavailable, match="is a folder; name a file|which is missing; make it"
+        StoreUnavailable, match=r"is a folder; name a file|which is missing; make it"
     ):
         await commit(tmp_path / where)
 
