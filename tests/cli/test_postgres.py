@@ -232,6 +232,59 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert loop.values == ("ok",)
 
 
+@pytest.fixture
+def failed(desk, invoke, postgres, monkeypatch):
+    """Give up a loop that does not exist; its failed job, as `heedful jobs` has it."""
+    monkeypatch.setenv("HEEDFUL_DB", postgres.service)
+    desk.write("loops.py", LOOPS)
+    asyncio.run(defer_drives(postgres.service, ["l2"]))
+    assert invoke("worker --once --drives short=loops:short").code == 1
+    (job,) = invoke("jobs --tenant acme --json").json["jobs"]
+    return job
+
+
+def test_a_failed_job_is_listed_with_its_reason(invoke, doctor, postgres, failed):
+    assert failed["task"] == "drive"
+    assert failed["project"] == "shop"
+    assert failed["arguments"] == {"by": "short", "loop": "l2"}
+    assert failed["error"].startswith("NotFound: no loop 'l2'")
+    assert failed["at"] > 1e9
+    listed = invoke("jobs --tenant acme").out
+    assert "no loop 'l2'" in listed
+    assert "Next: heedful jobs retry --all --tenant acme" in listed
+    _, signs = doctor(postgres.service)
+    assert "heedful jobs" in signs["queue"]["todo"]
+
+
+@pytest.mark.parametrize("which", ["{id}", "--all"])
+def test_a_failed_job_that_is_retried_is_a_new_job(invoke, postgres, failed, which):
+    asyncio.run(prepare(postgres.service, open_loop, "l2"))
+    which = which.format(id=failed["id"])
+    done = invoke(f"jobs retry {which} --tenant acme")
+    assert "1 job back on the queue; any worker runs it" in done.out
+    assert "no job has failed" in invoke("jobs --tenant acme").out
+    done = invoke("worker --once --drives short=loops:short")
+    assert "drive by=short loop=l2: done in" in done.err
+    assert done.code == 0
+
+
+def test_a_failed_job_that_is_discarded_does_not_run(invoke, failed):
+    done = invoke(f"jobs discard {failed['id']} --tenant acme --json")
+    assert done.json == {"jobs": [failed]}
+    done = invoke("worker --once --drives short=loops:short")
+    assert done.err.endswith("0 jobs done, 0 given up\n")
+    assert invoke("jobs --tenant acme --json").json == {"jobs": []}
+
+
+@pytest.mark.parametrize("command", ["retry", "discard"])
+def test_a_failed_job_belongs_to_its_tenant(invoke, failed, command):
+    done = invoke(f"jobs {command} {failed['id']} --tenant other")
+    assert done.code == 3
+    assert "no failed job" in done.err
+    assert invoke(f"jobs {command} --all --tenant other --json").code == 0
+    assert invoke("jobs --tenant acme --json").json["jobs"] == [failed]
+
+
 def test_a_worker_of_loops_that_drives_none_says_what_it_needs(invoke, postgres):
     done = invoke(f"worker --store {postgres.service} --queues loops")
     assert done.code == 2

@@ -42,6 +42,7 @@ from heedful.service.jobs import (
     Tools,
     no_listener,
 )
+from heedful.store.connection import storable
 from heedful.store.postgres_session import parse_url, translate_error
 
 # The queue of the periodic tasks; every worker runs them.
@@ -57,6 +58,13 @@ NIGHT_CRON = "0 3 * * *"
 _QUEUE_DEPTH_SQL = "select * from queue_depth(%(silent)s)"
 # Another one; it counts the workers of all tenants.
 _LIVE_WORKERS_SQL = "select live_workers(%(silent)s) as number"
+# It becomes an argument of the failed job, until that is put on the queue again.
+_KEEP_REASON_SQL = """
+update procrastinate_jobs set args = args || jsonb_build_object('failed',
+  jsonb_build_object('error', %(reason)s::text, 'at', extract(epoch from now())))
+where id = %(id)s
+"""
+MAX_JOB_ERROR_CHARS = 500
 TASK_NAME_PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
 CONNECTION_WAIT_SECONDS = 5.0
@@ -282,9 +290,23 @@ class PostgresQueue(jobs.Work):
 
         async def run(context: JobContext, arguments: Any, **scope: str) -> None:
             job = Job(name, Scope(**scope), arguments)
-            await jobs.do(job, tools, context.job.attempts + 1, listener)
+            tries = context.job.attempts + 1
+            try:
+                await jobs.do(job, tools, tries, listener)
+            except Exception as error:
+                if jobs.again_in(error, tries) is None:
+                    await self._keep_reason(
+                        context.job, f"{type(error).__name__}: {error}"
+                    )
+                raise
 
         return run
+
+    async def _keep_reason(self, job: Row, reason: str) -> None:
+        """Store why a job is given up, for `heedful jobs`."""
+        await self._app.connector.execute_query_async(
+            _KEEP_REASON_SQL, id=job.id, reason=storable(reason)[:MAX_JOB_ERROR_CHARS]
+        )
 
     async def _revive(self) -> None:
         """Queue the jobs of dead workers again; a job without tries left fails."""
@@ -296,6 +318,7 @@ class PostgresQueue(jobs.Work):
             for job in stalled:
                 # The job may have killed all these workers.
                 if job.attempts + 1 >= MAX_JOB_TRIES:
+                    await self._keep_reason(job, "killed: no worker survived it")
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
                 else:
                     await manager.retry_job(job)
