@@ -130,6 +130,8 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     assert done.code == 0, done
     assert f"has schema {newest_version()}, {len(all_parts())} part" in done.out
     assert "role heedful may serve" in done.out
+    post = invoke(f"migrate --store {owner} --part post").out
+    assert f"has schema {newest_version()}, nothing was left to apply" in post
     again = invoke(f"migrate --store {owner} --json").json
     assert again["applied"] == []
     assert again["waiting"] == []
