@@ -64,7 +64,7 @@ def worker(
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[
-        bool, Option("--once", help="Run what waits or failed, then exit.")
+        bool, Option("--once", help="Do what waits and failed reflections, then exit.")
     ] = False,
     drives: Annotated[
         Texts, Option(help="Loops to drive: name=module:function.")
