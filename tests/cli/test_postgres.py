@@ -130,6 +130,8 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     assert done.code == 0, done
     assert f"has schema {newest_version()}, {len(all_parts())} part" in done.out
     assert "role heedful may serve" in done.out
+    post = invoke(f"migrate --store {owner} --part post").out
+    assert f"has schema {newest_version()}, nothing was left to apply" in post
     again = invoke(f"migrate --store {owner} --json").json
     assert again["applied"] == []
     assert again["waiting"] == []
@@ -225,16 +227,64 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
     assert "loops: short" in done.err
-
-    done = invoke(f"worker --store {postgres.service} --discard-failed")
-    assert (done.code, done.out) == (0, "1 failed job deleted\n")
-    done = invoke(f"worker --store {postgres.service} --discard-failed")
-    assert done.out == "0 failed jobs deleted\n"
     assert not [record for record in caplog.records if record.exc_info], (
         "what is printed is not logged, too"
     )
     loop = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert loop.values == ("ok",)
+
+
+@pytest.fixture
+def failed(desk, invoke, postgres, monkeypatch):
+    """Give up a loop that does not exist; its failed job, as `heedful jobs` has it."""
+    monkeypatch.setenv("HEEDFUL_DB", postgres.service)
+    desk.write("loops.py", LOOPS)
+    asyncio.run(defer_drives(postgres.service, ["l2"]))
+    assert invoke("worker --once --drives short=loops:short").code == 1
+    (job,) = invoke("jobs --tenant acme --json").json["jobs"]
+    return job
+
+
+def test_a_failed_job_is_listed_with_its_reason(invoke, doctor, postgres, failed):
+    assert failed["task"] == "drive"
+    assert failed["project"] == "shop"
+    assert failed["arguments"] == {"by": "short", "loop": "l2"}
+    assert failed["error"].startswith("NotFound: no loop 'l2'")
+    assert failed["at"] > 1e9
+    listed = invoke("jobs --tenant acme").out
+    assert "no loop 'l2'" in listed
+    assert "Next: heedful jobs retry --all --tenant acme" in listed
+    _, signs = doctor(postgres.service)
+    assert "heedful jobs" in signs["queue"]["todo"]
+
+
+@pytest.mark.parametrize("which", ["{id}", "--all"])
+def test_a_failed_job_that_is_retried_is_a_new_job(invoke, postgres, failed, which):
+    asyncio.run(prepare(postgres.service, open_loop, "l2"))
+    which = which.format(id=failed["id"])
+    done = invoke(f"jobs retry {which} --tenant acme")
+    assert "1 job back on the queue; any worker runs it" in done.out
+    assert "no job has failed" in invoke("jobs --tenant acme").out
+    done = invoke("worker --once --drives short=loops:short")
+    assert "drive by=short loop=l2: done in" in done.err
+    assert done.code == 0
+
+
+def test_a_failed_job_that_is_discarded_does_not_run(invoke, failed):
+    done = invoke(f"jobs discard {failed['id']} --tenant acme --json")
+    assert done.json == {"jobs": [failed]}
+    done = invoke("worker --once --drives short=loops:short")
+    assert done.err.endswith("0 jobs done, 0 given up\n")
+    assert invoke("jobs --tenant acme --json").json == {"jobs": []}
+
+
+@pytest.mark.parametrize("command", ["retry", "discard"])
+def test_a_failed_job_belongs_to_its_tenant(invoke, failed, command):
+    done = invoke(f"jobs {command} {failed['id']} --tenant other")
+    assert done.code == 3
+    assert "no failed job" in done.err
+    assert invoke(f"jobs {command} --all --tenant other --json").code == 0
+    assert invoke("jobs --tenant acme --json").json["jobs"] == [failed]
 
 
 def test_a_worker_of_loops_that_drives_none_says_what_it_needs(invoke, postgres):

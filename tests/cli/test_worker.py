@@ -54,6 +54,61 @@ def test_on_sqlite_what_waits_is_done_once(desk, session):
         assert asyncio.run(Memory(store, OTHER).count()) > 0
 
 
+DOWN = """
+def words(messages):
+    raise ConnectionError("the model is away")
+"""
+
+
+@pytest.fixture
+def failed(desk, session):
+    """Reflections that failed on SQLite, as `heedful jobs` has those of a tenant."""
+    store_episodes(desk)
+    desk.write("down.py", DOWN)
+    session(("worker --once --model down:words", 0, "again in 2 s"))
+    return session(("jobs --tenant acme --json", 0)).json["jobs"]
+
+
+def test_on_sqlite_failed_reflections_are_the_failed_jobs(session, failed):
+    assert [job["task"] for job in failed] == ["reflect", "reflect"]
+    assert "the model is away" in failed[0]["error"]
+    session(
+        ("jobs --tenant acme", 0, "the model is away"),
+        (f"jobs retry {failed[0]['id']} --tenant acme", 0, "1 job back on the queue"),
+        ("jobs discard --all --tenant acme", 0, "1 job discarded"),
+        ("jobs --tenant acme", 0, "no job has failed for good"),
+    )
+    assert len(session(("jobs --tenant other --json", 0)).json["jobs"]) == 1
+
+
+def test_on_sqlite_what_is_retried_is_done_and_what_is_discarded_is_not(
+    desk, session, failed
+):
+    first, second = (job["id"] for job in failed)
+    session(
+        (f"jobs retry {first} --tenant acme", 0),
+        (f"jobs discard {second} --tenant acme", 0),
+        ("worker --once", 0, "acme/shop reflect digest=", "2 jobs done"),
+        ("worker --once", 0, "0 jobs done"),
+    )
+    with opened(desk.folder / "heedful.db") as store:
+        assert asyncio.run(store.read(SCOPE, episodes.counts)) == {"reflected": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        pytest.param("retry", 2, "the id of a failed job, or --all", id="neither"),
+        pytest.param("discard 1 --all", 2, "or --all", id="both"),
+        pytest.param("retry 7", 3, "no failed job '7'", id="an unknown id"),
+        pytest.param("discard 0", 2, "0", id="no id"),
+    ],
+)
+def test_failed_jobs_are_named_by_their_id_or_all(desk, session, words, code, says):
+    store_episodes(desk)
+    session((f"jobs {words}", code, says))
+
+
 @pytest.mark.parametrize("place", ["heedful.toml", "option"])
 def test_the_model_that_was_set_words_lessons(desk, session, place):
     store_episodes(desk)

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from math import nan
 from pathlib import Path
 from typing import Any, get_args
 
@@ -157,7 +158,9 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
     path,
 ):
     values = unit(path)
-    program, *words = shlex.split(values["ExecStart"][0])
+    # What follows the @ in the name of a unit, such as heedful@8766.
+    start = values["ExecStart"][0].replace("%i", "8766")
+    program, *words = shlex.split(start)
     assert program == "/usr/local/lib/heedful/bin/heedful"
     assert parsed(words).info_name in ("serve", "worker")
     for name in (
@@ -172,6 +175,18 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
     assert values["CapabilityBoundingSet"] == [""]
     assert values["EnvironmentFile"] == ["-/etc/heedful/heedful.env"]
     assert "Environment" not in values
+    # The units share a folder, which belongs to one user.
+    assert values["User"] == values["StateDirectory"] == ["heedful"]
+
+
+def test_the_unit_of_the_service_listens_on_the_port_of_its_name():
+    (start,) = unit(DEPLOY / "heedful@.service")["ExecStart"]
+    running = CommandLine()
+    token = CURRENT_COMMAND.set(running)
+    parsed(shlex.split(start.replace("%i", "8766"))[1:])
+    CURRENT_COMMAND.reset(token)
+    assert running.options["port"] == 8766
+    assert running.options["key_required"] is True
 
 
 def test_alerts_watch_metrics_that_a_service_prints():
@@ -197,6 +212,34 @@ def test_alerts_watch_metrics_that_a_service_prints():
         assert watched <= printed, rule["alert"]
         for state in re.findall(r'state="(\w+)"', rule["expr"]):
             assert f'state="{state}"' in text, rule["alert"]
+
+
+def test_what_a_watcher_asks_does_not_count_as_a_request_that_fails():
+    expr = rule_named("HeedfulNotServing")["expr"]
+    counted = re.findall(r"heedful_requests_total\{([^}]*)\}", expr)
+    assert len(counted) == expr.count("heedful_requests_total") == 2
+    for labels in counted:
+        assert 'route!~"/readyz|/metrics"' in labels
+
+
+def test_a_number_of_workers_that_nobody_knows_is_an_alert():
+    text = Metrics().text(Workload(depths=(), workers=nan)).decode()
+    assert "heedful_workers NaN" in text
+    expr = rule_named("HeedfulWorkersUnknown")["expr"]
+    assert expr == "heedful_workers != heedful_workers"
+
+
+def test_the_alert_of_failed_jobs_names_a_command_of_heedful():
+    words = rule_named("HeedfulJobsFailed")["annotations"]["description"]
+    assert "heedful jobs retry --all" in words
+    assert parsed(["jobs", "retry", "--all"]).info_name == "retry"
+
+
+def rule_named(name: str) -> dict[str, Any]:
+    """Return the rule of this name in the alerts."""
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    rules: dict[str, dict[str, Any]] = {rule["alert"]: rule for rule in group["rules"]}
+    return rules[name]
 
 
 def test_the_page_on_http_lists_every_metric():

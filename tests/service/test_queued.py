@@ -20,9 +20,8 @@ from heedful.service import worker as queued
 from heedful.service.jobs import Depth, Tools, Workload
 from heedful.service.setup import Setup
 from heedful.service.worker import PostgresQueue
-from heedful.store import episodes, open_store
+from heedful.store import episodes, failed_jobs, open_store
 from heedful.store import lessons as lesson_store
-from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
@@ -138,25 +137,6 @@ async def test_a_loop_is_left_to_a_worker_that_can_drive_it(url, heard):
         assert left.get(("loops:short", "waiting"), 0) == 1 - len(ended)
 
 
-async def test_a_job_that_failed_for_good_is_tried_again_once_or_deleted(url, heard):
-    store = open_store(url)
-    async with PostgresQueue(url, works=True) as queue:
-        await queue.defer("drive", SCOPE, loop="l1", by="short")
-        tools = Tools(store=store, loops={"short": short})
-        await queue.work(tools, once=True, listener=heard)
-        assert await depths(queue) == {("loops:short", "failed"): 1}
-
-    await open_loop(store, SCOPE, "l1")
-    async with PostgresQueue(url, works=True) as queue:
-        await queue.work(tools, once=True, queues=["memory"], listener=heard)
-        assert await depths(queue) == {("loops:short", "failed"): 1}
-    async with PostgresQueue(url, works=True) as queue:
-        await queue.work(tools, once=True, listener=heard)
-        assert await depths(queue) == {}
-        assert await queue.discard_failed() == 0
-    assert (await store.read(SCOPE, loop_store.read, "l1")).values == ("ok",)
-
-
 async def test_what_waits_for_equal_jobs_is_sent_once_when_the_queue_closes(url):
     async with PostgresQueue(url) as queue:
         for scope in (SCOPE, OTHER, SCOPE, SCOPE):
@@ -197,6 +177,40 @@ async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkey
     # this one.
     assert heard.of("reflect").count("again") >= doing.MAX_JOB_TRIES - 1
     assert ("heedful.reflect", "failed", doing.MAX_JOB_TRIES) in jobs(url)
+
+    await store.write(SCOPE, failed_jobs.end, again=True)
+    assert ("heedful.reflect", "todo", 0) in jobs(url)
+    assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
+
+
+async def test_a_failed_job_that_is_retried_while_the_same_waits_is_left_to_that(url):
+    store = open_store(url)
+    async with PostgresQueue(url, works=True) as queue:
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+        await queue.work(Tools(store=store, loops={"short": short}), once=True)
+        assert await depths(queue) == {("loops:short", "failed"): 1}
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+        await store.write(SCOPE, failed_jobs.end, again=True)
+        assert await depths(queue) == {("loops:short", "waiting"): 1}
+
+
+async def test_what_is_discarded_of_a_queue_is_not_reflected_on(url, heard):
+    store = open_store(url)
+    (digest,) = await put(store, SCOPE, "pot")
+    defect = ValueError("postgresql://erin:hunter2@h/db")
+    down = ScriptedModel(defect, forever=True)
+    async with PostgresQueue(url, works=True) as queue:
+        await queue.defer("reflect", SCOPE, digest=digest)
+        await queue.work(Tools(store=store, model=down), once=True, listener=heard)
+        (failed,) = await store.write(SCOPE, failed_jobs.end, again=False)
+        assert failed["arguments"] == {"digest": digest}
+        assert failed["error"].startswith("ValueError: postgresql://")
+        assert "hunter2" not in failed["error"]
+    async with PostgresQueue(url, works=True) as queue:
+        await queue.work(Tools(store=store), once=True, listener=heard)
+        assert await depths(queue) == {}
+    assert heard.ended() == []
+    assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
 
 
 async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(
@@ -247,6 +261,9 @@ async def test_jobs_of_workers_that_are_silent_are_done_by_another(url, heard):
         assert (await depths(queue))["memory", "failed"] == 1
     assert sorted(heard.ended()) == ["dream", "prove"]
     assert [job for job in jobs(url) if job[1] == "doing"] == []
+    (failed,) = await open_store(url).read(OTHER, failed_jobs.newest, 9)
+    assert failed["task"] == "prune"
+    assert failed["error"] == "killed: no worker survived it"
 
 
 async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(
@@ -422,6 +439,20 @@ async def test_workers_are_counted_while_they_are_alive(tmp_path, url):
         process.send_signal(signal.SIGTERM)
         process.communicate()
         assert (await queue.workload()).workers == 0
+
+
+def test_health_names_the_command_that_lists_failed_jobs(url):
+    queue = PostgresQueue(url, works=True)
+    store = open_store(url)
+    api = Api(Setup(store=store, work=queue))
+    api.run(queue.__aenter__())
+    api.run(queue.defer("drive", SCOPE, loop="l1", by="short"))
+    api.run(queue.work(Tools(store=store, loops={"short": short}), once=True))
+    (trouble,) = Browser(api).open(api._all).data("/health")["troubles"]
+    assert trouble["name"] == "1 job failed"
+    assert trouble["command"] == "heedful jobs --tenant acme"
+    api.run(queue.__aexit__())
+    api.close()
 
 
 def test_http_and_health_say_that_no_worker_is_alive(url):

@@ -124,7 +124,8 @@ class Case:
         self.records = tuple(
             from_document(Attempt, json.loads(a["record"])) for a in self.attempts
         )
-        self.pending = read("step", "key")
+        steps = read("step", "key")
+        self.pending = [step for step in steps if step["key"] != FAILURE_STEP]
         decisions = read("decision", "seq")
         self.seqs = [entry["seq"] for entry in decisions]
         self.decisions = [
@@ -135,8 +136,7 @@ class Case:
         ]
         # The call that an answer came from, which is its price -> the number of its
         # attempt.
-        answers = [step for step in self.pending if step["key"] != FAILURE_STEP]
-        prices = [json.loads(step["record"])[1][3] for step in answers]
+        prices = [json.loads(step["record"])[1][3] for step in self.pending]
         self.answers = {int(price): len(self.attempts) + 1 for price in prices}
         self.answers |= {int(a.usage.cost): a.number for a in self.records}
 

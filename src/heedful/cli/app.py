@@ -118,6 +118,7 @@ COMMAND_GROUPS = {
         "ui": ("serve:ui", "Look at loops, lessons and proof in the browser."),
         "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
         "worker": ("worker:worker", "Run the jobs that services put on the queue."),
+        "jobs": ("jobs:jobs", "List failed jobs; retry or discard them."),
         "key": (
             "keys:service_keys",
             "Create, list and revoke the keys of the service.",
@@ -144,7 +145,7 @@ COMMAND_SETTINGS = {
     **dict.fromkeys(("demo", "reflect", "worker"), "model"),
     "doctor": "model tenant",
     "ui": "port tenant",
-    **dict.fromkeys(("key", "audit", "mcp", "quarantine", "trust"), "tenant"),
+    **dict.fromkeys(("jobs", "key", "audit", "mcp", "quarantine", "trust"), "tenant"),
 }
 COMMANDS_WITHOUT_DB = {
     "hook",

@@ -24,7 +24,7 @@ from heedful.cli import output
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.exits import drive
-from heedful.cli.output import TextTable, answer, progress
+from heedful.cli.output import TextTable, answer, command_line, progress
 from heedful.cli.resources import (
     compares_meanings,
     embedder_of,
@@ -308,12 +308,12 @@ async def _check_queue(values: Settings) -> list[Sign]:
     depths = workload.depths
     counts = [f"{depth.queue} {depth.number} {depth.state}" for depth in depths]
     states = {depth.state for depth in depths}
+    list_failed = command_line("jobs")
     jobs = Sign(
         name="queue",
         well=not states & {"stalled", "failed"},
         found=", ".join(counts) or "empty",
-        todo="heedful worker runs stalled jobs; with --once also failed ones, or "
-        "--discard-failed deletes them",
+        todo=f"heedful worker runs stalled jobs; {list_failed} says why others failed",
     )
     workers = Sign(
         name="workers",

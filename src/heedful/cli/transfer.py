@@ -167,8 +167,10 @@ def migrate(
     from heedful.store import postgres_migrations
 
     done = postgres_migrations.migrate(url, part, role)
-    parts = counted(len(done.applied), "part")
-    lines = [f"{shown(url)} has schema {done.schema}, {parts} applied"]
+    result = "nothing was left to apply"
+    if done.applied:
+        result = f"{counted(len(done.applied), 'part')} applied"
+    lines = [f"{shown(url)} has schema {done.schema}, {result}"]
     if role:
         lines.append(f"role {role} may serve; name it in the URL of the service")
 

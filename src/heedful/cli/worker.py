@@ -22,7 +22,7 @@ from typer import Option
 
 from heedful.cli.databases import opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
-from heedful.cli.output import counted, current_command, say, show
+from heedful.cli.output import counted, current_command, say
 from heedful.cli.practice import practice_plan
 from heedful.cli.resources import embedder_of, look_here, model_here, opened_model
 from heedful.cli.settings import (
@@ -64,11 +64,7 @@ def worker(
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[
-        bool, Option("--once", help="Run what waits or failed, then exit.")
-    ] = False,
-    discard_failed: Annotated[
-        bool,
-        Option("--discard-failed", help="Delete the jobs that failed, then exit."),
+        bool, Option("--once", help="Do what waits and failed reflections, then exit.")
     ] = False,
     drives: Annotated[
         Texts, Option(help="Loops to drive: name=module:function.")
@@ -113,8 +109,6 @@ def worker(
 
     for name in set(names).difference(JOB_QUEUES):
         raise UnknownName("queue", name, JOB_QUEUES)
-    if discard_failed and not values.db.startswith(POSTGRES_PREFIXES):
-        raise UsageError("--discard-failed needs a postgresql:// URL: no file has jobs")
     if not (once or values.db.startswith(POSTGRES_PREFIXES)):
         file = clean(values.db, MAX_MESSAGE_CHARS)
         raise UsageError(
@@ -128,9 +122,6 @@ def worker(
             f"--queues is {LOOP_QUEUE}, but this worker drives no loops; add --drives "
             "name=module:function"
         )
-
-    if discard_failed:
-        return asyncio.run(_discard_failed(values))
 
     warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):
@@ -271,16 +262,6 @@ class WorkerRun:
                 await queue.defer("embed", scope)
 
         await queue.drain()
-
-
-async def _discard_failed(values: Settings) -> int:
-    """Delete the jobs in PostgreSQL that failed for good, and say how many."""
-    from heedful.service.worker import PostgresQueue
-
-    async with PostgresQueue(values.db, works=True) as queue:
-        number = await queue.discard_failed()
-    show(f"{counted(number, 'failed job')} deleted")
-    return 0
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:

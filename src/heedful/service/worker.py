@@ -13,7 +13,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterable,
     Iterator,
     Sequence,
 )
@@ -49,6 +48,7 @@ from heedful.service.jobs import (
     Tools,
     no_listener,
 )
+from heedful.store.connection import storable
 from heedful.store.postgres_session import parse_url, translate_error
 
 # The queue of the periodic tasks; every worker runs them.
@@ -62,12 +62,15 @@ SWEEP_CRON = "* * * * * */10"
 NIGHT_CRON = "0 3 * * *"
 # A function of heedful's schema; it returns the fields of `Depth`.
 _QUEUE_DEPTH_SQL = "select * from queue_depth(%(silent)s)"
-_DELETE_FAILED_SQL = (
-    "delete from procrastinate_jobs where status = 'failed' and id = any(%(ids)s) "
-    "returning id"
-)
 # Another one; it counts the workers of all tenants.
 _LIVE_WORKERS_SQL = "select live_workers(%(silent)s) as number"
+# It becomes an argument of the failed job, until that is put on the queue again.
+_KEEP_REASON_SQL = """
+update procrastinate_jobs set args = args || jsonb_build_object('failed',
+  jsonb_build_object('error', %(reason)s::text, 'at', extract(epoch from now())))
+where id = %(id)s
+"""
+MAX_JOB_ERROR_CHARS = 500
 TASK_NAME_PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
 CONNECTION_WAIT_SECONDS = 5.0
@@ -202,8 +205,7 @@ class PostgresQueue(jobs.Work):
     ) -> None:
         """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
-        Loops that `tools` cannot drive are left to other workers. With `once`, jobs
-        that failed for good are tried again.
+        Loops that `tools` cannot drive are left to other workers.
 
         After cancellation, running jobs have `JOB_GRACE_SECONDS` to finish. Raises
         StoreError if the database server is not available at the start. If the server
@@ -227,7 +229,6 @@ class PostgresQueue(jobs.Work):
             all_queues += map(jobs.queue_of_loops, tools.loops)
         outages: tuple[type[StoreUnavailable], ...] = ()
         if once:
-            await self._queue_failed(all_queues)
             await self._revive()
         else:
             self._register_upkeep(tools)
@@ -253,32 +254,6 @@ class PostgresQueue(jobs.Work):
 
             # The worker ended because the server was unavailable.
             await asyncio.sleep(HEARTBEAT_SECONDS)
-
-    async def discard_failed(self) -> int:
-        """Delete the jobs that failed for good; return how many. Raises StoreError."""
-        with _translate_errors():
-            failed = await self._app.job_manager.list_jobs_async(status="failed")
-            return await self._delete_failed(failed)
-
-    async def _queue_failed(self, queues: Collection[str]) -> None:
-        """Queue the jobs of these queues again that failed for good, as new ones."""
-        with _translate_errors():
-            failed = await self._app.job_manager.list_jobs_async(status="failed")
-        again = [row for row in failed if row.queue in queues]
-        for row in again:
-            arguments: dict[str, Any] = dict(row.task_kwargs)
-            task = row.task_name.removeprefix(TASK_NAME_PREFIX)
-            scope = Scope(arguments["tenant"], arguments["project"])
-            await self._send(Job(task, scope, arguments["arguments"]))
-        with _translate_errors():
-            await self._delete_failed(again)
-
-    async def _delete_failed(self, failed: Iterable[Row]) -> int:
-        """Delete jobs that failed; return how many."""
-        rows = await self._app.connector.execute_query_all_async(
-            _DELETE_FAILED_SQL, ids=[row.id for row in failed]
-        )
-        return len(rows)
 
     def _register_upkeep(self, tools: Tools) -> None:
         """Register the periodic tasks, so that this worker runs them, too."""
@@ -321,9 +296,23 @@ class PostgresQueue(jobs.Work):
 
         async def run(context: JobContext, arguments: Any, **scope: str) -> None:
             job = Job(name, Scope(**scope), arguments)
-            await jobs.do(job, tools, context.job.attempts + 1, listener)
+            tries = context.job.attempts + 1
+            try:
+                await jobs.do(job, tools, tries, listener)
+            except Exception as error:
+                if jobs.again_in(error, tries) is None:
+                    await self._keep_reason(
+                        context.job, f"{type(error).__name__}: {error}"
+                    )
+                raise
 
         return run
+
+    async def _keep_reason(self, job: Row, reason: str) -> None:
+        """Store why a job is given up, for `heedful jobs`."""
+        await self._app.connector.execute_query_async(
+            _KEEP_REASON_SQL, id=job.id, reason=storable(reason)[:MAX_JOB_ERROR_CHARS]
+        )
 
     async def _revive(self) -> None:
         """Queue the jobs of dead workers again; a job without tries left fails."""
@@ -335,6 +324,7 @@ class PostgresQueue(jobs.Work):
             for job in stalled:
                 # The job may have killed all these workers.
                 if job.attempts + 1 >= MAX_JOB_TRIES:
+                    await self._keep_reason(job, "killed: no worker survived it")
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
                 else:
                     await manager.retry_job(job)

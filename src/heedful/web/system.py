@@ -93,7 +93,7 @@ async def health(visit: Visit) -> Document:
     behind = vectors["texts"] - vectors["here"] if space else 0
     troubles = [
         *_failed_reflections(errors),
-        *_failed_jobs(jobs),
+        *_failed_jobs(jobs, visit.caller.scope.tenant),
         *_waiting_jobs(workload),
         *_missing_vectors(behind, visit.caller.scope),
     ]
@@ -164,18 +164,22 @@ def cure_reflection(error: str) -> dict[str, str]:
     return {"first": first, "command": RETRY_COMMAND}
 
 
-def _failed_jobs(jobs: Sequence[Document]) -> Iterator[Trouble]:
+def _failed_jobs(jobs: Sequence[Document], tenant: str) -> Iterator[Trouble]:
     """Yield the queues whose jobs failed or stalled, or that cannot be read."""
+    commands = {
+        "failed": name_tenant("heedful jobs", tenant),
+        "stalled": WORKER_COMMAND,
+    }
     for queue in jobs:
-        if queue["state"] not in ("failed", "stalled"):
-            continue
         state = queue["state"]
+        if state not in commands:
+            continue
         yield Trouble(
             noun=f"job {state}",
             nouns=f"jobs {state}",
             number=queue["number"] or 1,
             words=queue["queue"],
-            command=WORKER_COMMAND,
+            command=commands[state],
         )
 
 

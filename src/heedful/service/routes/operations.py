@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from heedful.errors import StoreError
+from heedful.errors import StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, Route
@@ -71,7 +71,10 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
     async with readiness.probing:
         if time.monotonic() >= readiness.probed + READY_CACHE_SECONDS:
             store = await _state(setup.store.write(Scope(), check_writes))
-            work = await _state(setup.work.workload())
+            work = store
+            # The queue is in the same database: to ask it would only take longer.
+            if store != StoreUnavailable.__name__:
+                work = await _state(setup.work.workload())
             readiness.states = {"store": readiness.damage or store, "work": work}
             readiness.probed = time.monotonic()
 

@@ -51,3 +51,14 @@ from (
   where loop_fts match :parts and t.tenant = :tenant and t.project = :project and loop_fts.rowid < :before
   order by loop_fts.rowid desc limit :limit
 ) as newest;
+
+-- name: failed_jobs
+-- The queue is in a process: of a job that was given up, only an episode is left on which nobody could reflect.
+select id, project, 'reflect' as task, json_object('digest', digest) as arguments, error, taken as at
+from episode where tenant = :tenant and state = 'failed' order by id desc limit :limit;
+
+-- name: end_failed_job
+-- Let the episode wait again, or count as reflected on and keep its error.
+update episode set state = case when :again then 'waiting' else 'reflected' end,
+  error = case when :again then '' else error end, taken = 0
+where tenant = :tenant and id = :id and state = 'failed';
