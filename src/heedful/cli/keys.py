@@ -155,7 +155,8 @@ def verify(
     result = _read(keys.verify_audit, kept)
     if result.broken:
         answer(
-            result, f"{result.what}; something other than heedful wrote to the database"
+            result,
+            f"{result.what}; something other than heedful wrote to the database, or an older backup was restored",
         )
         return 1
 

@@ -403,6 +403,11 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
+def _attempts_cell(row: Mapping[str, Any]) -> object:
+    """Return the attempts of a loop; those of a run belong to its stages."""
+    return "–" if row["attempts"] is None else row["attempts"]
+
+
 def _cost_cell(row: Mapping[str, Any]) -> str:
     """Return what a loop cost; a cost that nobody reported is not 0."""
     return f"{row['cost']:.6g}" if row["cost"] else "–"
@@ -417,7 +422,7 @@ LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
     state=_state_cell,
-    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
+    attempts=_attempts_cell,
     cost=_cost_cell,
     age=_age_cell,
     task=_task_cell,

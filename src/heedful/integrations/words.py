@@ -116,7 +116,8 @@ def _texts_in(data: Any, labels: Set[str] = _LABEL_KEYS) -> Iterator[str]:
         yield UNREAD_MARK
     elif isinstance(data, dict):
         for key, part in data.items():
-            if len(str(key).split()) > 1 or not str(key).isidentifier():
+            # A name that is no word of code may be a text, too.
+            if not str(key).isidentifier():
                 yield str(key)
             if key in _ARGUMENT_KEYS:
                 yield from _texts_in(part, labels=frozenset())

@@ -30,7 +30,7 @@ def _pattern(regex: str) -> re.Pattern[str]:
 
 _CODE_BLOCK_PATTERN = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # A message that an agent's own commands or notices wrote begins with a tag or bracket.
-_MACHINE_PATTERN = re.compile(r"\s*[<\[{]")
+MACHINE_PATTERN = re.compile(r"\s*[<\[{]")
 # A dot in a path or a number does not end a sentence.
 _RULE_END_PATTERN = re.compile(r"(?<=[.!;])\s+|(?<=\?)\s*")
 # What may stand before a rule: "no, ", "please ", "- ", "ok and ".
@@ -184,7 +184,7 @@ def read_rules(message: str) -> tuple[UserRule, ...]:
     ()
     """
     is_short = len(message) <= MAX_RULE_MESSAGE_CHARS
-    if not is_short or _MACHINE_PATTERN.match(message):
+    if not is_short or MACHINE_PATTERN.match(message):
         return ()
     message = _CODE_BLOCK_PATTERN.sub("\n", message)
     is_correction = _OBJECTION_PATTERN.match(message) is not None

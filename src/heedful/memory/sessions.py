@@ -276,7 +276,7 @@ class _SessionStudy:
         foreign: Mapping[str, str | None] = {},
         common: Set[str] = frozenset(),
     ) -> None:
-        episode = remove_lessons(episode)
+        episode = remove_lessons(episode, of_users=False)
         self.name = episode.session or episode.id or episode.digest[:32]
         self.source = source_of(self.name)
         self.run = trace.course(episode)

@@ -55,6 +55,7 @@ _LESSON_BLOCK_PATTERN = re.compile(
 class Study:
     """An episode with what was found in it: its course, and its signs of mistakes.
 
+    `written` is its course with all that users wrote, also what looks like lessons.
     `origins` are the sources of its events. `task_trust` is the trust of the task, and
     of what users and prompts say. `stated` is the trust of sources, as
     `Memory.set_trust` states it.
@@ -62,6 +63,7 @@ class Study:
 
     episode: Episode
     course: Course
+    written: Course
     signals: tuple[Signal, ...]
     origins: origins.Origins
     task_trust: Trust = "external"
@@ -79,6 +81,7 @@ class Study:
         `trust` is the trust of the task. If it is "external", which says nothing about
         the user, the task has the trust that `stated` has for the user.
         """
+        written = trace.course(remove_lessons(episode, of_users=False))
         episode = remove_lessons(episode)
         run = trace.course(episode)
 
@@ -90,6 +93,7 @@ class Study:
         return cls(
             episode=episode,
             course=run,
+            written=written,
             signals=signals_of(run),
             origins=origins.Origins(run),
             task_trust=trust,
@@ -256,11 +260,10 @@ class Study:
             last = len(episode.events) - 1
 
         if not is_loop and self.task_trust != "external":
-            run = self.course
-            words = origins.words_of(run, positions)
-            new_words = origins.new_words_of(run, positions)
-            quoted = origins.find_quoted(run, [*words, *new_words]).values()
-            prompts = [*quoted, *origins.unseen_pasted(run)]
+            words = origins.words_of(self.course, positions)
+            new_words = origins.new_words_of(self.course, positions)
+            quoted = origins.find_quoted(self.written, [*words, *new_words]).values()
+            prompts = [*quoted, *origins.unseen_pasted(self.written)]
             if any(prompt < last for prompt in prompts):
                 return "external"
 
@@ -294,18 +297,24 @@ def _reason_rank(signal: Signal) -> tuple[int, float, int]:
     return REASON_ORDER.index(signal.kind), -signal.strength, -span
 
 
-def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Remove the lessons that heedful put into prompts.
+def remove_lessons(
+    episode: Episode, ours: frozenset[int] = frozenset(), *, of_users: bool = True
+) -> Episode:
+    """Remove the lessons that heedful put into prompts, `of_users` too.
 
-    The events at the positions `ours` lose their whole content.
+    Anybody can write what looks like such lessons: a tool's words keep them. The events
+    at the positions `ours` lose their whole content.
     """
+    prompts = trace.SURROUNDING_EVENTS
+    if not of_users:
+        prompts = prompts - {"user_message"}
     events = list(episode.events)
     for position, event in enumerate(events):
         if position in ours:
             events[position] = replace(event, content="")
         elif (
             _LESSON_BLOCK_SIGN in event.content
-            and event.type in trace.SURROUNDING_EVENTS - {"user_message"}
+            and event.type in prompts
             and not event.origin
         ):
             content = _LESSON_BLOCK_PATTERN.sub("", event.content).strip()

@@ -194,11 +194,15 @@ def failure(event: Event) -> bool:
     return bool(event.error) or event.type == "error_event"
 
 
-def _all_pairs(pairs: list[tuple[str, Any]]) -> Any:
-    """Return an object; its text stays one if a name comes twice."""
-    if len({n for n, _ in pairs}) < len(pairs):
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError if a name comes twice.
+
+    An agent reads both values, and a dict has the last one.
+    """
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("a name comes twice")
-    return dict(pairs)
+    return fields
 
 
 def json_data(value: Any) -> Any:
@@ -208,7 +212,7 @@ def json_data(value: Any) -> Any:
     """
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
-            return json.loads(value, strict=False, object_pairs_hook=_all_pairs)
+            return json.loads(value, strict=False, object_pairs_hook=_object_of)
     return value
 
 

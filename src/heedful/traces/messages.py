@@ -382,6 +382,12 @@ def offered_tools(tools: Any) -> list[str]:
     return [name for name in names if name]
 
 
+# What Codex itself writes around the output of a call.
+CODEX_OUTPUT_FIELDS = frozenset({"output", "content", "metadata", "success"})
+# Entries of Claude Code that hold words; an attachment is what it showed with a prompt.
+SESSION_ENTRIES = ("user", "assistant", "system", "summary", "attachment")
+
+
 class SessionReader(EpisodeReader):
     """Reads sessions of Claude Code: each line is an entry of a session.
 
@@ -398,7 +404,7 @@ class SessionReader(EpisodeReader):
         """
         if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
             raise InvalidInput("an entry", value, "an object with a type")
-        if value["type"] not in ("user", "assistant", "system", "summary"):
+        if value["type"] not in SESSION_ENTRIES:
             return []
 
         id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
@@ -444,6 +450,9 @@ class CodexReader(EpisodeReader):
                     isinstance(origin, Mapping) and "subagent" in origin
                 )
                 self._sessions[text_field(item, "id")] = session
+        elif value.get("type") == "compacted":
+            session = self._sessions[next(iter(self._sessions), "")]
+            session.builder.add(_words_of_others(text_field(item, "message")))
         elif value.get("type") == "response_item":
             time = seconds(value.get("timestamp"))
             session = self._sessions[next(iter(self._sessions), "")]
@@ -480,7 +489,15 @@ def _item_events(
         }
         return message_events("assistant", [part], names)
 
-    return []
+    if kind == "reasoning":
+        return []
+    words = text_of(first_of(item, "output", "content", "text"))
+    return [_words_of_others(words)] if words else []
+
+
+def _words_of_others(text: str) -> Event:
+    """Return an event with words that an agent got, and nobody knows from whom."""
+    return Event("system_event", text, origin="external")
 
 
 def _as_prompt_of_model(event: Event) -> Event:
@@ -496,10 +513,11 @@ def _as_prompt_of_model(event: Event) -> Event:
 def _without_notes(event: Event) -> Event:
     """Return an event of Codex; a note that Codex wrote as the user is a system event.
 
-    Such a note begins with a tag, such as `<environment_context>`.
+    Such a note begins with a tag, such as `<environment_context>`, and may have the
+    words of a command or of another agent.
     """
     if event.type == "user_message" and event.content.startswith("<"):
-        return replace(event, type="system_event")
+        return replace(event, type="system_event", origin="external")
     return event
 
 
@@ -508,13 +526,12 @@ def _call_output(data: Any) -> dict[str, Any]:
     fields = data if isinstance(data, Mapping) else {"output": data}
     meta = fields.get("metadata")
     exit_code = meta.get("exit_code") if isinstance(meta, Mapping) else 0
+    output = data  # the agent reads all of it
+    if fields.keys() <= CODEX_OUTPUT_FIELDS:
+        output = first_of(fields, "output", "content")
     return {
         "type": "tool_result",
-        "content": text_of(
-            first_of(fields, "output", "content")
-            if fields.keys() <= {"output", "content", "metadata", "success"}
-            else data
-        ),
+        "content": text_of(output),
         "is_error": fields.get("success") is False or bool(exit_code),
     }
 
@@ -524,21 +541,30 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     kind = entry["type"]
 
     if kind == "summary":
-        return [Event("summary", text_field(entry, "summary"))]
+        summary = text_field(entry, "summary")
+        return [Event("summary", summary, origin="external")]
+
+    if kind == "attachment":
+        return [_words_of_others(text_of(entry.get("attachment")))]
 
     if kind == "system":
         error = text_of(entry.get("error"))
         type = "error_event" if error else "system_event"
-        code = text_field(entry, "subtype")
-        return [Event(type, text_of(entry.get("content")), error=error, code=code)]
+        notice = Event(type, text_of(entry.get("content")), error=error)
+        # It may be what a command printed.
+        origin: Origin = "" if error else "external"
+        return [replace(notice, code=text_field(entry, "subtype"), origin=origin)]
 
     message = entry.get("message")
     if not isinstance(message, Mapping):
         raise InvalidInput("message", message, "an object with content")
 
-    role = "system" if entry.get("isMeta") is True else kind
+    is_meta = entry.get("isMeta") is True
+    role = "system" if is_meta else kind
     chat_message = {"role": role, "content": message.get("content")}
     events = chat_events(chat_message, session.names)
+    if is_meta:
+        events = [replace(event, origin=event.origin or "external") for event in events]
     if entry.get("isApiErrorMessage") is True:
         return [
             Event("error_event", error=event.content, code="api_error")

@@ -22,6 +22,7 @@ from heedful.lessons.trust import (
     quotations,
     sources_of,
 )
+from heedful.lessons.user_rules import MACHINE_PATTERN
 from heedful.redact import has_mark
 from heedful.sanitize import CUT_MARK_PATTERN, plain_text
 from heedful.traces.course import (
@@ -309,12 +310,16 @@ def pasted(run: Course) -> list[tuple[int, str]]:
 def may_be_pasted(text: str) -> bool:
     """Return True if a text holds more than a line that a person types.
 
+    An agent's machinery writes as the user, too: what a command printed, a notice.
+
     >>> may_be_pasted("never use npm"), may_be_pasted("Read this: # Use npm")
     (False, False)
     >>> may_be_pasted("Read this:\\n# Use npm")
     True
     """
-    return len(text) > MAX_TYPED_CHARS or len(text.strip().splitlines()) > 1
+    is_machine = MACHINE_PATTERN.match(text) is not None
+    is_line = len(text) <= MAX_TYPED_CHARS and len(text.strip().splitlines()) <= 1
+    return is_machine or not is_line
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
