@@ -156,7 +156,8 @@ def verify(
     if result.broken:
         answer(
             result,
-            f"{result.what}; something other than heedful wrote to the database, or an older backup was restored",
+            f"{result.what}; something other than heedful wrote to the database, or "
+            "an older backup was restored",
         )
         return 1
 
