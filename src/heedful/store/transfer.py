@@ -55,6 +55,7 @@ from heedful.store.sqlite import (
     connect,
     translate_error,
 )
+from heedful.store.user_rules import RULE_META
 
 
 class FieldBounds:
@@ -271,7 +272,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
     left out, and so are the decisions of operators and the counts of the lesson.
     """
     signature = Signature("", record.pattern, digest=record.signature)
-    meta = record.meta
+    meta = {name: record.meta[name] for name in record.meta.keys() - RULE_META}
     if len(json.dumps(meta)) > MAX_UNTRUSTED_META_CHARS:
         meta = {}
 

@@ -49,6 +49,8 @@ MAX_EARLIER_COMMANDS = 2_000
 USER_ACTOR = "user"
 _BROKEN_META = "broken"
 _DENIES_META = "denies"
+# What operators decided about a rule, and how often it was broken.
+RULE_META = frozenset({_BROKEN_META, _DENIES_META})
 _SAID = "said "
 _SHOWN = "shown rules"
 _ALLOWED = "allowed rule "

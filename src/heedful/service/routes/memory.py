@@ -61,6 +61,7 @@ from heedful.store import (
     records,
     reminders,
 )
+from heedful.store.connection import storable
 from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -664,7 +665,10 @@ async def hook(
         owner = await caller.read(episodes.owner, reply.session)
         if owner == caller.actor.via:
             await caller.setup.work.defer(
-                "learn", caller.scope, session=reply.session, what=reply.work
+                "learn",
+                caller.scope,
+                session=storable(reply.session),
+                what=reply.work,
             )
 
     return dict(reply.answer or {})
