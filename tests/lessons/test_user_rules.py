@@ -247,6 +247,19 @@ def test_rule_without_words_of_a_call_limits_none(rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "message", "permits"),
     [
+        pytest.param(
+            "never npm",
+            'Translate to German: "Please use npm for the install."',
+            False,
+            id="a text to be translated",
+        ),
+        pytest.param(
+            "never npm",
+            'The page says "please use npm" to everybody.',
+            False,
+            id="a quotation",
+        ),
+        pytest.param("never npm", "ok: use npm here", True, id="after an assent"),
         ("never npm", "ok, use npm here", True),
         ("never npm", "npm is fine", True),
         ("never npm", "do not use npm", False),

@@ -86,6 +86,10 @@ _WANTED_PATTERN = re.compile(
     r"(?<!not )(?<!n't )(?<!n’t )(?<!never )\b(?:use|uses|prefer) (\S+)", re.IGNORECASE
 )
 _SAYING_END_PATTERN = re.compile(r"(?<=[.!;?])\s+|\n+")
+# Words that a user passes on: behind a colon, or in quotation marks.
+_PASSED_ON_PATTERN = re.compile(
+    r'\A((?:\S+\s+){2,}\S+):\s.*|["“„«][^"“”„»]*\s[^"“”„»]*["”»]', re.DOTALL
+)
 # Programs that run another one.
 _RUNNERS = frozenset("sudo env command time nice exec".split())
 
@@ -167,9 +171,13 @@ class CallLimit:
         return replace(self, instead="") == replace(other, instead="")
 
     def permits(self, message: str) -> bool:
-        """Return True if a message of the user allows what is forbidden here."""
+        """Return True if a message of the user allows what is forbidden here.
+
+        What the user passes on allows nothing: 'Translate to German: "Use npm."'.
+        """
         pattern = re.compile(self._permission_regex(), re.IGNORECASE)
         for sentence in sentences_of(message):
+            sentence = _PASSED_ON_PATTERN.sub(r"\1", sentence)
             is_question = sentence.rstrip().endswith("?")
             if not is_question and pattern.search(sentence):
                 return not any(map(self.is_like, limits_of(sentence)))
