@@ -160,7 +160,7 @@ def test_the_task_of_a_loop_that_is_gone_is_unknown():
 def test_a_lesson_that_no_loop_was_shown_says_so(browser: Browser):
     lesson = store_lesson(browser)
     page = browser.get(f"/lessons/{lesson['id']}").text
-    assert "Not known yet: no loop that was shown it has ended." in page
+    assert "Not known yet: no loop that ended was shown it." in page
 
 
 def test_new_words_that_do_worse_are_said_to_do_worse(browser: Browser):

@@ -274,7 +274,7 @@ def test_the_best_of_attempts_that_fail_alike_says_why(browser: Browser):
         read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
 
     page = words_of(browser.get("/loops/alike").text)
-    words = "Attempt 2 is the best: its worst error has severity 0.4 against 0.8"
+    words = "its worst error has severity 0.4, that of attempt 1 0.8"
     assert f"{words}; attempt 3 is as good, but came later." in page
 
 

@@ -58,7 +58,7 @@ def test_equal_errors_are_one_row_with_the_next_command(browser: Browser):
 def test_each_trouble_has_its_own_cure(browser: Browser):
     fail_reflections(browser, {"a": "ModelUnavailable: no model answers"})
     page = words_of(browser.get("/health").text)
-    assert "set a model, then heedful worker --once" in page
+    assert "set a model if none is set, then heedful worker --once" in page
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_each_trouble_has_its_own_cure(browser: Browser):
     [
         pytest.param(
             "ModelUnavailable: no model answers",
-            "Next: set a model, then heedful worker --once",
+            "Next: set a model if none is set, then heedful worker --once",
             id="no model",
         ),
         pytest.param("away: x", "Next: heedful worker --once", id="another error"),

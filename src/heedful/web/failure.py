@@ -258,9 +258,10 @@ def why_best(loop: Loop) -> str:
     # The highest severities of errors and of warnings, in thousandths.
     kind, place = ("error", 4) if worse[0][4] != ranks[0][4] else ("warning", 5)
     best, other = (rank[place] / 1000 for rank in (ranks[0], worse[0]))
+    next_best = f"attempt {worse[0][-1]}"
     if not best:
-        return f"it has no {kind}, and the best of the worse ones has one"
-    return f"its worst {kind} has severity {best:g} against {other:g}"
+        return f"it has no {kind}, {next_best} has one"
+    return f"its worst {kind} has severity {best:g}, that of {next_best} {other:g}"
 
 
 def is_tied(loop: Loop) -> bool:

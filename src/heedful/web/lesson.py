@@ -136,7 +136,7 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
     words, then with its earlier ones.
 
     >>> describe_effect(None)
-    'Not known yet: no loop that was shown it has ended'
+    'Not known yet: no loop that ended was shown it'
     >>> describe_effect(None, [{"of": 15, "value": 0.8}])
     'Not known yet: its 15 loops compare memory as a whole, not this lesson alone'
     """
@@ -155,7 +155,7 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
                     f"with the words before, {percent(share['value'])} of "
                     f"{counted(share['of'], 'loop')} were right at the first try"
                 )
-        return "Not known yet: no loop that was shown it has ended"
+        return "Not known yet: no loop that ended was shown it"
     words: str = effect["gain"]
     if not words:
         return f"Not known yet: it {effect['lacks']}"

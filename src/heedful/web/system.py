@@ -160,7 +160,7 @@ def cure_reflection(error: str) -> dict[str, str]:
     """
     first = ""
     if error.startswith(NO_MODEL_ERROR):
-        first = "set a model, then"
+        first = "set a model if none is set, then"
     return {"first": first, "command": RETRY_COMMAND}
 
 
