@@ -220,12 +220,17 @@ def visible(text: str) -> str:
     return re.sub(r" {8,}", lambda blanks: f"[{len(blanks[0])} blanks]", text)
 
 
+MAX_ESCAPES = 3  # "&amp;amp;#101;" is an "e" to a model, too
+# ASCII that is drawn as nothing, and that a model reads.
+_TAG_CHARACTERS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
+
+
 def plain_text(text: str, *, escapes: bool = True) -> str:
     r"""Return a text as its reader takes it, in small letters, to find its words again.
 
     Accents, colours of a terminal and all that is drawn as nothing are left out,
     letters of any width and style become plain, and so do those that HTML writes as
-    `&#101;`. With `escapes`, those of JSON are read, too.
+    `&#101;` and an address as `%65`. With `escapes`, those of JSON are read, too.
 
     >>> plain_text("ZQ\u200b&#101;vil-\uff50ads\\nin caf\u00e9")
     'zqevil-pads in cafe'
@@ -238,11 +243,17 @@ def plain_text(text: str, *, escapes: bool = True) -> str:
     if "&" in text:
         from html import unescape
 
-        text = unescape(text)
+        for _ in range(MAX_ESCAPES):
+            text = unescape(text)
+    if "%" in text:
+        from urllib.parse import unquote
+
+        text = unquote(text)
     if "\x1b" in text:
         text = _TERMINAL_STYLE_PATTERN.sub("", text)
 
     if not text.isascii():
+        text = text.translate(_TAG_CHARACTERS)
         text = unicodedata.normalize("NFKD", text)
     hidden = set(filter(_is_drawn_as_nothing, set(text)))
     if hidden:

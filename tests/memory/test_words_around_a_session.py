@@ -166,3 +166,32 @@ def test_a_json_object_with_a_name_twice_stays_the_text_that_an_agent_reads() ->
     text = '{"output": "a page", "output": "ok"}'
     assert json_data(text) == text
     assert json_data('{"output": "ok"}') == {"output": "ok"}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        pytest.param({"output": "ok", "content": PAGE}, id="two outputs"),
+        pytest.param({"output": "ok", "metadata": {"note": PAGE}}, id="a note"),
+        pytest.param({"content": "ok", "success": PAGE}, id="no truth value"),
+        pytest.param({"output": "ok", "metadata": {"exit_code": PAGE}}, id="no code"),
+    ],
+)
+async def test_no_field_of_a_result_is_left_out(output: dict[str, Any]) -> None:
+    look = codex_call("w", "look", "mcp__docs__look")
+    work = [codex_user("run the tests"), look, codex_result("w", output), *CODEX_WORK]
+    assert not await is_told(CodexReader(Limits()), work)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param("".join(chr(0xE0000 + ord(c)) for c in PAGE), id="as tags"),
+        pytest.param(PAGE.replace("e", "&amp;#101;"), id="escaped twice"),
+        pytest.param(PAGE.replace("e", "%65"), id="as in an address"),
+    ],
+)
+async def test_disguised_words_are_found(page: str) -> None:
+    fetched = [FETCH, claude_result("w", page)]
+    work = [claude_user("run the tests"), *fetched, *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)

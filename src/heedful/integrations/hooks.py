@@ -508,7 +508,8 @@ async def _on_prompt(moment: _Moment) -> Reply:
     prompt = moment.text("prompt")
     if not prompt.strip():
         return Reply()
-    if moment.text("source") in MACHINE_PROMPT_SOURCES:
+    # A model writes the prompts of its subagents, perhaps in words of others.
+    if moment.subagent or moment.text("source") in MACHINE_PROMPT_SOURCES:
         await moment.run.learn(
             Event(
                 "system_event",

@@ -53,7 +53,9 @@ def sources_of_words(
     network, too.
     """
     surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
-    results = [event for event in events if event.type not in surroundings]
+    results = [
+        event for event in events if event.origin or event.type not in surroundings
+    ]
     quotations = trusts.find_quotations(messages, map(trace.event_text, results))
     sources: dict[str, Set[str]] = {}
     for text, message in messages.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
-from heedful.store.connection import MAX_ROWS, Db
+from heedful.store.connection import MAX_ROWS, Db, resumable
 
 
 def newest(db: Db, scope: Scope, limit: int) -> list[dict[str, Any]]:
@@ -23,6 +23,7 @@ def newest(db: Db, scope: Scope, limit: int) -> list[dict[str, Any]]:
     return [{**row, "arguments": json.loads(row["arguments"])} for row in rows]
 
 
+@resumable(result=list[dict[str, Any]])
 def end(
     db: Db, scope: Scope, id: int | None = None, *, again: bool
 ) -> list[dict[str, Any]]:

@@ -234,8 +234,8 @@ def _result_texts(db: Db, scope: Scope, session: str) -> Iterator[str]:
     own_events = SURROUNDING_EVENTS | MODEL_WORD_EVENTS
     key = {**key_of(scope), "session": storable(session)}
     for row in db.select("type, record", "event", key):
-        if row["type"] not in own_events:
-            record = json.loads(row["record"])
+        record = json.loads(row["record"])
+        if record["origin"] or row["type"] not in own_events:
             yield f"{record['content']}\n{record['error']}"
 
 

@@ -382,8 +382,8 @@ def offered_tools(tools: Any) -> list[str]:
     return [name for name in names if name]
 
 
-# What Codex itself writes around the output of a call.
-CODEX_OUTPUT_FIELDS = frozenset({"output", "content", "metadata", "success"})
+# The figures that Codex itself writes beside the output of a call.
+CODEX_FIGURES = frozenset({"exit_code", "duration_seconds"})
 # Entries of Claude Code that hold words; an attachment is what it showed with a prompt.
 SESSION_ENTRIES = ("user", "assistant", "system", "summary", "attachment")
 
@@ -521,13 +521,28 @@ def _without_notes(event: Event) -> Event:
     return event
 
 
+def _is_output(fields: Mapping[str, Any]) -> bool:
+    """Return True if only an output holds words; a tool may return any object."""
+    if fields.keys() <= {"content", "success"}:
+        return isinstance(fields.get("success"), bool | None)
+    figures = fields.get("metadata", {})
+    is_of_codex = (
+        isinstance(figures, Mapping)
+        and figures.keys() <= CODEX_FIGURES
+        and all(isinstance(figure, int | float) for figure in figures.values())
+    )
+    return is_of_codex and fields.keys() <= {"output", "metadata"}
+
+
 def _call_output(data: Any) -> dict[str, Any]:
     """Return the output of a call as the part of a message."""
     fields = data if isinstance(data, Mapping) else {"output": data}
     meta = fields.get("metadata")
     exit_code = meta.get("exit_code") if isinstance(meta, Mapping) else 0
+    if not isinstance(exit_code, int):
+        exit_code = 0
     output = data  # the agent reads all of it
-    if fields.keys() <= CODEX_OUTPUT_FIELDS:
+    if _is_output(fields):
         output = first_of(fields, "output", "content")
     return {
         "type": "tool_result",
