@@ -221,6 +221,7 @@ def visible(text: str) -> str:
 
 
 MAX_ESCAPES = 3  # "&amp;amp;#101;" is an "e" to a model, too
+_PERCENT_PATTERN = re.compile("%([0-7][0-9A-Fa-f])")  # ASCII in an address
 # ASCII that is drawn as nothing, and that a model reads.
 _TAG_CHARACTERS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
 
@@ -246,9 +247,7 @@ def plain_text(text: str, *, escapes: bool = True) -> str:
         for _ in range(MAX_ESCAPES):
             text = unescape(text)
     if "%" in text:
-        from urllib.parse import unquote
-
-        text = unquote(text)
+        text = _PERCENT_PATTERN.sub(lambda code: chr(int(code[1], 16)), text)
     if "\x1b" in text:
         text = _TERMINAL_STYLE_PATTERN.sub("", text)
 
