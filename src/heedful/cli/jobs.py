@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
@@ -10,7 +10,9 @@ from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, read
 from heedful.cli.output import answer, columns, counted, emit, following
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit
+from heedful.lessons.scope import Scope
 from heedful.store import failed_jobs
+from heedful.store.store import Store
 from heedful.validation import require
 
 jobs: Typer = group_with_default()
@@ -55,8 +57,11 @@ def discard(id: Id = None, is_all: All = False) -> int:
 
 def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
     """End one failed job or all, and say in `words` what was done."""
-    require((id is None) is is_all, "ID", id, "the id of a failed job, or --all")
-    ended = ask_scope(
-        lambda store, scope: store.write(scope, failed_jobs.end, id, again=again)
-    )
+    is_named = id is not None
+    require(is_named != is_all, "ID", id, "the id of a failed job, or --all")
+
+    async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
+        return await store.write(scope, failed_jobs.end, id, again=again)
+
+    ended = ask_scope(end)
     return answer({"jobs": ended}, f"{counted(len(ended), 'job')} {words}")

@@ -19,7 +19,7 @@ from heedful.integrations import RESULT_KEY
 MESSAGE_SOURCE_KEY = "lc_source"
 PROOF_KEY = "heedful_proof"
 _SECRET = secrets.token_hex(16)
-M = TypeVar("M", bound=BaseMessage)
+AnyNote = TypeVar("AnyNote", bound=BaseMessage)
 
 
 def note_message(text: str, **marks: Any) -> HumanMessage:
@@ -29,7 +29,7 @@ def note_message(text: str, **marks: Any) -> HumanMessage:
     )
 
 
-def proved(message: M) -> M:
+def proved(message: AnyNote) -> AnyNote:
     """Return a new message of heedful with the proof that it is one."""
     message.additional_kwargs[PROOF_KEY] = _proof_of(message)
     return message

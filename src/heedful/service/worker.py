@@ -300,7 +300,8 @@ class PostgresQueue(jobs.Work):
             try:
                 await jobs.do(job, tools, tries, listener)
             except Exception as error:
-                if jobs.again_in(error, tries) is None:
+                wait = jobs.again_in(error, tries)
+                if wait is None:
                     await self._keep_reason(
                         context.job, f"{type(error).__name__}: {error}"
                     )

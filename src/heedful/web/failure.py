@@ -168,7 +168,7 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
             fix = clean(earlier.fix or earlier.message, MAX_SENTENCE_TEXT_CHARS)
             if earlier.check == error.check and fix.rstrip(" .") in verdict.feedback:
                 told_attempts.add(decision.attempt)
-                if (earlier.fix, earlier.message) == (error.fix, error.message):
+                if earlier.fix == error.fix and earlier.message == error.message:
                     told_in_these_words.add(decision.attempt)
                 evidence = clean(earlier.evidence, MAX_SENTENCE_TEXT_CHARS)
                 if evidence in verdict.feedback:
