@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heedful import Memory
-from heedful.integrations import Host
 from heedful.integrations.begin import Earlier
 from heedful.integrations.host import HostRun
 from heedful.lessons.lesson import Trust
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
+from tests.hosts import patient_host
 from tests.integrations.doubles import Call, Say, Turn
 from tests.trusted import OWN
 
@@ -33,7 +33,7 @@ def memory_in(folder: Path) -> Memory:
 
 async def is_told(memory: Memory) -> bool:
     """Return True if a later run is told the fix, before or after the failure."""
-    run = Host(memory=memory, strict=True).run("later", "run the tests")
+    run = patient_host(memory=memory, strict=True).run("later", "run the tests")
     recalled = await run.recall()
     before = await run.before("shell", {"command": BAD}, "1")
     seen = await run.seen("shell", ERROR, "1")
@@ -51,7 +51,7 @@ async def drive_fix(
 
     The run has not ended.
     """
-    run = Host(memory=memory, strict=True).run("one", "run the tests")
+    run = patient_host(memory=memory, strict=True).run("one", "run the tests")
     run.earlier = earlier
     await run.recall()
     await run.learn(*events)

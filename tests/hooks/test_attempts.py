@@ -12,6 +12,7 @@ from heedful import Done, Finding, Memory, policy
 from heedful.integrations import Host
 from heedful.integrations.attempts import EMPTY_ANSWER, Attempts
 from heedful.store.sqlite import in_file
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 TASK = "Give the severity of the ticket: the pump leaks"
@@ -26,7 +27,7 @@ def severity(candidate: Any, _: Any) -> Sequence[Finding]:
 
 def host_in(folder: Path, **options: Any) -> Host:
     memory = Memory(in_file(str(folder / "memory.db")), trust=OWN)
-    return Host(memory=memory, strict=True, **options)
+    return patient_host(memory=memory, strict=True, **options)
 
 
 async def attempts_of(host: Host, id: str = "one", **options: Any) -> Attempts:

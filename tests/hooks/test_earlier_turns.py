@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from heedful import Done, Finding
-from heedful.integrations import Host, HostRun, verdict_of
+from heedful.integrations import HostRun, verdict_of
 from heedful.integrations.begin import Earlier, begin_run, provider_events
 from heedful.integrations.past import instruction_events
 from heedful.loop.codec import verdict_to
 from tests.fix_of_page import PAGE, drive_fix, is_told, memory_in
+from tests.hosts import patient_host
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def judge(candidate: Any, _: Any) -> list[Finding]:
 
 
 async def begin(folder: Path, task: str) -> HostRun:
-    host = Host(memory=memory_in(folder), checks=[judge], strict=True)
+    host = patient_host(memory=memory_in(folder), checks=[judge], strict=True)
     run, _ = await begin_run(host.run, "chat", task)
     return run
 

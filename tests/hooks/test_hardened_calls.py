@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from heedful.integrations.host import Host
 from heedful.lessons.lesson import Example
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.hooks.test_hooks import send_event
+from tests.hosts import patient_host
 
 FIX = "Use pnpm: this repository has no package-lock.json."
 COMMAND = {"tool_name": "Bash", "tool_input": {"command": "npm test -- --watch"}}
@@ -107,7 +107,7 @@ async def test_before_says_it_in_python_too(memory: Memory) -> None:
 
 async def test_a_framework_is_warned_as_a_hook_is(memory: Memory) -> None:
     await harden(memory)
-    run = Host(memory=memory, strict=True).run("mine")
+    run = patient_host(memory=memory, strict=True).run("mine")
     advice = await run.before("bash", {"command": "npm run build"})
     assert FIX in advice.text
 

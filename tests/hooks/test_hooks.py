@@ -29,7 +29,6 @@ from heedful.integrations.agents import AGENTS
 from heedful.integrations.file_changes import read_text
 from heedful.integrations.hook_text import own_hooks
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
-from heedful.integrations.host import Host
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import exposures, loops
@@ -37,6 +36,7 @@ from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hooks.support import answer_at_terminal, approve_all, environment
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 # A plugin cannot hold up the end of a turn.
@@ -66,7 +66,7 @@ async def send_event(
     content = {**head, **data, **fields}
     settings = HookSettings(**content.pop("settings", {}))
     name, message = spoken_by(agent, kind, content)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     answer = await reply(
         name,
         message,
@@ -159,7 +159,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
         await run_working_call(memory, session)
         await send_event(memory, "stop", session_id=session)
         await send_event(memory, "end", session_id=session, reason="other")
-        assert await Host(memory=memory).run(session).events() == []
+        assert await patient_host(memory=memory).run(session).events() == []
     start = await send_event(memory, "start", session_id="c")
     assert "`pads` with `npx jest` never worked" in json.dumps(start.answer)
     assert await memory.store.read(memory.scope, exposures.opportunities, "c") == []
@@ -169,7 +169,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
     await send_event(memory, "end", session_id="c")
     assert (
-        await Host(memory=memory).run("team/a").events() == []
+        await patient_host(memory=memory).run("team/a").events() == []
     )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 3
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
@@ -269,7 +269,9 @@ async def test_a_known_id_replaces_an_event(
             memory, "prompt", prompt="never use npm", prompt_id="p1", source=source
         )
         await send_event(memory, "after", data=CALL, tool_response="fine")
-    kinds = [event["type"] for event in await Host(memory=memory).run("one").events()]
+    kinds = [
+        event["type"] for event in await patient_host(memory=memory).run("one").events()
+    ]
     assert sorted(kinds) == sorted([kind, "tool_call", "tool_response"])
 
 

@@ -25,6 +25,7 @@ from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from heedful.traces.episode import Event
 from tests.hooks.support import approve_all
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 TRUST: Any = {**OWN, "tool:sh": "measured"}
@@ -50,7 +51,9 @@ async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(
 ) -> None:
     store = in_file(str(tmp_path / "a.db"))
     task = "grade it"
-    host = Host(memory=Memory(store, trust=TRUST), checks=[severity], strict=True)
+    host = patient_host(
+        memory=Memory(store, trust=TRUST), checks=[severity], strict=True
+    )
     run = host.run("one", task)
     assert not await run.recall()
     assert run.best is None
@@ -142,7 +145,7 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     tmp_path: Path,
 ) -> None:
     memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     first = host.run("one", "build")
     await first.recall()
     await first.before("sh", "npm run pads", "c1")
@@ -166,7 +169,7 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
 
 async def test_advice_names_a_lesson_by_its_id(tmp_path: Path) -> None:
     memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     first = host.run("one", "build")
     for command, error in (("tar x", "tar: no such option"), ("npm run pads", ERROR)):
         await first.before("sh", command, command)
@@ -199,7 +202,7 @@ async def test_the_wrong_value_inside_a_longer_one_is_put_right(
     memory = Memory(
         in_file(str(tmp_path / "a.db")), trust={"tool:get": "measured"}, holdout=0
     )
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     first = host.run("one", "look at the ticket")
     await first.before("get", {"ticket": "42"}, "c1")
     await first.seen("get", error, "c1")

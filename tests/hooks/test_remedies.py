@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from heedful.integrations.hooks import Reply, reply, work
-from heedful.integrations.host import Host
 from heedful.memory import nearest
 from heedful.memory.memory import Memory
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 TRUST: Any = OWN
@@ -43,7 +43,7 @@ class Session:
     """A session of an agent, as its hooks see it."""
 
     def __init__(self, memory: Memory, id: str, root: Path) -> None:
-        self.host = Host(memory=memory, strict=True, root=str(root))
+        self.host = patient_host(memory=memory, strict=True, root=str(root))
         self.id = id
         self.calls = 0
 
@@ -379,7 +379,7 @@ async def test_what_the_brief_told_is_told_once(memory: Memory, root: Path) -> N
 
 async def test_a_host_that_gives_no_arguments(memory: Memory, root: Path) -> None:
     """The arguments are those of the call that `before` was asked about."""
-    run = Host(memory=memory, strict=True, root=str(root)).run("one")
+    run = patient_host(memory=memory, strict=True, root=str(root)).run("one")
     await run.before("Read", read(root, "cmd/cli/setup.go"), "c1")
     advice = await run.seen("Read", ABSENT, "c1")
     assert "`cmd/setup.go`" in advice.text

@@ -19,6 +19,7 @@ from heedful.store.store import Store
 from heedful.traces.episode import Event
 from tests.hooks.hostile import Home, run_command
 from tests.hooks.test_trust import FAILED, end_session, fail_and_mend
+from tests.hosts import patient_host
 from tests.service.support import read_data
 from tests.trusted import OWN
 from tests.web.support import browsing
@@ -67,7 +68,7 @@ async def test_a_mistake_is_repeated_by_a_later_call_of_the_session(
     results: tuple[str, ...], told: int, unhelpful: int, store: Store
 ) -> None:
     memory = Memory(store, holdout=0.0, trust=OWN)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     for session in ("one", "two"):
         await call(host, session, ERROR, ERROR)
     before = (await read_figures(store)).total
@@ -90,7 +91,7 @@ async def test_without_a_later_call_of_the_kind_there_is_no_verdict(
     last: str, tally: tuple[int, int], store: Store
 ) -> None:
     memory = Memory(store, holdout=0.0, trust=OWN)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     for session in ("one", "two"):
         await call(host, session, ERROR, ERROR)
     before = (await read_figures(store)).total

@@ -11,10 +11,10 @@ import pytest
 from heedful.errors import InvalidInput
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.hooks import HookSettings, reply, work
-from heedful.integrations.host import Host
 from heedful.memory.memory import Memory
 from heedful.store.repairs import count_repairs
 from tests.hooks.spoken import spoken_by
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 TRUST: Any = OWN
@@ -42,7 +42,7 @@ async def send(
     **fields: Any,
 ) -> dict[str, Any]:
     """Hand over an event about a call; return the answer of the hook."""
-    host = Host(memory=memory, strict=True, root=root)
+    host = patient_host(memory=memory, strict=True, root=root)
     data = {"session_id": session, "tool_name": "Bash", "tool_use_id": "c1"}
     data |= {"tool_input": arguments, **fields}
     name, message = spoken_by(agent, kind, data)

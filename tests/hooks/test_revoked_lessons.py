@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from heedful import Memory
-from heedful.integrations import Host
 from heedful.integrations.host import HostRun
 from heedful.traces.episode import Event
 from tests.fix_of_page import BAD, ERROR, FIX, PAGE, drive_fix, memory_in
+from tests.hosts import patient_host
 
 OTHER_FIX = f"{FIX} --ci"
 
 
 async def fail(memory: Memory, name: str) -> tuple[HostRun, str]:
     """Return a run that has failed, and what it was told."""
-    run = Host(memory=memory, strict=True).run(name, "run the tests")
+    run = patient_host(memory=memory, strict=True).run(name, "run the tests")
     advices = [await run.recall()]
     advices.append(await run.before("shell", {"command": BAD}, "1"))
     advices.append(await run.seen("shell", ERROR, "1"))

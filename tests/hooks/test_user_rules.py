@@ -15,10 +15,10 @@ import pytest
 from heedful import Memory
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
-from heedful.integrations.host import Host
 from tests import engines
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hooks.support import run_event
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 PNPM = "No, we use pnpm, never npm"
@@ -44,7 +44,7 @@ class Session:
         agent: str = "claude-code",
         everywhere: str = "",
     ) -> None:
-        self.host = Host(memory=memory, strict=True, everywhere=everywhere)
+        self.host = patient_host(memory=memory, strict=True, everywhere=everywhere)
         self.id = id
         self.agent = agent
         self.calls = 0

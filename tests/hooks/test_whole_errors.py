@@ -12,11 +12,11 @@ import pytest
 
 from heedful import Memory, learn_session
 from heedful.integrations.hooks import HookSettings, reply, work
-from heedful.integrations.host import Host
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Episode, Event, Limits
 from tests.hooks.support import environment, run_event
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 TRUST: Any = OWN
@@ -52,7 +52,7 @@ def memory(tmp_path: Path) -> Memory:
 
 async def send(memory: Memory, event: str, session: str, **fields: Any) -> str:
     """Send an event of Claude Code, do the work that is left; return what it adds."""
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     message = {"session_id": session, "cwd": "/", "tool_name": "Bash", **fields}
     answer = await reply(event, message, host)
     if answer.work:
@@ -241,7 +241,7 @@ async def test_no_part_of_a_key_is_in_the_reason_of_a_block(
     answer = await reply(
         "Stop",
         {"session_id": "s", "cwd": str(tmp_path)},
-        Host(memory=memory, strict=True),
+        patient_host(memory=memory, strict=True),
         settings=HookSettings(stop=(f"cat '{file}'; false",)),
     )
     assert "building" in str(answer.answer)

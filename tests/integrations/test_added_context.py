@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.integrations import Host
 from tests.fix_of_page import FAILING, FIXES, PAGE, READ, is_told, memory_in
+from tests.hosts import patient_host
 from tests.integrations.doubles import OWN_TOOL, Addition, Call
 from tests.integrations.test_earlier_turns import OTHERS, double_of
 from tests.integrations.test_hosts import NAMES
@@ -36,7 +36,7 @@ OWN_WAYS = [
 async def teach(folder: Path, name: str, *, way: str, text: str) -> bool:
     """Run an agent with an added text; return True if its fix is told later."""
     memory = memory_in(folder)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     addition = Addition(
         task="run the tests", script=FIXES, way=way, text=text, results=FAILING
     )
@@ -72,7 +72,7 @@ async def test_a_fix_after_an_image_that_nobody_has_read_waits(
     """The tools of CrewAI return texts only."""
     memory = memory_in(tmp_path)
     double = double_of(name)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await double.drive(
         host,
         "run the tests",

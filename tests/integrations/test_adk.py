@@ -17,9 +17,10 @@ from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.errors import Conflict
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.adk import FEEDBACK_TOOL, HeedfulAdkPlugin
 from heedful.store import loops
+from tests.hosts import patient_host
 from tests.integrations.double_adk import (
     Scripted,
     run,
@@ -262,7 +263,7 @@ async def test_an_agent_that_is_a_tool_is_not_judged(is_subagent: bool) -> None:
 
 async def test_a_call_that_is_held_and_errors_that_are_results(tmp_path: Any) -> None:
     memory = memory_in(tmp_path)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     failing = {PADS: RuntimeError(ERROR)}
     for _ in range(2):
         agent = shell_agent([Call(PADS), Say("no")], Driven(), failing)

@@ -22,10 +22,11 @@ from agent_framework import (
 from pydantic import BaseModel
 
 from heedful import Done, policy
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes, loops
 from tests import fix_of_page as earlier_turns
+from tests.hosts import patient_host
 from tests.integrations.double_agent_framework import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import (
@@ -219,7 +220,7 @@ async def test_a_run_goes_on_after_an_approval_also_in_another_process(
 async def test_a_call_that_is_held_back_runs_when_it_is_made_again(
     tmp_path: Any,
 ) -> None:
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {PADS: RuntimeError(ERROR)}
     turns: list[Turn] = [Call(PADS), Say("no")]
     agent = shell_agent(
@@ -383,7 +384,7 @@ def test_the_example_runs() -> None:
 
 async def test_a_fix_waits_if_a_service_keeps_the_turns_before(tmp_path: Any) -> None:
     memory = earlier_turns.memory_in(tmp_path)
-    middleware = [HeedfulAgentMiddleware(Host(memory=memory, strict=True))]
+    middleware = [HeedfulAgentMiddleware(patient_host(memory=memory, strict=True))]
     agent = shell_agent(
         earlier_turns.FIXES, Driven(), earlier_turns.FAILING, middleware=middleware
     )
@@ -396,7 +397,7 @@ async def test_a_fix_in_words_of_a_tool_of_the_provider_waits_in_a_stream(
     tmp_path: Any,
 ) -> None:
     memory = earlier_turns.memory_in(tmp_path)
-    middleware = [HeedfulAgentMiddleware(Host(memory=memory, strict=True))]
+    middleware = [HeedfulAgentMiddleware(patient_host(memory=memory, strict=True))]
     read = Call(earlier_turns.BAD, provided=earlier_turns.PAGE)
     turns = [read, *earlier_turns.FIXES[1:]]
     agent = shell_agent(turns, Driven(), earlier_turns.FAILING, middleware=middleware)

@@ -17,8 +17,8 @@ from smolagents import ChatMessage, Model, ToolCallingAgent, tool
 
 import heedful
 from heedful import run_sync
-from heedful.integrations import Host
 from scripts.run_docs import blocks
+from tests.hosts import patient_host
 from tests.integrations.test_hosts import ERROR, memory_in, severity
 
 PAGE = Path("docs/any-framework.md").read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def test_a_watched_tool_tells_what_is_known_of_its_error(
     ask: Any, tmp_path: Path
 ) -> None:
     watch: Any = page_function("watched")
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     outputs = []
     for task in ("build it", "build the app"):
         run = host.run(task=task)

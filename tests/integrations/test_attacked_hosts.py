@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from heedful import Done, Finding
-from heedful.integrations import Host
 from heedful.store import loops
+from tests.hosts import patient_host
 from tests.integrations.doubles import Call, Say, Turn
 from tests.integrations.test_hosts import NAMES, TASK, host_that_judges, memory_in
 from tests.planted import TOKENS
@@ -49,7 +49,7 @@ async def test_what_a_failed_tool_said_to_do_is_not_passed_on(
     double: Any, tmp_path: Path
 ) -> None:
     """An agent that obeys the text of a tool does not teach the next one to obey it."""
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {BUILD: RuntimeError(ATTACK)}
     turns: list[Turn] = [Call(BUILD), Call(PLANTED), Say("built")]
     for id in ("one", "two", "three"):

@@ -10,10 +10,11 @@ import pytest
 from pydantic import BaseModel
 
 from heedful import Done, policy, run_sync
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
 from heedful.store import episodes, loops
+from tests.hosts import patient_host
 from tests.integrations.double_crewai import crew_of, shell_task
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import (
@@ -91,7 +92,7 @@ def test_an_object_is_judged_as_data() -> None:
 
 
 def test_a_call_that_failed_before_is_held_back_once(tmp_path: Any) -> None:
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {PADS: RuntimeError(ERROR)}
     turns: list[Turn] = [Call(PADS), Say("no")]
     crew_of(watch(shell_task("build", turns, Driven(), failing), host)).kickoff()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from heedful.integrations import Host
 from tests.fix_of_page import BAD, FAILING, FIX, FIXES, PAGE, READ, is_told, memory_in
+from tests.hosts import patient_host
 from tests.integrations.doubles import Call, Say, Turn
 from tests.integrations.test_hosts import NAMES
 
@@ -33,7 +33,7 @@ async def test_a_fix_in_words_of_an_earlier_page_waits(
     memory = memory_in(tmp_path)
     read: list[Turn] = [Call(READ), Say("I read it.")]
     tasks = {"read the docs": read, "run the tests": FIXES}
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await double_of(name).chat(host, tasks, results={READ: PAGE, **FAILING})
     assert not await is_told(memory)
 
@@ -44,7 +44,7 @@ async def test_a_fix_in_words_of_an_earlier_answer_waits(
 ) -> None:
     memory = memory_in(tmp_path)
     tasks = {"what do the docs say?": [Say(PAGE)], "run the tests": FIXES}
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await double_of(name).chat(host, tasks, results=FAILING)
     assert not await is_told(memory)
 
@@ -57,7 +57,7 @@ async def test_a_fix_in_words_of_the_agent_is_told_in_a_later_turn(
     read: list[Turn] = [Call(READ), Call("npm ci"), Say("I read the docs of it.")]
     tasks = {"read the docs": read, "run the tests": FIXES}
     results = {READ: "A test says what a program does", **FAILING}
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await double_of(name).chat(host, tasks, results=results)
     assert await is_told(memory)
 
@@ -70,7 +70,7 @@ async def test_a_fix_in_words_of_a_trusted_program_is_told_in_a_later_turn(
     look: list[Turn] = [Call(LIST), Say("These are files.")]
     tasks = {"look at the files": look, "run the tests": FIXES}
     results = {LIST: "evil.js\njest.json\npads.js", **FAILING}
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await double_of(name).chat(host, tasks, results=results)
     assert await is_told(memory)
 
@@ -81,6 +81,6 @@ async def test_a_fix_in_words_of_a_tool_of_the_provider_waits(
 ) -> None:
     memory = memory_in(tmp_path)
     turns: list[Turn] = [Call(BAD, provided=PAGE), Call(FIX), Say("the tests pass")]
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await double_of(name).chat(host, {"run the tests": turns}, results=FAILING)
     assert not await is_told(memory)

@@ -17,10 +17,11 @@ from haystack.tools.from_function import create_tool_from_function
 
 from heedful import Done, policy
 from heedful.errors import Conflict
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
 from heedful.store import loops
+from tests.hosts import patient_host
 from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
@@ -155,7 +156,7 @@ async def test_the_result_of_a_tool_that_ends_the_run_is_judged() -> None:
 async def test_a_call_that_is_held_back_is_answered_and_the_others_run(
     tmp_path: Any,
 ) -> None:
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {PADS: RuntimeError(ERROR)}
     for _ in range(2):
         agent = shell_agent(
@@ -187,7 +188,7 @@ async def test_equal_calls_of_a_model_without_ids_have_their_results(
     tmp_path: Any,
 ) -> None:
     driven = Driven()
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     agent = shell_agent([], driven, {"a": RuntimeError(ERROR)}, hooks=hooks(host))
     agent.chat_generator = scripted(
         [Call("a"), Call("a"), Say("no")], driven, ids=False

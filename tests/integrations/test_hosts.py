@@ -24,6 +24,7 @@ from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
+from tests.hosts import patient_host
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
 from tests.trusted import OWN
 
@@ -74,7 +75,7 @@ def memory_in(folder: Path, **options: Any) -> Memory:
 def host_that_judges(memory: Memory | None, **options: Any) -> Host:
     options.setdefault("checks", [severity])
     options.setdefault("strict", True)
-    return Host(memory=memory, memory_key="severity", **options)
+    return patient_host(memory=memory, memory_key="severity", **options)
 
 
 @pytest.fixture(params=NAMES)
@@ -120,7 +121,7 @@ async def test_never_right_stops_by_our_rule_with_the_best(
 async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
     double: Any, tmp_path: Path
 ) -> None:
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {"npm run build": RuntimeError(ERROR)}
     turns: list[Turn] = [Call("npm run build"), Say("gave up")]
     for id in ("one", "two"):
@@ -210,7 +211,7 @@ async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> No
 async def test_an_unlike_task_gets_the_rule_of_the_check(
     double: Any, tmp_path: Path, memory_key: str | None, is_shown: bool
 ) -> None:
-    host = Host(
+    host = patient_host(
         memory=memory_in(tmp_path),
         checks=[severity],
         memory_key=memory_key,

@@ -27,11 +27,12 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from heedful import Done, Finding, policy
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.loop.record import Usage
 from heedful.store import episodes, loops
 from tests import fix_of_page as earlier_turns
+from tests.hosts import patient_host
 from tests.integrations.double_langchain import agent_of, scripted
 from tests.integrations.doubles import Call, ModelDown, Results, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
@@ -182,7 +183,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
         [AIMessage("", tool_calls=[entry], usage_metadata=spent) for entry in calls]
     )
     host = HeedfulMiddleware(
-        Host(memory=memory, checks=[grade], policy=limit, strict=True)
+        patient_host(memory=memory, checks=[grade], policy=limit, strict=True)
     )
     agent = agent_of(model, host, response_format=ToolStrategy(Ticket))
     state = agent.invoke(ASKED, thread("one"))
@@ -203,7 +204,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
 def test_a_call_that_failed_before_is_held_back_once(
     calls: int, ran: int, tmp_path: Path
 ) -> None:
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     commands = list[str]()
     tools = [shell_of(commands, {BUILD.command: RuntimeError(ERROR)})]
     earlier = scripted([BUILD, Say("no")])
@@ -315,7 +316,7 @@ async def test_a_run_that_another_process_goes_on_with_knows_the_turns_before(
     tmp_path: Path,
 ) -> None:
     memory = earlier_turns.memory_in(tmp_path)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     results: Results = {
         earlier_turns.READ: earlier_turns.PAGE,
         **earlier_turns.FAILING,
@@ -349,7 +350,7 @@ async def test_a_task_that_another_agent_wrote_is_no_word_of_the_user(
 ) -> None:
     memory = earlier_turns.memory_in(tmp_path)
     shell = shell_of([], earlier_turns.FAILING)
-    middleware = HeedfulMiddleware(Host(memory=memory, strict=True))
+    middleware = HeedfulMiddleware(patient_host(memory=memory, strict=True))
     worker = agent_of(scripted(earlier_turns.FIXES), middleware, tools=[shell])
 
     @tool
@@ -379,7 +380,7 @@ async def test_the_name_of_an_earlier_message_is_no_word_of_the_agent(
     memory = earlier_turns.memory_in(tmp_path)
     agent = agent_of(
         scripted(earlier_turns.FIXES),
-        HeedfulMiddleware(Host(memory=memory, strict=True)),
+        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
         tools=[shell_of([], earlier_turns.FAILING)],
         name="tester",
     )
@@ -408,7 +409,7 @@ async def test_the_name_that_a_result_gives_its_tool_is_read(
     asks = {"name": "greet", "args": {}, "id": "1"}
     agent = agent_of(
         scripted([AIMessage("", tool_calls=[asks]), *earlier_turns.FIXES]),
-        HeedfulMiddleware(Host(memory=memory, strict=True)),
+        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
         tools=[greet, shell_of([], earlier_turns.FAILING)],
     )
     await agent.ainvoke(ASKED)
@@ -443,7 +444,7 @@ async def test_a_note_of_heedful_is_no_word_of_others_unless_it_was_changed(
         ]
         return await handler(request.override(messages=messages))
 
-    host = Host(memory=memory, strict=True, checks=[passes])
+    host = patient_host(memory=memory, strict=True, checks=[passes])
     agent = create_agent(
         scripted([Say("high"), *earlier_turns.FIXES]),
         tools=[shell_of([], earlier_turns.FAILING)],

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.errors import Conflict
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import (
     Judged,
     hold_back,
@@ -30,6 +30,7 @@ from heedful.integrations.openai_agents import (
     run_sync,
 )
 from tests import fix_of_page as earlier_turns
+from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import (
@@ -128,7 +129,7 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(
     tmp_path: Any,
 ) -> None:
     driven = Driven()
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {"make": RuntimeError(ERROR)}
     turns: list[Turn] = [Call("make"), Say("no"), Call("make")]
     for _ in range(2):
@@ -191,6 +192,6 @@ async def test_a_fix_waits_if_the_server_keeps_the_turns_before(
 ) -> None:
     memory = earlier_turns.memory_in(tmp_path)
     agent, _ = shell_agent(earlier_turns.FIXES, Driven(), earlier_turns.FAILING)
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     await run(agent, "run the tests", host=host, run_config=CONFIG, **{option: "x"})
     assert not await earlier_turns.is_told(memory)

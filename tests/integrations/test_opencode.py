@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful.integrations import Host
 from heedful.store import preconditions
 from heedful.store.sqlite import in_file
 from tests.hooks.faults import Stage, make_stage
 from tests.hooks.support import SECONDS, environment
+from tests.hosts import patient_host
 
 DRIVER = """
 import {{ Heedful }} from {module}
@@ -79,7 +79,7 @@ def memory_of(stage: Stage) -> Memory:
 
 async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
     """Return the types and origins of the events of a session."""
-    run = Host(memory=memory_of(stage), strict=True).run(session, "")
+    run = patient_host(memory=memory_of(stage), strict=True).run(session, "")
     events: Any = await run.events()
     return {(event["type"], event["origin"]) for event in events if event["content"]}
 

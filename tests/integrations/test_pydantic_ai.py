@@ -10,8 +10,9 @@ from pydantic_ai.models.test import TestModel
 
 from heedful import Done, policy
 from heedful.errors import Conflict, InvalidInput
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.pydantic_ai import Heedful
+from tests.hosts import patient_host
 from tests.integrations.double_pydantic_ai import shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
@@ -107,7 +108,7 @@ async def test_the_same_answer_after_a_kill_is_an_attempt_of_its_own() -> None:
 
 async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None:
     driven = Driven()
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     raising = Agent(TestModel(), capabilities=[Heedful(host=host)])
 
     @raising.tool_plain

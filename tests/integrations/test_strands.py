@@ -15,11 +15,12 @@ from strands.vended_plugins.context_injector import ContextInjector
 
 from heedful import Done, policy
 from heedful.errors import Conflict
-from heedful.integrations import Host, verdict_of
+from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from heedful.store import loops
 from tests import fix_of_page as earlier_turns
+from tests.hosts import patient_host
 from tests.integrations.double_strands import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn, shell_of
 from tests.integrations.test_hosts import (
@@ -222,7 +223,7 @@ async def test_a_call_that_is_held_and_a_call_that_another_hook_cancels(
     tmp_path: Any,
 ) -> None:
     driven = Driven()
-    host = Host(memory=memory_in(tmp_path), strict=True)
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
     failing = {PADS: RuntimeError(ERROR)}
     turns: list[Turn] = [Call(PADS), Say("no")]
     agent = shell_agent(turns, driven, failing, plugins=[HeedfulPlugin(host)])
@@ -242,7 +243,7 @@ async def test_a_call_that_is_held_and_a_call_that_another_hook_cancels(
     third = Driven()
     (tmp_path / "other").mkdir()
     memory = memory_in(tmp_path / "other")
-    plugins = [HeedfulPlugin(Host(memory=memory, strict=True))]
+    plugins = [HeedfulPlugin(patient_host(memory=memory, strict=True))]
     agent = shell_agent(turns, third, plugins=plugins, hooks=[cancel])
     await agent.invoke_async("build")
     assert third.commands == []
@@ -341,7 +342,7 @@ async def test_a_fix_waits_if_the_server_keeps_the_turns_before(
         Stateful(earlier_turns.FIXES, driven),
         tools=[shell],
         callback_handler=None,
-        plugins=[HeedfulPlugin(Host(memory=memory, strict=True))],
+        plugins=[HeedfulPlugin(patient_host(memory=memory, strict=True))],
     )
     agent._model_state.update(state)
     await agent.invoke_async("run the tests")

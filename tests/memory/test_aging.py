@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.integrations import Host
 from heedful.store import aging
 from heedful.traces.episode import Episode, Event
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 TRUST: Any = OWN
@@ -59,7 +59,7 @@ def root(tmp_path: Path) -> Path:
 
 async def ask(memory: heedful.Memory, root: str) -> str:
     """Return what a host in a repository is told about the error of the compiler."""
-    host = Host(memory=memory, strict=True, root=root)
+    host = patient_host(memory=memory, strict=True, root=root)
     advice = await host.run().seen("Bash", TSC)
     return advice.text
 

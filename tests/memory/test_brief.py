@@ -9,11 +9,11 @@ import pytest
 
 import heedful
 from heedful.drive.drive import run
-from heedful.integrations import Host
 from heedful.lessons.contracts import READ_FIRST
 from heedful.loop.record import Finding
 from heedful.store.briefs import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from heedful.traces.episode import Event
+from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.trusted import OWN
 
@@ -34,14 +34,14 @@ def edit(path: str, error: str = "") -> list[Event]:
 
 async def lines_of(memory: heedful.Memory, session: str = "new") -> list[str]:
     """Return the lines that a session is told at its start."""
-    advice = await Host(memory=memory, strict=True).run(session).opening()
+    advice = await patient_host(memory=memory, strict=True).run(session).opening()
     return [line for line in advice.text.splitlines() if line.startswith("- ")]
 
 
 async def test_there_is_no_brief_until_a_failure_came_back(
     memory: heedful.Memory,
 ) -> None:
-    opening = await Host(memory=memory, strict=True).run("s0").opening()
+    opening = await patient_host(memory=memory, strict=True).run("s0").opening()
     assert not opening
     assert opening.silence == "nothing is known"
     await learn(memory, "s1", edit("a.py", UNREAD), edit("b.py", UNREAD))
@@ -102,7 +102,7 @@ async def test_a_call_against_the_brief_is_told_of_it_once_more(
     broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
     for number in range(2):
         await learn(memory, f"s{number}", broken)
-    run = Host(memory=memory, strict=True).run("new")
+    run = patient_host(memory=memory, strict=True).run("new")
     assert await run.opening()
     assert await run.before("Bash", "npm run bundle")
     assert not await run.before("Bash", "npm run bundle")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.integrations import Host
 from heedful.lessons.action import MEND_HEADING
 from heedful.memory.sessions import Mistake
 from heedful.traces.episode import Episode, Event
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 Steps = list[tuple[Event, Event]]
@@ -214,7 +214,7 @@ async def test_the_same_edit_is_told_once(memory: heedful.Memory) -> None:
     assert len({mistake.mends for mistake in mistakes}) == 1
     assert len(mistakes) == 2
 
-    host = Host(memory=memory, strict=True)
+    host = patient_host(memory=memory, strict=True)
     advice = await host.run("next").seen("Bash", "\n".join(errors))
     assert advice.text.count("+sum") == 1
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.integrations import Host
 from heedful.integrations.host import HostRun
 from heedful.store import preconditions
 from heedful.traces.episode import Event
+from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.trusted import OWN
 
@@ -103,7 +103,9 @@ class Session:
     """A session of an agent that goes on, as its hooks see it."""
 
     def __init__(self, memory: heedful.Memory, id: str) -> None:
-        self.run: HostRun = Host(memory=memory, strict=True, root="/r").run(id, "work")
+        self.run: HostRun = patient_host(memory=memory, strict=True, root="/r").run(
+            id, "work"
+        )
         self.count = 0
 
     async def call(self, tool: str, arguments: Any, error: str = "") -> str:

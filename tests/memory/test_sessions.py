@@ -10,8 +10,8 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput
-from heedful.integrations import Host
 from heedful.traces.episode import Episode, Event
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 MAKES: Any = {"user": "operator"} | dict.fromkeys(
@@ -534,7 +534,7 @@ async def test_a_rejected_text_is_not_learnt_again(store):
 
 async def test_what_put_an_error_right_joins_the_text_that_waits():
     memory = heedful.Memory(":memory:")
-    run = Host(memory=memory, strict=True).run("s1", "build the app")
+    run = patient_host(memory=memory, strict=True).run("s1", "build the app")
     await run.before("Bash", {"command": "npm run build"}, "c1")
     await run.seen("Bash", "npm ERR! error: missing script: build", "c1")
     await run.study()

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.integrations import Host
 from heedful.lessons.lesson import TRUST_ORDER, Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.shared import read_rules, rule_of, write_rules
@@ -18,6 +17,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
 from heedful.store import hardened
 from tests.engines import in_memory
+from tests.hosts import patient_host
 from tests.memory.transfers import run_async
 
 NPM_ERROR = "npm ERR! Missing script: test"
@@ -253,7 +253,7 @@ async def test_a_rule_of_a_user_is_shared_and_one_for_all_projects_is_not():
 
     team = Memory(in_memory())
     await follow(team, write_rules(reviewed.rules))
-    opening = await Host(memory=team, strict=True).run("s1").opening()
+    opening = await patient_host(memory=team, strict=True).run("s1").opening()
     assert "- Rule: Never use npm here, use pnpm." in opening.text
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful.integrations import Host
 from heedful.memory.sessions import learn_session
 from heedful.traces.episode import Limits, json_data
 from heedful.traces.messages import CodexReader, EpisodeReader, SessionReader
 from tests import engines
+from tests.hosts import patient_host
 from tests.trusted import OWN
 
 FAILING = "npx jest pads"
@@ -86,7 +86,7 @@ async def is_told(reader: EpisodeReader, entries: list[dict[str, Any]]) -> bool:
     [episode] = reader.finish()
     await learn_session(episode, memory=memory)
 
-    run = Host(memory=memory, strict=True).run("later", "run the tests")
+    run = patient_host(memory=memory, strict=True).run("later", "run the tests")
     tool = "Bash" if isinstance(reader, SessionReader) else "shell"
     advice = await run.before(tool, {"command": FAILING}, "1")
     known = await run.seen(tool, ERROR, "1")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from heedful.integrations import hooks
-from heedful.integrations.host import Host
 from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Job, Tools, do
 from heedful.store import episodes
+from tests.hosts import patient_host
 from tests.service.jobs import Handed
 from tests.service.support import Project, served
 
@@ -158,7 +158,7 @@ def test_a_session_that_ended_still_belongs_to_its_key(tmp_path):
 def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):
     with served(tmp_path) as api:
         shop = Project(api, "shop")
-        host = Host(memory=api.setup.memory(Scope("acme", "shop")))
+        host = patient_host(memory=api.setup.memory(Scope("acme", "shop")))
         path = "hooks/claude-code"
         prompt = {**PROMPT, "prompt": "never run npm", "session_id": "s1"}
         api.run(hooks.reply("UserPromptSubmit", prompt, host))

@@ -15,12 +15,12 @@ import pytest
 from heedful.errors import UsageError
 from heedful.integrations import hooks
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.host import Host
 from heedful.integrations.places import TARGETS
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.hooks.agent_events import EVENTS
+from tests.hosts import patient_host
 from tests.service.jobs import Handed
 from tests.service.support import Project, served
 from tests.soak.ledger import Ledger, Trial
@@ -144,7 +144,7 @@ async def test_no_event_of_an_agent_breaks_the_answer_to_the_next(
         for name, events in EVENTS.items()
         for event, data in events.items()
     ]
-    host = Host(memory=Memory(store))
+    host = patient_host(memory=Memory(store))
     names = {name: _agent_of(name) for name in EVENTS}
     refused = 0
     for number in range(MUTATED_EVENTS):
