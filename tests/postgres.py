@@ -39,6 +39,9 @@ SERVICE = "heedful"
 # What is tested with these databases is not that a commit outlasts a power cut.
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 _numbers = count()
+# Where `useradd` is: for root, the server is given a user of its own. The PATH of some
+# logins has no such folder.
+SYSTEM_PROGRAMS = "/usr/sbin"
 FOLDERS = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir())
 
 
@@ -56,6 +59,8 @@ class Server:
     def __init__(self, folder: Path, *settings: str, version: int = NEWEST) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        if shutil.which("useradd") is None:
+            os.environ["PATH"] += f"{os.pathsep}{SYSTEM_PROGRAMS}"
         self._server = PostgresServer(
             folder, cleanup_mode=None, postgres_version=version
         )
