@@ -27,8 +27,9 @@ INTRODUCTION = """\
 For operators who want to know what heedful loses when processes are killed, servers
 restart, disks fill up and models fail. Each row of the last table is a test. The test
 breaks something on purpose, at random moments. Then it compares what heedful
-acknowledged with what is stored. The next line adds up all rows: each of its four
-counts must be 0. A program writes this page from the results."""
+acknowledged with what is stored. The next line adds up four counts over all rows:
+records that were lost, counted twice, above a limit, or shown to the wrong reader. Each
+sum must be 0. A program writes this page from the results."""
 UNEXPLAINED = """\
 **Not explained.** Once in about 600 runs on a full disk, a SQLite file could not be
 opened afterwards, and heedful said so (`StoreCorrupt`).
@@ -37,19 +38,20 @@ Versions of SQLite before 3.51.3, such as the one above, have a
 [Keep backups](howto/deploy.md#back-up-and-restore)."""
 COLUMNS = """\
 - **times**: how often the test broke something.
-- **at work**: how often heedful was at work at that moment: a call, a transaction or a
-  request had begun and had not ended.
+- **at work**: how often heedful was at work at that moment. At work means: a call, a
+  transaction or a request had begun and had not ended.
 - **lost**: records that heedful acknowledged and that are gone or incomplete.
 - **doubled**: records, calls or units of usage that heedful counted twice, or calls
   that it repeated although their result was stored.
-- **exceeded**: units above a limit: attempts, calls, tokens, seconds of waiting.
+- **exceeded**: attempts, calls, tokens or seconds of waiting above a limit.
 - **leaked**: records that were shown to another tenant or project, or in a prompt
   before a person had released them.
-- **–**: this test does not count it.
+- **–**: the test does not count this.
 - **also**: other results of the test.
 - **again**: the command that repeats the test with the same random numbers (**seed**).
-  `SOAK=20` runs the test 20 times as long as in `make test`; without `SOAK`, 100 times.
-  The moments of the kills also depend on the machine."""
+  With `SOAK=20`, the test runs 20 times as long as in `make test`. Without `SOAK`, it
+  runs 100 times as long. The kills may come at other moments, because these also depend
+  on the machine."""
 SUMMARY = re.compile(r"^Newest run: (.+)\.$", re.MULTILINE)
 HEADINGS = (
     "what was broken",
@@ -249,8 +251,8 @@ def render(results: Results) -> str:
     summary = (
         f"**{found.capitalize()}**, in all {len(rows)} rows. `kill -9` was sent "
         f"{sum(row.times for row in kills):,} times. For {counted_kills:,} of these "
-        f"kills, the tests noted whether heedful was at work: it was at "
-        f"{kills_at_work:,}."
+        "kills, the tests noted whether heedful was at work at that moment. It was at "
+        f"work at {kills_at_work:,} of them."
     )
     wrong = [row for row in rows if row.wrong]
 
