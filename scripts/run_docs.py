@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.models.weights import default_cache
+from heedful.models.weights import EMBEDDER_NAME, default_cache, fetch, find_all
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_PAGE_SECONDS = 150
@@ -226,6 +226,10 @@ def main(arguments: Sequence[str]) -> int:
         return run_page(Path(arguments[1]))
     pages = [Path(name).resolve() for name in arguments]
     pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    # Pages show what recall finds when it compares meanings.
+    for file in find_all(EMBEDDER_NAME):
+        asyncio.run(fetch(file))
+
     # As a script, this file has its own folder on the path and not the root.
     sys.path.insert(0, str(ROOT))
     from scripts import stand_in
