@@ -255,6 +255,7 @@ def test_a_proxy_asks_two_services_and_passes_what_they_take(name):
     text = (DEPLOY / name).read_text()
     for port in (8765, 8766):
         assert f"127.0.0.1:{port}" in text
+    assert re.search(r"/metrics (?:403|\{\s+return 403)", text)
     limit = re.search(r"(?:client_max_body_size|max_size) (\d+)[mM]", text)
     assert limit is not None
     assert int(limit[1]) * 1024**2 == Settings().traces

@@ -17,6 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
     TracesData,
 )
 
+import heedful
 from heedful.lessons.lesson import Scope
 from heedful.service.middleware import MAX_RATE_KEYS, RateLimit
 from heedful.service.problems import Problem
@@ -348,8 +349,13 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch)
     work = Handed()
     with served(tmp_path, work=work) as api:
         assert api.get("/healthz", key="").json() == {"status": "ok"}
-        ready = {"status": "ready", "store": "ok", "work": "ok"}
+        assert api.request("HEAD", "/healthz", key="").status_code == 200
+        version = {"version": heedful.__version__}
+        ready = {"status": "ready", "store": "ok", "work": "ok", **version}
         assert api.get("/readyz", key="").json() == ready
+        metrics = api.get("/metrics", key="").text
+        assert "heedful_ready 1.0" in metrics
+        assert f'heedful_build_info{{version="{heedful.__version__}"}} 1.0' in metrics
         problem(api.get("/v1/nothing", key=""), 401, "key_refused")
         problem(api.get("/v1/nothing"), 404, "unknown_path")
         problem(api.post("/healthz"), 405, "method_not_allowed")
@@ -358,10 +364,12 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch)
         moved = tmp_path / "moved.db"
         unused = api.key("admin")
         work.away = True
-        unavailable = {"status": "unavailable", "work": "StoreUnavailable"}
+        unavailable = {"status": "unavailable", "work": "StoreUnavailable", **version}
         answer = api.get("/readyz", key="")
         assert answer.status_code == 503
         assert answer.json() == {**unavailable, "store": "ok"}
+        assert api.request("HEAD", "/readyz", key="").status_code == 503
+        assert "heedful_ready 0.0" in api.get("/metrics", key="").text
         work.away = False
         api.run(api.setup.store.close())
         file.rename(moved)

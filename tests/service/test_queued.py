@@ -468,7 +468,7 @@ def test_http_and_health_say_that_no_worker_is_alive(url):
     api.app.state.readiness.probed = float("-inf")
     answer = api.get("/readyz", key="")
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ready", "store": "ok", "work": "no_worker"}
+    assert answer.json()["work"] == "no_worker"
     data = site.data("/health")
     assert data["sentence"] == "1 job waits for a worker."
     (row,) = [row for row in data["setup"] if row["name"] == "worker"]

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from heedful import policies
+from heedful import __version__, policies
 from heedful.errors import StoreError, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
@@ -88,7 +88,17 @@ class Metrics:
             registry=registry,
         )
 
+        Gauge(
+            "heedful_build_info",
+            "The version of heedful that answers",
+            ("version",),
+            registry=registry,
+        ).labels(__version__).set(1)
+
         # Set when the metrics are read.
+        self._ready = Gauge(
+            "heedful_ready", "1 if /readyz answers 200, else 0", registry=registry
+        )
         self._jobs = Gauge(
             "heedful_jobs",
             "Jobs that are not done",
@@ -122,11 +132,14 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(self, workload: Workload, behind: int = 0) -> bytes:
+    def text(
+        self, workload: Workload, behind: int = 0, *, is_ready: bool = True
+    ) -> bytes:
         """Return all metrics in the Prometheus text format.
 
-        `behind` texts wait for a vector.
+        `behind` texts wait for a vector. `is_ready` is what `/readyz` says.
         """
+        self._ready.set(is_ready)
         self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from heedful import __version__
 from heedful.errors import StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
@@ -36,6 +37,7 @@ DOCS_CONTENT_POLICY = (
 )
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
     """Return 200 if the process answers; nothing else is checked."""
@@ -54,7 +56,24 @@ class Readiness:
         # The name of the error; "" without damage. Only a restart can end it.
         self.damage: str = ""
 
+    async def ask(self, setup: Setup) -> bool:
+        """Ask the store and the job queue, or repeat an answer that is new enough.
 
+        Return True if the service is ready.
+        """
+        async with self.probing:
+            if time.monotonic() >= self.probed + READY_CACHE_SECONDS:
+                store = await _state(setup.store.write(Scope(), check_writes))
+                work = store
+                # The queue is in the same database: to ask it would only take longer.
+                if store != StoreUnavailable.__name__:
+                    work = await _state(setup.work.workload())
+                self.states = {"store": self.damage or store, "work": work}
+                self.probed = time.monotonic()
+        return set(self.states.values()) <= READY_STATES
+
+
+@router.head("/readyz", include_in_schema=False)
 @router.get(
     "/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}}
 )
@@ -64,26 +83,16 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     `work` may also be `no_worker` (jobs wait, and no worker is alive) or `behind` (a
-    job has waited for ten minutes): the service is ready all the same.
+    job has waited for ten minutes): the service is ready all the same. `version` is
+    that of the heedful that answers.
     """
-    setup: Setup = request.app.state.setup
     readiness: Readiness = request.app.state.readiness
-    async with readiness.probing:
-        if time.monotonic() >= readiness.probed + READY_CACHE_SECONDS:
-            store = await _state(setup.store.write(Scope(), check_writes))
-            work = store
-            # The queue is in the same database: to ask it would only take longer.
-            if store != StoreUnavailable.__name__:
-                work = await _state(setup.work.workload())
-            readiness.states = {"store": readiness.damage or store, "work": work}
-            readiness.probed = time.monotonic()
-
     status = "ready"
     response.status_code = 200
-    if not set(readiness.states.values()) <= READY_STATES:
+    if not await readiness.ask(request.app.state.setup):
         status = "unavailable"
         response.status_code = 503
-    return {"status": status, **readiness.states}
+    return {"status": status, **readiness.states, "version": __version__}
 
 
 async def _state(call: Awaitable[object]) -> str:
@@ -104,13 +113,14 @@ async def metrics(request: Request) -> Response:
     answer.
     """
     setup: Setup = request.app.state.setup
+    is_ready = await request.app.state.readiness.ask(setup)
     workload = Workload(depths=(), workers=nan)
     behind = 0
     with suppress(StoreError):
         workload = await setup.work.workload()
         behind = await setup.unembedded()
 
-    text = setup.metrics.text(workload, behind)
+    text = setup.metrics.text(workload, behind, is_ready=is_ready)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
