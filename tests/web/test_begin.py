@@ -77,3 +77,16 @@ def test_an_empty_page_is_live(tmp_path):
         read_data(answer, 201)
         after = browser.api.run(store.read(scope, figures.latest))
         assert after != before
+
+
+def test_a_note_on_a_loop_is_sent_to_open_pages(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        answer = browser.api.put("/v1/loops/first", json={"task": "a task"})
+        read_data(answer, 201)
+        store = browser.api.setup.store
+        scope = Scope("acme", "main")
+        before = browser.api.run(store.read(scope, figures.latest))
+        note = {"text": "Ask Ada first."}
+        read_data(browser.api.post("/v1/loops/first/notes", json=note), 201)
+        assert browser.api.run(store.read(scope, figures.latest)) != before

@@ -105,11 +105,12 @@ def doctor() -> int:
     """Check what heedful needs, and say how to fix what is missing. Exits with 1 if a
     check fails.
 
-    It checks SQLite, packages and keys of the model, weights and the database.
+    It checks SQLite, unless the database is on PostgreSQL, packages and keys of the
+    model, weights and the database.
     """
     values = settings()
     signs = [
-        _check_sqlite(),
+        *_check_sqlite(values),
         *_check_package_and_key(values),
         _describe_recall(values),
         _check_stored_judge(values),
@@ -129,8 +130,11 @@ def doctor() -> int:
     return 0 if well else 1
 
 
-def _check_sqlite() -> Sign:
-    """Check the version of SQLite, and that it has full-text search."""
+def _check_sqlite(values: Settings) -> Iterator[Sign]:
+    """Check the version of SQLite, if it is used, and that it has full-text search."""
+    if values.db.startswith(POSTGRES_PREFIXES):
+        return
+
     with closing(sqlite3.connect(":memory:")) as db:
         (has_fts5,) = db.execute(
             "select sqlite_compileoption_used('ENABLE_FTS5')"
@@ -144,7 +148,7 @@ def _check_sqlite() -> Sign:
             "programs write to: keep backups (heedful db copy)"
         )
 
-    return Sign(
+    yield Sign(
         name="sqlite",
         well=sqlite3.sqlite_version_info >= MIN_SQLITE_VERSION and has_fts5 == 1,
         found=version,

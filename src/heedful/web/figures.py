@@ -115,7 +115,7 @@ def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
 
 
 def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
-    """Return figures that differ after a loop, lesson or episode has changed."""
+    """Return figures that differ after a loop, note, lesson or episode has changed."""
     (row,) = rows(db, scope, "latest")
     return tuple(row)
 

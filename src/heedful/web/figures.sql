@@ -53,10 +53,13 @@ from loop where tenant = :tenant and project = :project and practises = ''
   and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
 
 -- name: latest
+-- Persons wrote the notes, so there are few: SQLite reads them in this order, not all loops.
 select coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0) as loops,
        coalesce((select max(id) from lesson where tenant = :tenant and project = :project), 0) as lessons,
        coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes,
-       coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
+       coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings,
+       (select count(*) from loop_note cross join loop
+        where loop.n = loop_note.loop and loop.tenant = :tenant and loop.project = :project) as notes;
 
 -- name: listed_began
 -- The loops that fit, in the order in which they began; `summaries` has the rest.
