@@ -151,6 +151,7 @@ def test_doctor_of_a_healthy_database(doctor, postgres):
     asyncio.run(prepare(postgres.service, put, "pot"))
     asyncio.run(prepare(postgres.service, open_loop, "l1"))
     code, signs = doctor(secret(postgres.service))
+    assert "sqlite" not in signs
     assert code == 0
     assert [name for name in WELL if not signs[name]["well"]] == []
 
