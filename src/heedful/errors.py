@@ -94,7 +94,7 @@ class UnknownName(UsageError):
         self.known: tuple[str, ...] = tuple(known)
         names = ", ".join(known) or "none"
         remedy = cure or f"there are: {names}"
-        question = _similar_name(str(name), known)
+        question = similar_name(str(name), known)
         super().__init__(f"no {kind} is called {name!r}{question}; {remedy}")
 
 
@@ -113,13 +113,17 @@ class MissingAttribute(AttributeError):
     def __str__(self) -> str:
         """Return what is missing, and what was meant or exists."""
         module, name, _ = self.args
-        similar = _similar_name(name, self.known)
+        similar = similar_name(name, self.known)
         hint = similar or f"; there are: {', '.join(self.known)}"
         return f"module {module!r} has no attribute {name!r}{hint}"
 
 
-def _similar_name(name: str, known: Sequence[str]) -> str:
-    """Return the question whether another name was meant, or ""."""
+def similar_name(name: str, known: Sequence[str]) -> str:
+    """Return the question whether another name was meant, or "".
+
+    >>> similar_name("tasks-1/ad", ["tasks-1/add", "other"])
+    " (did you mean 'tasks-1/add'?)"
+    """
     from difflib import get_close_matches  # every process imports this module
 
     matches = get_close_matches(name, known, n=1, cutoff=0.7)

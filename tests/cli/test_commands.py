@@ -60,6 +60,10 @@ GOOD = {
         "loop r/stopped is open",
         "loop rule by why decisions until verdict reasons feedback lifted",
     ),
+    "cancel r/open --by ann --why 'no more need'": (
+        "loop r/open is cancelled",
+        "loop by why verdict best passed stopped_by lifted",
+    ),
     "export out.jsonl": ("lessons exported", "file lessons bytes digest"),
     "key create --name ci": (
         "this key is not shown again",

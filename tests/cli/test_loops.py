@@ -175,7 +175,107 @@ def fill_one_of_two(desk: Desk) -> None:
     heedful.run_sync(work)
 
 
-@pytest.mark.parametrize("command", ["loops", "why last", "ui --no-browser", "serve"])
+@pytest.mark.parametrize("command", ["loops", "why last", "proof", "lessons"])
+def test_to_read_in_a_missing_folder_is_answered_with_what_there_is(
+    desk, session, command
+):
+    fill_one_of_two(desk)
+    folder = desk.folder / "no" / "such"
+    message = (
+        f"no database 'no/such/x.db' in the folder {folder}, which is missing; "
+        "pass --db c.db\n"
+    )
+    session((f"{command} --db no/such/x.db", 3, message, "!mkdir"))
+
+
+def test_pages_make_no_database_beside_another_one(desk, session):
+    fill_one_of_two(desk)
+    (desk.folder / DEFAULT_DATABASE_FILE).unlink()
+    message = f"no database 'heedful.db' in the folder {desk.folder}; pass --db c.db\n"
+    session(("ui --no-browser", 3, message))
+    assert not (desk.folder / DEFAULT_DATABASE_FILE).exists()
+
+
+def test_an_id_that_is_mistyped_is_asked_about(desk, session, history):
+    desk.write(DEFAULT_DATABASE_FILE, history)
+    session(
+        ("why r/pased", 3, "no loop or run 'r/pased'", "(did you mean 'r/passed'?)"),
+        ("cancel r/opne", 3, "(did you mean 'r/open'?)"),
+        ("log r/pasesd", 3, "(did you mean 'r/passed'?)"),
+        ("why nothing-alike", 3, "!did you mean"),
+    )
+
+
+def test_an_id_of_another_project_is_not_named(desk, session, history, monkeypatch):
+    desk.write(DEFAULT_DATABASE_FILE, history)
+    monkeypatch.setenv("HEEDFUL_PROJECT", "shop")
+    session(("why r/pased", 3, "!r/passed"))
+
+
+@pytest.mark.parametrize("command", ["loops", "runs", "lessons", "why last"])
+def test_a_project_without_loops_names_those_that_have_some(
+    desk, session, history, monkeypatch, command
+):
+    desk.write(DEFAULT_DATABASE_FILE, history)
+    code = 3 if command == "why last" else 0
+    monkeypatch.setenv("HEEDFUL_PROJECT", "our docs")
+    session((command, code, "the file: HEEDFUL_PROJECT=default heedful …\n"))
+    monkeypatch.setenv("HEEDFUL_TENANT", "acme")
+    both = "the file: HEEDFUL_TENANT=default HEEDFUL_PROJECT=default heedful …\n"
+    session((command, code, both))
+
+
+@pytest.mark.parametrize(
+    ("state", "ids"),
+    [
+        pytest.param("open", ["broken", "r/open"], id="open"),
+        pytest.param("failed", ["broken"], id="its driver failed"),
+        pytest.param("passed", ["r/passed"], id="passed"),
+        pytest.param("unchecked", ["blind"], id="nothing judged it"),
+        pytest.param("not_validated", [], id="no such loop"),
+        pytest.param(
+            "stopped", ["advice", "lifted", "r/budget", "r/stopped"], id="stopped"
+        ),
+    ],
+)
+def test_loops_are_listed_by_their_state(desk, session, history, state, ids):
+    desk.write(DEFAULT_DATABASE_FILE, history)
+    db = str(desk.folder / DEFAULT_DATABASE_FILE)
+
+    def broken(candidate: str, context: heedful.Context) -> None:
+        raise ValueError("the net is down")
+
+    def answer_once(task: str) -> str:
+        return "x"
+
+    unjudged = heedful.run("Say red", generate=answer_once, id="blind", store=db)
+    heedful.run_sync(unjudged)
+    failing = heedful.run(
+        "Say red", generate=answer_once, checks=[broken], id="broken", store=db
+    )
+    with pytest.raises(heedful.errors.UserCodeError):
+        heedful.run_sync(failing)
+
+    for limit in (1, 50):
+        done = session((f"loops --state {state} --limit {limit} --json", 0))
+        listed = [loop["id"] for loop in done.json["loops"]]
+        assert listed == ids[:limit]
+    if not ids:
+        session((f"loops --state {state}", 0, "no loop that is not validated in"))
+
+
+def test_a_loop_is_ended_by_hand(session_of_loops):
+    done = session_of_loops(
+        ("cancel r/open --by ann --why 'no more need'", 0, "is cancelled"),
+        ("why r/open", 0, "Stopped after attempt 1: it was cancelled: ann: no more"),
+        ("loops --state open", 0, "no loop that is open"),
+        ("cancel r/passed --by ann", 0, "had ended before; nothing was changed"),
+        ("cancel r/passed --by ann --json", 0),
+    )
+    assert done.json["passed"] is True
+
+
+@pytest.mark.parametrize("command", ["ui --no-browser", "serve"])
 def test_a_missing_folder_is_said_in_one_way(desk, session, command):
     folder = desk.folder / "no" / "such"
     message = (

@@ -38,6 +38,7 @@ COMMAND_GROUPS = {
             "loops:override",
             "Suspend a stop rule, so that a loop can continue.",
         ),
+        "cancel": ("loops:cancel", "End an open loop for good."),
     },
     "Ask memory": {
         "seen": ("lessons:seen", "Say whether an error was seen, and what fixed it."),

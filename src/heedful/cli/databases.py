@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from asyncio import gather
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict, astuple
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -13,12 +15,13 @@ from heedful.cli.exits import drive
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
-from heedful.store import open_store
+from heedful.store import POSTGRES_PREFIXES, open_store
 from heedful.store.ownership import is_blank, prepare_database
 from heedful.store.store import Store
 
 T = TypeVar("T")
 MAX_NAMED_DATABASES = 3
+MAX_NAMED_SCOPES = 3
 UNNAMED_IN_REPOSITORY = (
     "; pass --db with the file that your program names: in a git repository heedful "
     "looks into no other .db file by itself"
@@ -80,8 +83,9 @@ def missing_database(db: str, remedy: str) -> NotFound:
 def databases_beside(db: str) -> str:
     """Return how to open other databases in the folder of the file `db`, 3 at most.
 
-    It is the end of a sentence about `db`, "" if there is no other. No empty one is
-    named, and none in a repository: an agent would follow one that came with a clone.
+    It is the end of a sentence about `db`, "" if there is no other. "" is the current
+    folder with all its files. No empty one is named, and none in a repository: an agent
+    would follow one that came with a clone.
     """
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
@@ -104,16 +108,49 @@ def databases_beside(db: str) -> str:
     return f"; pass {options}" if options else ""
 
 
+async def other_scopes(store: Store, scope: Scope) -> str:
+    """Return how to see what a local file has of other projects and tenants, 3 at most.
+
+    It is the end of a sentence about the project of the settings, "" without others.
+    """
+    from heedful.store import lessons, retention  # slow to import
+
+    if store.url.startswith(POSTGRES_PREFIXES):
+        return ""
+
+    with_loops, with_lessons = await gather(
+        store.read(scope, retention.scopes), store.read(scope, lessons.scopes)
+    )
+    others = sorted({*with_loops, *with_lessons} - {scope}, key=astuple)
+    commands = [_command_in(other, scope) for other in others[:MAX_NAMED_SCOPES]]
+    if not commands:
+        return ""
+    return f"; other projects of the file: {' or '.join(commands)}"
+
+
+def _command_in(other: Scope, scope: Scope) -> str:
+    """Return how any command begins that asks the scope `other` instead of `scope`."""
+    words = []
+    for name, value in asdict(other).items():
+        if value != getattr(scope, name):
+            words.append(f"HEEDFUL_{name.upper()}={shlex.quote(value)}")
+    return " ".join([*words, "heedful …"])
+
+
 def check_database(db: str, *, new: bool = False) -> None:
     """Raise NotFound if the file `db` does not exist and may not be `new`.
 
-    Raises StoreUnavailable if its folder does not exist.
+    Raises StoreUnavailable if it may be new, and its folder does not exist.
     """
     folder = Path(db).absolute().parent
     # heedful makes its own folder in .git.
     has_folder = folder.is_dir() or ".git" in folder.parts
     if not (has_folder or db_exists(db)):
-        raise StoreUnavailable(f"no database {db!r} in {missing_folder(str(folder))}")
+        if new:
+            place = missing_folder(str(folder))
+            raise StoreUnavailable(f"no database {db!r} in {place}")
+        place = f"the folder {folder}, which is missing"
+        raise NotFound("database", db, place, databases_beside(""))
 
     if not (new or db_exists(db)):
         hint = (

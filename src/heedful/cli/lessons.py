@@ -22,6 +22,7 @@ from typing import IO, Annotated, Any, NamedTuple
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group, group_with_default
+from heedful.cli.databases import other_scopes
 from heedful.cli.output import (
     answer,
     columns,
@@ -149,12 +150,15 @@ def list_lessons(
     if clusters:
         return _show_clusters(limit)
 
-    async def read(memory: Memory) -> list[Mapping[str, Any]]:
-        return await _with_examples(memory, await memory.top(limit))
+    async def read(memory: Memory) -> tuple[list[Mapping[str, Any]], str]:
+        top = await memory.top(limit)
+        if not top:
+            return [], await other_scopes(memory.store, memory.scope)
+        return await _with_examples(memory, top), ""
 
-    top_lessons = ask(read)
+    top_lessons, elsewhere = ask(read)
     if not top_lessons:
-        return answer({"lessons": []}, f"no lesson in {where()}")
+        return answer({"lessons": []}, f"no lesson in {where()}{elsewhere}")
 
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):

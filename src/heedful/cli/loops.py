@@ -1,4 +1,4 @@
-"""`heedful why`, `ask`, `runs`, `loops`, `log`, `override`: stored loops and runs.
+"""`heedful why`, `ask`, `runs`, `loops`, `log`, `override`, `cancel`: stored loops.
 
 A run of a pipeline is stored as a loop, and so is each of its stages. Every command
 that names a loop takes the beginning of its id, or `last`.
@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from getpass import getuser
 from itertools import chain
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from heedful.cli.databases import ask_scope, databases_beside
+from heedful.cli.databases import ask_scope, databases_beside, other_scopes
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -38,7 +39,7 @@ from heedful.cli.settings import (
     where,
 )
 from heedful.display import ago
-from heedful.errors import NotFound, UsageError
+from heedful.errors import NotFound, UsageError, similar_name
 from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import (
@@ -49,18 +50,23 @@ from heedful.loop.decide import (
     reasoning,
     state_after,
 )
-from heedful.loop.record import format_score
+from heedful.loop.record import DOUBT_STATES, format_score
 from heedful.loop.runs import Report
 from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops
-from heedful.store.loop_names import find_loop, short_id
+from heedful.store.loop_names import find_loop, known_names, short_id
 from heedful.store.loop_notes import LoopNote, notes_of
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 from heedful.store.store import Store
 
+if TYPE_CHECKING:
+    from heedful.memory.memory import Memory
+
+# A loop that failed is open: its driver, its model or a check raised an error.
+LoopState = Literal["open", "failed", "passed", "unchecked", "not_validated", "stopped"]
 LAST = "last"  # the name of the newest loop or run
 LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
 MAX_ID_CELL_CHARS = 32
@@ -119,7 +125,8 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
     newest, _ = await store.read(scope, loops.newest, limit=1)
     if not newest:
         place = f"{where()}, which has no loop yet"
-        raise NotFound("loop", name, place, databases_beside(settings().db))
+        beside = await _elsewhere(store, scope)
+        raise NotFound("loop", name, place, beside)
 
     stored_loop = await loop_of(store, scope, newest[0].id)
     if stored_loop.head.stage is None:
@@ -225,14 +232,25 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
         id = await store.read(scope, find_loop, name)
     except NotFound as error:
         if name != LAST:
+            question = similar_name(name, await store.read(scope, known_names))
             lists = f"{command_line('loops')} and {command_line('runs')}"
-            place = f"{error.where}; {lists} list them"
-            raise NotFound("loop or run", name, place) from error
+            remedy = f"{question}; {lists} list them"
+            if not question:
+                remedy += await other_scopes(store, scope)
+            raise NotFound("loop or run", name, where(), remedy) from error
         runs = await newest_runs(store, scope, 1)
         if runs:
             return runs[0]
         raise NotFound("run of a pipeline", name, where()) from error
     return await store.read(scope, loops.read, id)
+
+
+async def _elsewhere(store: Store, scope: Scope) -> str:
+    """Return where else loops may be than in a scope that has none.
+
+    That is in other projects of the database, or else in other databases.
+    """
+    return await other_scopes(store, scope) or databases_beside(settings().db)
 
 
 async def newest_runs(
@@ -327,15 +345,20 @@ def runs(
     """
     from heedful.pages import questions  # slow to import
 
-    async def read(store: Store, scope: Scope) -> list[Report]:
+    async def read(store: Store, scope: Scope) -> tuple[list[Report], str]:
         newest = await newest_runs(store, scope, limit, pipeline)
-        return [await report_of(store, scope, run.id) for run in newest]
+        if newest:
+            return [await report_of(store, scope, run.id) for run in newest], ""
 
-    reports = ask_scope(read)
+        all_runs = await newest_runs(store, scope, limit) if pipeline else []
+        names = [run.head.task["pipeline"] for run in all_runs]
+        return [], similar_name(pipeline, names) or await other_scopes(store, scope)
+
+    reports, hint = ask_scope(read)
     rows = list(map(_run_row, reports))
 
     pipeline_name = f" {pipeline!r}" if pipeline else ""
-    empty = f"no run of a pipeline{pipeline_name} in {where()}"
+    empty = f"no run of a pipeline{pipeline_name} in {where()}{hint}"
     then = following("why", reports[0].run) if reports else ""
     if not stats:
         return emit(
@@ -429,11 +452,56 @@ LOOP_COLUMNS = columns(
 )
 
 
+async def _newest_in_state(
+    store: Store,
+    scope: Scope,
+    state: LoopState | None,
+    *,
+    limit: int,
+    practices: bool,
+) -> list[StoredLoop]:
+    """Return the newest loops in a state as lists show it, newest first.
+
+    What a list says of loops that passed or are open stands in their records.
+    """
+    stored_state = state or ""
+    if state in DOUBT_STATES:
+        stored_state = "passed"
+    elif state == "failed":
+        stored_state = "open"
+
+    found: list[StoredLoop] = []
+    before = ""
+    more = True
+    while more and len(found) < limit:
+        newest, more = await store.read(
+            scope,
+            loops.newest,
+            limit,
+            before=before,
+            practices=practices,
+            state=stored_state,
+        )
+        found += [loop for loop in newest if _is_in_state(loop, state)]
+        before = newest[-1].id if newest else ""
+    return found[:limit]
+
+
+def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
+    """Return True if lists show a loop in a state; None is any state."""
+    if state == "failed":
+        return bool(stored_loop.failure)
+    return state is None or stored_loop.shown_state == state
+
+
 def list_loops(
     limit: Limit = 50,
     practice: Annotated[
         bool, Option("--practice", help="List the loops of practices, too.")
     ] = False,
+    state: Annotated[
+        LoopState | None, Option(help="Only loops in this state; failed are open.")
+    ] = None,
 ) -> int:
     """List the newest loops, one a line. An open loop still runs, or was interrupted.
 
@@ -443,14 +511,19 @@ def list_loops(
     some, the column `kind` says run, stage or loop.
     """
 
-    async def read(store: Store, scope: Scope) -> list[StoredLoop]:
-        newest, _ = await store.read(scope, loops.newest, limit, practices=practice)
-        return newest
+    async def read(store: Store, scope: Scope) -> tuple[list[StoredLoop], str]:
+        newest = await _newest_in_state(
+            store, scope, state, limit=limit, practices=practice
+        )
+        if newest or state:
+            return newest, ""
+        return newest, await _elsewhere(store, scope)
 
+    stored_loops, beside = ask_scope(read)
     rows = []
     kinds = Counter[str]()
     has_ladder = False
-    for stored_loop in ask_scope(read):
+    for stored_loop in stored_loops:
         head = stored_loop.head
         facts = {
             "state": stored_loop.shown_state,
@@ -467,8 +540,8 @@ def list_loops(
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     if not rows:
-        beside = databases_beside(settings().db)
-        return answer({"loops": []}, f"no loop in {where()}{beside}")
+        kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
+        return answer({"loops": []}, f"no {kind} in {where()}{beside}")
 
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
@@ -557,7 +630,8 @@ def log(
     async def read(store: Store, scope: Scope) -> list[StoredLoop]:
         newest, _ = await store.read(scope, loops.newest, limit, loop)
         if loop and not newest:
-            raise NotFound("loop that begins with", loop, store.url)
+            question = similar_name(loop, await store.read(scope, known_names))
+            raise NotFound("loop that begins with", loop, where(), question)
         return newest
 
     decisions: list[Reasoning] = []
@@ -680,3 +754,43 @@ def _state_words(id: str, verdict: Verdict) -> str:
     if run and task:
         return f"is open; heedful run TASKS --run {run} --resume continues it"
     return "is open; resume it in the program that ran it"
+
+
+def cancel(
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    by: By = "",
+    why: Why = "",
+) -> int:
+    """End an open loop for good; a loop that has already ended does not change.
+
+    A loop that a process drives cannot be cancelled: end the process first.
+    """
+    from heedful.cli.resources import ask  # slow to import
+    from heedful.drive.report import cancel as cancel_loop
+
+    actor = by or getuser()
+
+    async def end(memory: Memory) -> tuple[StoredLoop, Verdict]:
+        stored_loop = await loop_of(memory.store, memory.scope, loop)
+        verdict = await cancel_loop(
+            memory.store,
+            memory.scope,
+            stored_loop.id,
+            by=actor,
+            why=why,
+            memory=memory,
+        )
+        return stored_loop, verdict
+
+    stored_loop, verdict = ask(end)
+    document = {
+        "loop": stored_loop.id,
+        "by": actor,
+        "why": why,
+        **codec.verdict_to(verdict),
+    }
+    ending = "is cancelled"
+    if isinstance(stored_loop.verdict, Done):
+        ending = "had ended before; nothing was changed"
+    words = f"loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {ending}"
+    return answer(document, words, following("why", stored_loop.id))

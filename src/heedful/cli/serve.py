@@ -22,6 +22,7 @@ from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli.databases import (
+    UNNAMED_IN_REPOSITORY,
     check_database,
     databases_beside,
     db_exists,
@@ -40,6 +41,7 @@ from heedful.cli.resources import (
 from heedful.cli.settings import (
     Settings,
     ended_seconds,
+    is_stated,
     scope_of,
     seconds_if_given,
     settings,
@@ -252,7 +254,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     default = Path(values.db).parent / DEFAULT_DATABASE_FILE
     is_misnamed = "db" in current_command().options and default.exists()
     # Who may change nothing makes no file.
-    may_make = not (read_only or is_misnamed)
+    may_make = not (read_only or is_misnamed or _is_beside_others(values))
     check_database(values.db, new=may_make)
 
     say("starting …")
@@ -293,6 +295,13 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                     ready=ready,
                     stopping=site.end_streams,
                 )
+
+
+def _is_beside_others(values: Settings) -> bool:
+    """Return True if no database is named, and others are where a new one would be."""
+    if is_stated("db") or db_exists(values.db):
+        return False
+    return databases_beside(values.db) not in ("", UNNAMED_IN_REPOSITORY)
 
 
 def _say_empty(db: str, is_new: bool) -> str:

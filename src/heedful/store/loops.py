@@ -478,13 +478,15 @@ def newest(
     before: str = "",
     most: int = MAX_ROWS,
     practices: bool = False,
+    state: str = "",
 ) -> tuple[list[StoredLoop], bool]:
     """Return the newest loops whose id begins with `prefix`; say if there are more.
 
     Returns at most `limit` loops and `most` bytes, but at least one loop if there is
     any. The loops lack `values`, answers that wait, and the texts of candidates.
     `before` is the id of a loop: only older loops are returned, and none if this loop
-    is missing. Practices are left out, unless they are asked for.
+    is missing. Practices are left out, unless they are asked for. `state` is open,
+    passed or stopped; "" is any.
     """
     sizes, more = _newest_sizes(
         db,
@@ -494,6 +496,7 @@ def newest(
         before=before,
         most=most,
         practices=practices,
+        state=state,
     )
     listed = []
     for id in sizes:
@@ -512,6 +515,7 @@ def _newest_sizes(
     before: str,
     most: int,
     practices: bool = False,
+    state: str = "",
 ) -> tuple[dict[str, int], bool]:
     """Return the sizes of the newest loops by id, as `newest` chooses them."""
     # One more than is returned says if there are more.
@@ -521,6 +525,7 @@ def _newest_sizes(
         "prefix": prefix,
         "cursor": before,
         "practices": int(practices),
+        "state": state,
     }
     free_bytes = most
     sizes = dict[str, int]()

@@ -43,12 +43,13 @@ order by 1, 2;
 
 -- name: newest_loops
 -- The loops older than :cursor whose id has the prefix, each with the size of its JSON; practices only if :practices is 1.
+-- They have the :state, which no record of them has to be read for; '' is any.
 select id, length(task) + length(goals) + length(policy) + length(context) + length(briefing)
   + (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
   + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
-  and (:practices = 1 or practises = '')
+  and (:practices = 1 or practises = '') and (:state = '' or state = :state)
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
 
