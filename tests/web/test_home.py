@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful import Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.web import figures
@@ -181,6 +182,7 @@ def test_what_needs_a_person_is_one_number_with_its_parts(site, file):
         "jobs": 0,
         "overrides": 0,
         "runs": 0,
+        "broken": 0,
     }
     assert number == sum(needs.values())
     assert f"What needs me? {number} things wait" in page
@@ -188,6 +190,34 @@ def test_what_needs_a_person_is_one_number_with_its_parts(site, file):
     assert "1 reflection failed" in page
     (failure,) = home["failed"]
     assert failure["error"] == "no model answers"
+
+
+def judge_offline(candidate: str, context: heedful.Context) -> None:
+    raise OSError("the judge is offline")
+
+
+@pytest.mark.both
+def test_an_open_loop_whose_driver_failed_needs_a_person_until_it_ends(site):
+    fill(site.api)
+    run = heedful.Run(
+        "Say red",
+        id="broken",
+        generate=lambda task: "red",
+        checks=[judge_offline],
+        store=site.api.setup.store,
+        scope=Scope("acme", "main"),
+    )
+    with pytest.raises(heedful.errors.UserCodeError):
+        site.api.run(run.finish())
+
+    page, home = read_home(site)
+    assert home["needs"]["broken"] == 1
+    assert [loop["id"] for loop in home["broken"]] == ["broken"]
+    assert "1 open loop whose driver failed" in page
+
+    cancelled = site.api.post("/v1/loops/broken/cancel", json={"why": "no need"})
+    read_data(cancelled)
+    assert site.data("/home")["needs"]["broken"] == 0
 
 
 @pytest.mark.both

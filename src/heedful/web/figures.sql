@@ -304,6 +304,13 @@ select error, count(*) as number, min(digest) as digest, max(at) as last from ep
 where tenant = :tenant and project = :project and state = 'failed'
 group by error order by count(*) desc, error limit :limit;
 
+-- name: broken
+-- The open loops whose driver failed in the current attempt, as `StoredLoop.failure` says. Steps are of such attempts only.
+select loop.n from step cross join loop
+where step.key = 'failure' and loop.n = step.loop and loop.tenant = :tenant and loop.project = :project
+  and loop.state = 'open' and loop.practises = ''
+order by loop.updated desc limit :limit;
+
 -- name: overrides
 select loop.id, override.rule, override.by, override.why, override.until, override.used, override.decisions
 from override cross join loop

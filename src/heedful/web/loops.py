@@ -162,6 +162,8 @@ async def home(visit: Visit) -> Document:
     overrides = await read(figures.overrides)
     stopped, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
     stopped_loops = await read(summaries, stopped)
+    broken = await read(figures.rows, "broken", limit=MAX_COUNTED_REVIEWS)
+    broken_loops = await read(summaries, [row["n"] for row in broken[:MAX_HOME_ROWS]])
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     episodes = await read(episode_store.counts)
     rows, _ = await queues(visit)
@@ -187,6 +189,7 @@ async def home(visit: Visit) -> Document:
         "texts": waiting.total,
         "stopped": week["passed"]["of"] - week["passed"]["number"],
         "runs": len(degraded),
+        "broken": len(broken),
         "reflections": episodes.get("failed", 0),
         "lessons": len(reviews),
         "jobs": sum(queue["number"] or 1 for queue in jobs),
@@ -203,6 +206,7 @@ async def home(visit: Visit) -> Document:
         "suspect": inbox.count_suspect(groups),
         "degraded": degraded[:MAX_HOME_ROWS],
         "unsolved": unsolved,
+        "broken": broken_loops,
         "failed": group_errors(failures, visit.may("read"))[:MAX_HOME_ROWS],
         "overrides": overrides,
         "failing": failing,
