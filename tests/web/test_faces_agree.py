@@ -268,7 +268,7 @@ def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
     assert loops["totals"]["ended"] == home["right"]["of"] == home["passed"]["of"] == 1
     assert sum(row["right"]["of"] for row in spend.values()) == 1
     assert spend_of[0]["unjudged"] == 1
-    assert run["unjudged"] == ["load"]
+    assert run["unchecked"] == ["load"]
     statuses = {stage["name"]: stage["status"] for stage in run["stages"]}
     assert statuses["load"] == "unchecked"
     assert statuses["show"] == "not_validated"

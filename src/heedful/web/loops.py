@@ -328,7 +328,7 @@ async def loops(visit: Visit) -> Document:
         "totals": recent.count_loops(narrowed.loops),
         "window": len(newest.loops),
         "more_loops": newest.more,
-        "unchecked": newest.unchecked,
+        "too_large": newest.too_large,
         **page_links(visit, cursor),
     }
 

@@ -69,13 +69,13 @@ class RecentLoop:
 class Recent(NamedTuple):
     """The newest loops, newest first.
 
-    `more` says that there are older ones. The checks of `unchecked` loops are not
-    known, because their records are too large.
+    `more` says that there are older ones. The checks of `too_large` loops are not
+    known, because of the size of their records.
     """
 
     loops: list[RecentLoop]
     more: bool
-    unchecked: int
+    too_large: int
 
 
 @bulk
@@ -111,7 +111,7 @@ def read_recent(
     return Recent(
         loops=[_loop(row, usage[row["n"]], checks[row["n"]]) for row in heads],
         more=len(newest) > len(heads),
-        unchecked=sum(not _has_known_checks(row) for row in heads),
+        too_large=sum(not _has_known_checks(row) for row in heads),
     )
 
 

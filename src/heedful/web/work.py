@@ -89,14 +89,14 @@ def _pipeline_figures(row: Document, runs: Sequence[Document]) -> Document:
 def describe_runs(runs: Sequence[Document]) -> str:
     """Return in one sentence how runs of pipelines ended.
 
-    >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
-    '1 run passed; 1 stage was not checked'
+    >>> describe_runs([{"state": "passed", "unchecked": ["load"]}])
+    '1 run passed; 1 stage is unchecked'
     """
-    silent = sum(len(run["unjudged"]) for run in runs)
+    silent = sum(len(run["unchecked"]) for run in runs)
     doubt = ""
     if silent:
-        verb = "was" if silent == 1 else "were"
-        doubt = f"; {counted(silent, 'stage')} {verb} not checked"
+        verb = "is" if silent == 1 else "are"
+        doubt = f"; {counted(silent, 'stage')} {verb} unchecked"
     if len(runs) == 1:
         return f"1 run {runs[0]['state']}{doubt}"
     states = Counter(run["state"] for run in runs)
@@ -128,7 +128,7 @@ def _run_figures(report: Report) -> Document:
         "state": report.status,
         "failed": [stage.name for stage in failed],
         "reason": cut(reason, MAX_RUN_REASON_CHARS),
-        "unjudged": unjudged(report),
+        "unchecked": unjudged(report),
         "stages": stages,
         "attempts": sum(len(stage.attempts) for stage in report.stages),
         "seconds": total / 1000,
@@ -347,7 +347,7 @@ RUN_TABLE = Table(
         "pipeline": "pipeline",
         "state": "state",
         "failed stages": "failed",
-        "stages not judged": "unjudged",
+        "unchecked stages": "unchecked",
         "stages": lambda row: len(row["stages"]),
         "attempts": "attempts",
         "calls": "calls",
