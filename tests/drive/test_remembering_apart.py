@@ -244,3 +244,27 @@ def test_functions_that_get_the_same_tasks_see_only_their_own_answers(tmp_path):
 
     assert ["down" in hint for hint in hints] == [False, False]
     assert ["P1" in hint for hint in hints] == [False, True]
+
+
+def test_a_check_of_the_same_name_makes_no_answer_of_another_function_right(tmp_path):
+    """Both checks are called `regex`; the first function's answers were corrected."""
+    hints: list[str] = []
+
+    @heedful.self_correcting(
+        checks=[heedful.checks.regex("up|down")], memory=str(tmp_path / "m.db")
+    )
+    def mood(report, hint):
+        return "down" if "regex" in hint else "sideways"
+
+    @heedful.self_correcting(
+        checks=[heedful.checks.regex("P[0-3]")], memory=str(tmp_path / "m.db")
+    )
+    def severity(report, hint):
+        hints.append(hint)
+        return "P1"
+
+    for report in ("Checkout answers 500", "Login answers 500"):
+        assert mood(report) == "down"
+        severity(report)
+
+    assert ["down" in hint for hint in hints] == [False, False]

@@ -531,7 +531,7 @@ def choose_for_loop(
         rules, vague_rules = _set_vague_apart(rules, similar, task, now)
         others += [(rule, Obstacle(ANSWERS_REASON)) for rule in vague_rules]
     if before is None:
-        similar, foreign = _set_foreign_apart(similar, task, memory_key, checks)
+        similar, foreign = _set_foreign_apart(similar, task, memory_key)
         others += [(match, Obstacle(OTHER_FUNCTION_REASON)) for match in foreign]
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
@@ -566,13 +566,13 @@ def _nearest(matches: Iterable[Match]) -> list[Match]:
 
 
 def _set_foreign_apart(
-    similar: Sequence[Match], task: str, memory_key: str, checks: Sequence[str]
+    similar: Sequence[Match], task: str, memory_key: str
 ) -> tuple[list[Match], list[Match]]:
     """Return the lessons for a prompt, and the answers that are none for this function.
 
     Functions may get equal tasks and want different answers. So another memory key does
     not answer the task that this loop has, nor any near one once this key has answers
-    of its own, unless one of the `checks` had to be met for the answer.
+    of its own. That both have a check of one name, such as `regex`, says nothing.
     """
     answers = [match for match in similar if match.example.accepted and memory_key]
     own_answers = [match for match in answers if match.memory_key == memory_key]
@@ -581,7 +581,6 @@ def _set_foreign_apart(
         match
         for match in answers
         if match.memory_key not in ("", memory_key)
-        and not (match.kind == "check" and match.error_type in checks)
         and (has_own or match.example.task.strip() == task.strip())
     ]
     return [match for match in similar if match not in foreign], foreign
