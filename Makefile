@@ -30,7 +30,8 @@ demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PI
 
 # One worker more than cores: some tests wait for other processes.
 test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
-	@began=$$(date +%s); $(PY) -m pytest --numprocesses "$$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')" --dist worksteal --cov --cov-report= $(ARGS); status=$$?; \
+	@$(if $(ARGS),,echo 'all tests: about $(SUITE_SECONDS) s on two quiet cores, longer on busy ones';) \
+	began=$$(date +%s); $(PY) -m pytest --numprocesses "$$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')" --dist worksteal --cov --cov-report= $(ARGS); status=$$?; \
 		echo "$$(($$(date +%s) - began)) s; all of it is to take at most $(SUITE_SECONDS) s on two quiet cores"; exit $$status
 
 # ATTACKS=file.jsonl.gz adds texts that must not run; NODE_MODULES names another folder of modules.
