@@ -28,9 +28,12 @@ def test_why_tells_of_an_example_only_its_answer(desk, session):
         return "P1" if hint else "high"
 
     levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
-    for key in ("bugs.triage", "copy.triage"):
+    for key, task in (
+        ("bugs.triage", "Checkout answers 500"),
+        ("copy.triage", "Checkout answers 500 again"),
+    ):
         work = heedful.run(
-            "Checkout answers 500",
+            task,
             generate=generate,
             checks=[levels],
             memory=db,

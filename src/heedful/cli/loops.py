@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from getpass import getuser
 from itertools import chain
@@ -68,7 +68,9 @@ if TYPE_CHECKING:
 # A loop that failed is open: its driver, its model or a check raised an error.
 LoopState = Literal["open", "failed", "passed", "unchecked", "not_validated", "stopped"]
 LAST = "last"  # the name of the newest loop or run
-LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
+# What a list says of such loops stands in their records; so they are stored.
+STORED_STATES = {"failed": "open", **dict.fromkeys(DOUBT_STATES, "passed")}
+MIN_READ_LOOPS = 20  # that one statement reads, however few are wanted
 MAX_ID_CELL_CHARS = 32
 MAX_TASK_CELL_CHARS = 200
 MAX_SHOWN_ID_CHARS = 200
@@ -256,20 +258,41 @@ async def _elsewhere(store: Store, scope: Scope) -> str:
 async def newest_runs(
     store: Store, scope: Scope, limit: int, pipeline: str = ""
 ) -> list[StoredLoop]:
-    """Return the newest runs, newest first, of the named pipeline or of all pipelines.
+    """Return the newest runs, newest first, of a pipeline; "" is all pipelines."""
+    return await _newest_with(
+        store, scope, lambda loop: _is_run_of(loop, pipeline), limit=limit
+    )
 
-    The store lists loops, so more and more of them are read until there are enough
-    runs.
+
+async def _newest_with(
+    store: Store,
+    scope: Scope,
+    is_wanted: Callable[[StoredLoop], bool],
+    *,
+    limit: int,
+    practices: bool = False,
+    state: str = "",
+) -> list[StoredLoop]:
+    """Return the newest loops that are wanted, newest first.
+
+    The store knows only the `state` in which a loop is stored, so older and older loops
+    are read until there are enough.
     """
-    loop_limit = LOOPS_PER_RUN * limit
-    while True:
-        newest, _ = await store.read(scope, loops.newest, loop_limit)
-        runs = [loop for loop in newest if _is_run_of(loop, pipeline)]
-
-        has_all_loops = len(newest) < loop_limit
-        if has_all_loops or len(runs) >= limit:
-            return runs[:limit]
-        loop_limit *= 4
+    wanted: list[StoredLoop] = []
+    before = ""
+    more = True
+    while more and len(wanted) < limit:
+        newest, more = await store.read(
+            scope,
+            loops.newest,
+            max(limit, MIN_READ_LOOPS),
+            before=before,
+            practices=practices,
+            state=state,
+        )
+        wanted += filter(is_wanted, newest)
+        before = newest[-1].id if newest else ""
+    return wanted[:limit]
 
 
 def _is_run_of(stored_loop: StoredLoop, pipeline: str) -> bool:
@@ -452,41 +475,6 @@ LOOP_COLUMNS = columns(
 )
 
 
-async def _newest_in_state(
-    store: Store,
-    scope: Scope,
-    state: LoopState | None,
-    *,
-    limit: int,
-    practices: bool,
-) -> list[StoredLoop]:
-    """Return the newest loops in a state as lists show it, newest first.
-
-    What a list says of loops that passed or are open stands in their records.
-    """
-    stored_state = state or ""
-    if state in DOUBT_STATES:
-        stored_state = "passed"
-    elif state == "failed":
-        stored_state = "open"
-
-    found: list[StoredLoop] = []
-    before = ""
-    more = True
-    while more and len(found) < limit:
-        newest, more = await store.read(
-            scope,
-            loops.newest,
-            limit,
-            before=before,
-            practices=practices,
-            state=stored_state,
-        )
-        found += [loop for loop in newest if _is_in_state(loop, state)]
-        before = newest[-1].id if newest else ""
-    return found[:limit]
-
-
 def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
     """Return True if lists show a loop in a state; None is any state."""
     if state == "failed":
@@ -512,8 +500,13 @@ def list_loops(
     """
 
     async def read(store: Store, scope: Scope) -> tuple[list[StoredLoop], str]:
-        newest = await _newest_in_state(
-            store, scope, state, limit=limit, practices=practice
+        newest = await _newest_with(
+            store,
+            scope,
+            lambda loop: _is_in_state(loop, state),
+            limit=limit,
+            practices=practice,
+            state=STORED_STATES.get(state or "", state or ""),
         )
         if newest or state:
             return newest, ""
