@@ -150,7 +150,7 @@ def check_database(db: str, *, new: bool = False) -> None:
             place = missing_folder(str(folder))
             raise StoreUnavailable(f"no database {db!r} in {place}")
         place = f"the folder {folder}, which is missing"
-        raise NotFound("database", db, place, databases_beside(""))
+        raise NotFound("database", db, place, remedy=databases_beside(""))
 
     if not (new or db_exists(db)):
         hint = (

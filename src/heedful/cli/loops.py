@@ -128,7 +128,7 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
     if not newest:
         place = f"{where()}, which has no loop yet"
         beside = await _elsewhere(store, scope)
-        raise NotFound("loop", name, place, beside)
+        raise NotFound("loop", name, place, remedy=beside)
 
     stored_loop = await loop_of(store, scope, newest[0].id)
     if stored_loop.head.stage is None:
@@ -239,7 +239,7 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
             remedy = f"{question}; {lists} list them"
             if not question:
                 remedy += await other_scopes(store, scope)
-            raise NotFound("loop or run", name, where(), remedy) from error
+            raise NotFound("loop or run", name, where(), remedy=remedy) from error
         runs = await newest_runs(store, scope, 1)
         if runs:
             return runs[0]
@@ -624,7 +624,7 @@ def log(
         newest, _ = await store.read(scope, loops.newest, limit, loop)
         if loop and not newest:
             question = similar_name(loop, await store.read(scope, known_names))
-            raise NotFound("loop that begins with", loop, where(), question)
+            raise NotFound("loop that begins with", loop, where(), remedy=question)
         return newest
 
     decisions: list[Reasoning] = []
