@@ -189,6 +189,22 @@ def test_the_unit_of_the_service_listens_on_the_port_of_its_name():
     assert running.options["key_required"] is True
 
 
+def test_the_function_of_the_page_runs_a_command_as_the_service_does():
+    page = (ROOT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
+    (function,) = re.findall(
+        r"^# heedful\(\) \{ (.*?); \}$", page, re.DOTALL | re.MULTILINE
+    )
+    words = shlex.split(function.replace("\\\n", " "))
+    properties = [words[n + 1] for n, word in enumerate(words) if word == "-p"]
+    values = unit(DEPLOY / "heedful@.service")
+
+    assert words[0] == "systemd-run"
+    assert words[-2:] == ["/usr/local/lib/heedful/bin/heedful", "$@"]
+    assert len(properties) == 6
+    for name, value in (one.split("=", 1) for one in properties):
+        assert values[name] == [value], name
+
+
 def test_alerts_watch_metrics_that_a_service_prints():
     metrics = Metrics()
     metrics.requests.labels("GET", "/healthz", "200").inc()

@@ -199,7 +199,7 @@ def judge_offline(candidate: str, context: heedful.Context) -> None:
 @pytest.mark.both
 def test_an_open_loop_whose_driver_failed_needs_a_person_until_it_ends(site):
     fill(site.api)
-    run = heedful.Run(
+    run = heedful.Run[str](
         "Say red",
         id="broken",
         generate=lambda task: "red",
