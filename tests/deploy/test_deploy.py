@@ -201,8 +201,9 @@ def test_the_function_of_the_page_runs_a_command_as_the_service_does():
     assert words[0] == "systemd-run"
     assert words[-2:] == ["/usr/local/lib/heedful/bin/heedful", "$@"]
     assert len(properties) == 6
-    for name, value in (one.split("=", 1) for one in properties):
-        assert values[name] == [value], name
+    for declared in properties:
+        name, _, setting = declared.partition("=")
+        assert values[name] == [setting], name
 
 
 def test_alerts_watch_metrics_that_a_service_prints():
