@@ -195,3 +195,61 @@ async def test_disguised_words_are_found(page: str) -> None:
     fetched = [FETCH, claude_result("w", page)]
     work = [claude_user("run the tests"), *fetched, *CLAUDE_WORK]
     assert not await is_told(SessionReader(Limits()), work)
+
+
+SAVED = "/home/u/.claude/projects/-r/s/tool-results/toolu_w.txt"
+TOO_LARGE = (
+    f"<persisted-output>\nOutput too large (60KB). Full output saved to: {SAVED}\n\n"
+    "Preview (first 2KB):\nHow to run tests\n</persisted-output>"
+)
+LIMIT_PASSED = (
+    f"Error: result (90,000 characters) exceeds maximum allowed tokens. "
+    f"Output has been saved to {SAVED}.\nFormat: Plain text"
+)
+IN_BACKGROUND = (
+    f"Command running in background with ID: b1. Output is being written to: {SAVED}"
+)
+AS_DATA = json.dumps({"stdout": "How to", "persistedOutputPath": SAVED})
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(TOO_LARGE, id="too large"),
+        pytest.param(LIMIT_PASSED, id="of a server"),
+        pytest.param(IN_BACKGROUND, id="in the background"),
+        pytest.param(AS_DATA, id="as data"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        pytest.param("Read", {"file_path": SAVED}, id="read"),
+        pytest.param("Bash", {"command": f"head -n 99 '{SAVED}'"}, id="head"),
+        pytest.param(
+            "Grep",
+            {"pattern": "jest", "path": SAVED.rpartition("/")[0]},
+            id="search in the folder",
+        ),
+        pytest.param(
+            "Bash",
+            {"command": f"tail -n 99 {SAVED.rpartition('/')[0]}/*"},
+            id="all files",
+        ),
+    ],
+)
+async def test_a_result_that_an_agent_saved_and_read_stays_that_of_its_tool(
+    result: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    saved = [FETCH, claude_result("w", result)]
+    read = [claude_call("f", tool, arguments), claude_result("f", PAGE)]
+    work = [claude_user("run the tests"), *saved, *read, *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)
+
+
+async def test_a_file_of_which_no_result_says_that_it_was_saved_is_local() -> None:
+    saved = [FETCH, claude_result("w", TOO_LARGE)]
+    read = [claude_call("f", "Read", {"file_path": "/r/notes.md"})]
+    read += [claude_result("f", PAGE)]
+    work = [claude_user("run the tests"), *saved, *read, *CLAUDE_WORK]
+    assert await is_told(SessionReader(Limits()), work)
