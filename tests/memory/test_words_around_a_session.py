@@ -253,3 +253,71 @@ async def test_a_file_of_which_no_result_says_that_it_was_saved_is_local() -> No
     read += [claude_result("f", PAGE)]
     work = [claude_user("run the tests"), *saved, *read, *CLAUDE_WORK]
     assert await is_told(SessionReader(Limits()), work)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"type": "text", "text": "ok", "content": PAGE}, id="a content"),
+        pytest.param({"type": "text", "content": [{"text": PAGE}]}, id="a list"),
+        pytest.param({"type": "image", "text": PAGE}, id="a picture's text"),
+    ],
+)
+async def test_no_field_of_a_part_is_left_out(part: dict[str, Any]) -> None:
+    result = {"type": "tool_result", "tool_use_id": "w", "content": [part]}
+    work = [claude_user("run the tests"), FETCH, claude_user([result]), *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"result": "ok", "content": PAGE}, id="a result and a content"),
+        pytest.param({"response": "ok", "result": PAGE}, id="a response and a result"),
+    ],
+)
+async def test_no_field_of_a_result_in_a_message_is_left_out(
+    fields: dict[str, Any],
+) -> None:
+    result = {"type": "tool_result", "tool_use_id": "w", **fields}
+    work = [claude_user("run the tests"), FETCH, claude_user([result]), *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)
+
+
+async def test_a_content_beside_a_message_is_read() -> None:
+    entry = {**claude_user("run the tests"), "content": PAGE}
+    assert not await is_told(SessionReader(Limits()), [entry, *CLAUDE_WORK])
+
+
+async def test_a_content_that_repeats_a_message_is_the_users() -> None:
+    entry = {**claude_user("run the tests"), "content": "run the tests"}
+    assert await is_told(SessionReader(Limits()), [entry, *CLAUDE_WORK])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(
+            codex(type="notice", output="ok", content=PAGE), id="another item"
+        ),
+        pytest.param(
+            {
+                "type": "compacted",
+                "payload": {
+                    "message": "",
+                    "replacement_history": [
+                        {
+                            "type": "message",
+                            "role": "user",
+                            "content": [{"type": "input_text", "text": PAGE}],
+                        }
+                    ],
+                },
+            },
+            id="a history in place of a summary",
+        ),
+    ],
+)
+async def test_no_field_of_an_item_is_left_out(entry: dict[str, Any]) -> None:
+    work = [codex_user("run the tests"), entry, *CODEX_WORK]
+    assert not await is_told(CodexReader(Limits()), work)
