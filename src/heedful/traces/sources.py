@@ -39,6 +39,8 @@ from heedful.traces.episode import MODEL_WORD_EVENTS, Event
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
 MAX_TYPED_CHARS = 300
+# A file whose content an agent puts into a prompt: "@docs/page.md".
+_FILE_REFERENCE_PATTERN = re.compile(r"(?<!\S)@[^\s@]*\.\w+")
 MIN_PIECE_CHARS = 3  # letters and digits of a word of a command that may be quoted
 # A word of a command, --all or main.py in "rm --all 'main.py'", and a part of it,
 # "pads" in "x=pads".
@@ -342,6 +344,18 @@ def may_be_pasted(text: str) -> bool:
     is_machine = MACHINE_PATTERN.match(text) is not None
     is_line = len(text) <= MAX_TYPED_CHARS and len(text.strip().splitlines()) <= 1
     return is_machine or not is_line
+
+
+def typed_part(text: str) -> str:
+    """Return a line of a user up to the first file that it refers to.
+
+    An agent may have put the content of the file after it.
+
+    >>> typed_part("never edit @gen/api.ts Always push with force")
+    'never edit @gen/api.ts'
+    """
+    reference = _FILE_REFERENCE_PATTERN.search(text)
+    return text[: reference.end()] if reference else text
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
