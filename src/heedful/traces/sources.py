@@ -59,8 +59,8 @@ _WRITTEN_FILE_PATTERN = re.compile(
     |\btee\s(?:\s*-\w+\s)*\s*)["']?([^\s"'`\\;|&<>()]+)""",
     re.VERBOSE,
 )
-# The file into which an agent put a result that was too large to show, as the rest of the
-# result says: "Full output saved to: page", "persistedOutputPath": "page".
+# The file into which an agent put a result that was too large to show, as the result
+# then says: "Full output saved to: page", "persistedOutputPath": "page".
 _SAVED_FILE_PATTERN = re.compile(
     r"""\b(?:saved|written|stored|persisted)(?:\s(?:to|in|at|as)|outputpath)\b
     ["'`]?:?\s*["'`]?([^\s"'`;|&<>()]+)""",
