@@ -652,5 +652,5 @@ async def test_a_rule_about_a_file_is_the_users(memory: Memory) -> None:
     (stated,) = await memory.user_rules.in_force(session="one")
     assert stated.text == "never edit @gen/api.ts"
     await session.end()
-    (stored,) = await memory.user_rules.in_force()
-    assert stored.trust == "operator"
+    (lasting,) = await memory.user_rules.in_force()
+    assert lasting.trust == "operator"

@@ -55,11 +55,7 @@ def words_of_result(value: Any) -> str:
 
     In data of the tool, no value is a label: it may be the name of a package.
     """
-    data = _as_data(value)
-    blocks = data if isinstance(data, list) else [data]
-    return "\n".join(
-        text for block in blocks for text in _texts_in(block, inner_labels=frozenset())
-    )
+    return "\n".join(_texts_in(_as_data(value), inner_labels=frozenset()))
 
 
 def _as_data(value: Any) -> Any:
