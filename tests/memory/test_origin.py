@@ -148,6 +148,13 @@ ASKED = {
     "id": "h",
 }
 RETRIEVED: Data = {"retrieval.documents.0.document.content": PAGE}
+ASKED_OF_MODEL: Data = {f"{IN}.role": "user", f"{IN}.content": TASK}
+TWO_CONTENTS: Data = {
+    f"{IN}.role": "user",
+    f"{IN}.content": PAGE,
+    f"{IN}.contents.0.message_content.type": "text",
+    f"{IN}.contents.0.message_content.text": TASK,
+}
 # Each source of words of the page; the agent itself then writes them as its own.
 SOURCES: dict[str, Episode] = {
     **{
@@ -185,19 +192,11 @@ SOURCES: dict[str, Episode] = {
     ),
     "a request beside the messages of a model": spans(
         "LLM",
-        **{f"{IN}.role": "user", f"{IN}.content": TASK},
+        **ASKED_OF_MODEL,
         input__value=json.dumps({"messages": [{"kwargs": {"content": PAGE}}]}),
         input__mime_type="application/json",
     ),
-    "a text beside the parts of a message": spans(
-        "LLM",
-        **{
-            f"{IN}.role": "user",
-            f"{IN}.content": PAGE,
-            f"{IN}.contents.0.message_content.type": "text",
-            f"{IN}.contents.0.message_content.text": TASK,
-        },
-    ),
+    "a text beside the parts of a message": spans("LLM", **TWO_CONTENTS),
     "an event of a span of a model": spans(
         "chat",
         gen_ai__input__messages=turn("user", TASK),
@@ -246,7 +245,7 @@ HONEST_SPANS = {
     "messages": spans("chat", gen_ai__input__messages=turn("user", TASK)),
     "messages and a request": spans(
         "LLM",
-        **{f"{IN}.role": "user", f"{IN}.content": TASK},
+        **ASKED_OF_MODEL,
         input__value=json.dumps({"messages": [{"kwargs": {"content": TASK}}]}),
         input__mime_type="application/json",
     ),
