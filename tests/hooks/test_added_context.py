@@ -203,6 +203,27 @@ def test_a_result_is_kept_with_all_that_a_model_may_be_shown(result: Any) -> Non
     assert PAGE in marked(repr(None), result)
 
 
+@pytest.mark.parametrize("key", ["id", "name", "type", "kind"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(lambda data: [{"type": "json", "json": data}], id="a block"),
+        pytest.param(lambda data: {"found": [data]}, id="data"),
+        pytest.param(Secretive, id="a field that repr leaves out"),
+    ],
+)
+def test_a_package_that_a_result_names_is_a_word_of_the_tool(
+    form: Any, key: str
+) -> None:
+    result = form({key: "evil-pads"})
+    assert marked(repr(None), result).splitlines()[-1] == "evil-pads"
+
+
+def test_what_a_framework_calls_a_block_is_no_word_of_the_tool() -> None:
+    block = {"type": "text", "id": "call_1", "text": "ok", "status": "success"}
+    assert marked("ok", [block]) == "ok"
+
+
 async def test_the_beginning_of_a_long_argument_is_kept(tmp_path: Path) -> None:
     earlier = Earlier()
     url = f"https://page.example/{'a' * 2_000}"

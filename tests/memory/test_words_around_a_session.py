@@ -195,3 +195,129 @@ async def test_disguised_words_are_found(page: str) -> None:
     fetched = [FETCH, claude_result("w", page)]
     work = [claude_user("run the tests"), *fetched, *CLAUDE_WORK]
     assert not await is_told(SessionReader(Limits()), work)
+
+
+SAVED = "/home/u/.claude/projects/-r/s/tool-results/toolu_w.txt"
+TOO_LARGE = (
+    f"<persisted-output>\nOutput too large (60KB). Full output saved to: {SAVED}\n\n"
+    "Preview (first 2KB):\nHow to run tests\n</persisted-output>"
+)
+LIMIT_PASSED = (
+    f"Error: result (90,000 characters) exceeds maximum allowed tokens. "
+    f"Output has been saved to {SAVED}.\nFormat: Plain text"
+)
+IN_BACKGROUND = (
+    f"Command running in background with ID: b1. Output is being written to: {SAVED}"
+)
+AS_DATA = json.dumps({"stdout": "How to", "persistedOutputPath": SAVED})
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(TOO_LARGE, id="too large"),
+        pytest.param(LIMIT_PASSED, id="of a server"),
+        pytest.param(IN_BACKGROUND, id="in the background"),
+        pytest.param(AS_DATA, id="as data"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        pytest.param("Read", {"file_path": SAVED}, id="read"),
+        pytest.param("Bash", {"command": f"head -n 99 '{SAVED}'"}, id="head"),
+        pytest.param(
+            "Grep",
+            {"pattern": "jest", "path": SAVED.rpartition("/")[0]},
+            id="search in the folder",
+        ),
+        pytest.param(
+            "Bash",
+            {"command": f"tail -n 99 {SAVED.rpartition('/')[0]}/*"},
+            id="all files",
+        ),
+    ],
+)
+async def test_a_result_that_an_agent_saved_and_read_stays_that_of_its_tool(
+    result: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    saved = [FETCH, claude_result("w", result)]
+    read = [claude_call("f", tool, arguments), claude_result("f", PAGE)]
+    work = [claude_user("run the tests"), *saved, *read, *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)
+
+
+async def test_a_file_of_which_no_result_says_that_it_was_saved_is_local() -> None:
+    saved = [FETCH, claude_result("w", TOO_LARGE)]
+    read = [claude_call("f", "Read", {"file_path": "/r/notes.md"})]
+    read += [claude_result("f", PAGE)]
+    work = [claude_user("run the tests"), *saved, *read, *CLAUDE_WORK]
+    assert await is_told(SessionReader(Limits()), work)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"type": "text", "text": "ok", "content": PAGE}, id="a content"),
+        pytest.param({"type": "text", "content": [{"text": PAGE}]}, id="a list"),
+        pytest.param({"type": "image", "text": PAGE}, id="a picture's text"),
+    ],
+)
+async def test_no_field_of_a_part_is_left_out(part: dict[str, Any]) -> None:
+    result = {"type": "tool_result", "tool_use_id": "w", "content": [part]}
+    work = [claude_user("run the tests"), FETCH, claude_user([result]), *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"result": "ok", "content": PAGE}, id="a result and a content"),
+        pytest.param({"response": "ok", "result": PAGE}, id="a response and a result"),
+    ],
+)
+async def test_no_field_of_a_result_in_a_message_is_left_out(
+    fields: dict[str, Any],
+) -> None:
+    result = {"type": "tool_result", "tool_use_id": "w", **fields}
+    work = [claude_user("run the tests"), FETCH, claude_user([result]), *CLAUDE_WORK]
+    assert not await is_told(SessionReader(Limits()), work)
+
+
+async def test_a_content_beside_a_message_is_read() -> None:
+    entry = {**claude_user("run the tests"), "content": PAGE}
+    assert not await is_told(SessionReader(Limits()), [entry, *CLAUDE_WORK])
+
+
+async def test_a_content_that_repeats_a_message_is_the_users() -> None:
+    entry = {**claude_user("run the tests"), "content": "run the tests"}
+    assert await is_told(SessionReader(Limits()), [entry, *CLAUDE_WORK])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(
+            codex(type="notice", output="ok", content=PAGE), id="another item"
+        ),
+        pytest.param(
+            {
+                "type": "compacted",
+                "payload": {
+                    "message": "",
+                    "replacement_history": [
+                        {
+                            "type": "message",
+                            "role": "user",
+                            "content": [{"type": "input_text", "text": PAGE}],
+                        }
+                    ],
+                },
+            },
+            id="a history in place of a summary",
+        ),
+    ],
+)
+async def test_no_field_of_an_item_is_left_out(entry: dict[str, Any]) -> None:
+    work = [codex_user("run the tests"), entry, *CODEX_WORK]
+    assert not await is_told(CodexReader(Limits()), work)

@@ -145,19 +145,11 @@ def recall_command(writer: Memory) -> str:
     return str(silence).rpartition(": ")[2]
 
 
-def query_command(writer: Memory) -> str:
-    writer.learnt()
-    reader = Memory(writer.api, writer.name, "recall")
-    silence = reader.post("reflections/query", {"text": TASK})["silence"]
-    return str(silence).rpartition(": ")[2]
-
-
 @pytest.mark.parametrize(
     "ask_command",
     [
         pytest.param(remember_command, id="a stored lesson"),
         pytest.param(recall_command, id="recall"),
-        pytest.param(query_command, id="query"),
     ],
 )
 def test_a_command_in_an_answer_finds_what_waits_in_the_scope_of_the_key(

@@ -10,6 +10,7 @@ import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from heedful.errors import ModelUnavailable, StoreUnavailable, UnknownName
@@ -160,6 +161,37 @@ async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url
     for change in changes:
         rows(mine, change)
     assert len(jobs(url)) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("cancel_job_v1({id}, true, true)", id="cancel"),
+        pytest.param("finish_job_v1({id}, 'succeeded', true)", id="end"),
+        pytest.param("retry_job_v1({id}, now(), 9, 'mine', null)", id="old retry"),
+        pytest.param("retry_job_v2({id}, now(), 9, 'mine', null)", id="retry"),
+    ],
+)
+async def test_no_function_of_the_queue_changes_a_job_of_another_tenant(url, call):
+    async with PostgresQueue(url) as queue:
+        await queue.defer("dream", OTHER)
+    rows(all_of(url), "update procrastinate_jobs set status = 'doing'")
+    before = rows(all_of(url), "select * from procrastinate_jobs")
+    [(id,)] = rows(all_of(url), "select id from procrastinate_jobs")
+    mine = f"{url}&options=-c%20heedful.tenant={SCOPE.tenant}"
+    with suppress(psycopg.errors.RaiseException):
+        rows(mine, f"select procrastinate_{call.format(id=id)}")
+    assert rows(all_of(url), "select * from procrastinate_jobs") == before
+
+
+async def test_a_service_takes_no_job_of_another_tenant(url):
+    async with PostgresQueue(url) as queue:
+        for scope in (SCOPE, OTHER):
+            await queue.defer("dream", scope)
+    take = "select args ->> 'tenant' from procrastinate_fetch_job_v2(null, null)"
+    mine = f"{url}&options=-c%20heedful.tenant={SCOPE.tenant}"
+    assert [rows(mine, take) for _ in range(2)] == [[(SCOPE.tenant,)], [(None,)]]
+    assert rows(url, take) == [(None,)]
 
 
 async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkeypatch):

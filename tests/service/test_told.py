@@ -78,11 +78,14 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
     assert "heedful trust set user operator --waiting" in sent["hint"]
     reflect_on(api, sent["digest"])
 
-    silent = project.post("recall", {"task": TASK})
-    assert silent["items"] == []
-    assert "it waits in quarantine with the trust" in silent["silence"]
-    assert "heedful quarantine release" in silent["silence"]
-    assert "no such item" not in str(silent)
+    reviewer = Project(api, "main", "read", "write")
+    asked_for_loop = {"task": TASK, "loop": "first", "form": "text"}
+    for question in ({"task": TASK}, asked_for_loop):
+        silent = reviewer.post("recall", question)
+        assert silent["items"] == []
+        assert "it waits in quarantine with the trust" in silent["silence"]
+        assert "heedful quarantine release" in silent["silence"]
+        assert "no such item" not in str(silent)
 
     memory = memory_of(api)
     [key] = [name for name in sent["hint"].split() if name.startswith("key:")]
@@ -92,6 +95,45 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
     assert answer["items"][0]["lesson"] == RULE
     assert RULE in answer["text"]
     assert answer["silence"] == ""
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param({"task": TASK}, id="recall"),
+        pytest.param({"task": TASK, "form": "text"}, id="recall as text"),
+        pytest.param({"task": TASK, "loop": "first"}, id="a loop"),
+    ],
+)
+def test_a_key_without_a_review_cannot_tell_that_something_waits(
+    api, project, question
+):
+    unlike = "The red kettle is in the kitchen, and what does it weigh?"
+    api.run(memory_of(api).remember("unlike", "unlike", lesson=unlike))
+    empty = project.post("recall", question)
+    if "loop" in question:
+        question = {**question, "loop": "second"}
+
+    for lesson in (TASK, f"{TASK} Ask."):
+        api.run(memory_of(api).remember("price", lesson, trust="tool"))
+    waiting = project.post("recall", question)
+    assert waiting["silence"] == empty["silence"]
+    assert waiting["briefing"] == empty["briefing"]
+    reviewer = Project(api, "main", "read", "write")
+    answer = reviewer.post("recall", {"task": TASK, "loop": "third"})
+    assert "quarantine" in answer["silence"]
+
+
+def test_a_loop_says_that_something_waits_only_to_who_may_review(api, project):
+    api.run(memory_of(api).remember("price", TASK, trust="tool"))
+    project.ask("PUT", "loops/first", {"task": TASK})
+    project.post("recall", {"task": TASK, "loop": "first"})
+    reviewed = Project(api, "main", "read").get("loops/first")["briefing"]
+    assert reviewed["waiting"] == 1
+    assert [choice["waits"] for choice in reviewed["choices"]] == [True]
+    briefing = project.get("loops/first")["briefing"]
+    assert briefing["waiting"] == 0
+    assert briefing["choices"] == []
 
 
 def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):
@@ -196,10 +238,8 @@ def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(api, text):
     reflection = read_data(
         api.post("/api/v1/reflections/generate", json=GENERATE, key=agent)
     )
-    for silence in ask_both(api, agent, text, 0.5):
-        assert "it waits in quarantine with the trust tool" in silence
-        assert "heedful quarantine release" in silence
-        assert "no such item" not in silence
+    # What waits, only who may review is told.
+    assert ask_both(api, agent, text, 0.5) == [reason, reason]
 
     reader = api.key("read")
     for silence in ask_both(api, reader, text, 1.0):

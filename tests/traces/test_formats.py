@@ -794,3 +794,34 @@ def test_a_session_of_codex_is_one_episode():
     assert result.content == ""
     assert patch.arguments == "*** Begin Patch"
     assert done.content == "done"
+
+
+@pytest.mark.parametrize(
+    ("chat", "texts"),
+    [
+        pytest.param(
+            {"system": "Be brief.", "messages": [{"role": "user", "content": "Go"}]},
+            ["Be brief.", "Go"],
+            id="a system prompt beside the messages",
+        ),
+        pytest.param(
+            {"messages": [message("user", text("Go")) | {"content": "on"}]},
+            ["Go\non"],
+            id="a content beside parts",
+        ),
+        pytest.param(
+            {"messages": [message("user", text("Go")) | {"content": [text("Go")]}]},
+            ["Go"],
+            id="the same twice",
+        ),
+    ],
+)
+def test_all_that_a_chat_gives_a_model_is_read(chat: Data, texts: list[str]) -> None:
+    assert [event.content for event in only(chat).events] == texts
+
+
+def test_each_text_of_an_error_is_read() -> None:
+    error = {"message": "gone", "detail": "see b", "code": 404}
+    run = only({"events": [{"type": "tool_response", "error": error}]})
+    assert run.events[0].error == "gone\nsee b"
+    assert run.events[0].code == "404"

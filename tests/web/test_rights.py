@@ -394,6 +394,27 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
                 assert HELD not in answer.text, path
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("/recall.json?kind=task&text=disk+quota+exceeded", id="recall"),
+        pytest.param("/lessons.json?text=disk+quota+exceeded", id="lessons"),
+        pytest.param("/search.json?text=disk+quota+exceeded", id="search"),
+    ],
+)
+def test_a_page_of_a_key_that_recalls_does_not_say_that_something_waits(
+    tmp_path, place
+):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        browser.open(api.key("recall"))
+        before = browser.get(place).text
+        assert "no lesson" in before.lower()
+        memory = Memory(api.setup.store, SCOPE)
+        api.run(memory.remember("disk", "disk quota exceeded", trust="tool"))
+        assert browser.get(place).text == before
+
+
 def test_a_key_that_approves_gets_nothing_unreviewed_for_an_edit(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api

@@ -560,7 +560,7 @@ async def query_reflections(
         match=match,
         importance=min_importance,
         kind=EPISODE_LESSON_KINDS,
-        waiting=waiting,
+        reviews=waiting,
     )
     return Records(map(_record_of, matches), silence=matches.silence)
 

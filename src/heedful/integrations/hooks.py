@@ -606,12 +606,14 @@ async def _after_call(moment: _Moment) -> Reply:
         interrupted = True
 
     run = moment.run
+    # An event may have an error and a result, and the agent reads both.
+    stated_error = _joined(moment.text("error"), moment.get("error"))
     # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
         await run.learn(
             Event(
                 "system_event",
-                _whole_text(response),
+                _joined(_whole_text(response), stated_error),
                 tool=moment.tool,
                 origin="tool",
             )
@@ -631,7 +633,7 @@ async def _after_call(moment: _Moment) -> Reply:
 
     error = _error_text(response)
     if moment.failed:
-        error = moment.text("error") or _whole_text(moment.get("error")) or "error"
+        error = _joined(stated_error, response) or "error"
     if moment.settings.repair != "off" and moment.agent.repairs:
         from heedful.integrations.repairs import settle_repair
 
@@ -646,6 +648,7 @@ async def _after_call(moment: _Moment) -> Reply:
     text = _whole_text(response)
     if tool.lower() in FILE_WRITING_TOOLS:
         text = _result_text(response)
+    text = _joined(text, stated_error)
     await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
     advice = Advice()
     # What could not be told before the call is told after it.
@@ -697,6 +700,12 @@ def _whole_text(response: Any) -> str:
         return "\n".join(filter(None, map(_whole_text, response)))
 
     return "" if response is None or isinstance(response, bool) else str(response)
+
+
+def _joined(text: str, others: Any) -> str:
+    """Return a text, and below it the lines of other data that it does not have."""
+    lines = [line for line in _whole_text(others).splitlines() if line not in text]
+    return "\n".join(filter(None, [text, *lines]))
 
 
 async def _on_stop(moment: _Moment) -> Reply:

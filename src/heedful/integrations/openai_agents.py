@@ -28,7 +28,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
-from heedful.integrations.words import foreign_words, words_in
+from heedful.integrations.words import foreign_words, words_of_result
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
@@ -529,7 +529,7 @@ class _Hooks(agents.RunHooks[Any]):
         if id in self.attempts.calls:
             name, _ = self.attempts.calls.pop(id)
             item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
-            output = words_in(item["output"])
+            output = words_of_result(item["output"])
             know(self.attempts.run, [output])
             event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
@@ -557,7 +557,7 @@ def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earli
             arguments = item.get("arguments", item.get("input"))
             earlier.called(item["call_id"], item.get("name", ""), arguments)
         elif kind in _RESULT_ITEM_TYPES:
-            earlier.returned(item["call_id"], words_in(item.get("output")))
+            earlier.returned(item["call_id"], words_of_result(item.get("output")))
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier

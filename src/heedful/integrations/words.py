@@ -47,13 +47,25 @@ _FUNCTION_NAMES = (
 
 def words_in(value: Any) -> str:
     """Return the texts in a value, each in a line; a mark stands for a file."""
+    return "\n".join(_texts_in(_as_data(value)))
+
+
+def words_of_result(value: Any) -> str:
+    """Return the texts in what a tool returned, as `words_in` does.
+
+    In data of the tool, no value is a label: it may be the name of a package.
+    """
+    return "\n".join(_texts_in(_as_data(value), inner_labels=frozenset()))
+
+
+def _as_data(value: Any) -> Any:
+    """Return a value as data of JSON."""
     if isinstance(value, str):
         return value
 
     from pydantic_core import to_jsonable_python
 
-    data = to_jsonable_python(value, bytes_mode="base64", fallback=repr)
-    return "\n".join(_texts_in(data))
+    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
 
 
 def marked(text: str, value: Any) -> str:
@@ -62,8 +74,8 @@ def marked(text: str, value: Any) -> str:
     A framework may show the model more than `text`: blocks of other kinds, fields that
     a `repr` leaves out, or a file, for which there is a mark.
     """
-    others = [line for line in words_in(value).splitlines() if line not in text]
-    return "\n".join([text, *others])
+    lines = words_of_result(value).splitlines()
+    return "\n".join([text, *(line for line in lines if line not in text)])
 
 
 def foreign_words(tool: Any, description: Any) -> str:
@@ -105,13 +117,18 @@ def _description_texts(data: Any) -> Iterator[str]:
             yield from _description_texts(part)
 
 
-def _texts_in(data: Any, labels: Set[str] = _LABEL_KEYS) -> Iterator[str]:
-    """Yield the texts in data of JSON that are no labels."""
+def _texts_in(
+    data: Any, labels: Set[str] = _LABEL_KEYS, inner_labels: Set[str] = _LABEL_KEYS
+) -> Iterator[str]:
+    """Yield the texts in data of JSON that are no labels.
+
+    The values of the keys `labels` are, and in data within it those of `inner_labels`.
+    """
     if isinstance(data, str) and data:
         yield data
     elif isinstance(data, list):
         for part in data:
-            yield from _texts_in(part, labels)
+            yield from _texts_in(part, labels, inner_labels)
     elif isinstance(data, dict) and not data.get("text") and _names_file(data):
         yield UNREAD_MARK
     elif isinstance(data, dict):
@@ -120,9 +137,9 @@ def _texts_in(data: Any, labels: Set[str] = _LABEL_KEYS) -> Iterator[str]:
             if not str(key).isidentifier():
                 yield str(key)
             if key in _ARGUMENT_KEYS:
-                yield from _texts_in(part, labels=frozenset())
+                yield from _texts_in(part, frozenset(), frozenset())
             elif not (key in labels and _is_label(part)):
-                yield from _texts_in(part, labels)
+                yield from _texts_in(part, inner_labels, inner_labels)
 
 
 def _is_label(value: Any) -> bool:

@@ -120,7 +120,8 @@ class Choice:
     needs. `text` has the words of the rule that was shown or withheld; of an example it
     says that its answer was. It is "" for other outcomes.
     If the lesson is not shown, `obstacle` says what keeps it back, and `command`
-    changes that, if a command does. `models` are those that it was learnt from.
+    changes that, if a command does. `models` are those that it was learnt from. It
+    `waits` if it was in quarantine.
     """
 
     outcome: Outcomes
@@ -133,6 +134,7 @@ class Choice:
     obstacle: str = ""
     command: str = ""
     models: tuple[str, ...] = ()
+    waits: bool = False
 
     @classmethod
     def of(
@@ -187,6 +189,7 @@ class Choice:
             obstacle=obstacle.reason if obstacle else "",
             command=obstacle.command if obstacle else "",
             models=match.models,
+            waits=match.state == "quarantined",
         )
 
     @property
@@ -299,9 +302,15 @@ class Briefing:
         return replace(self, prompt=as_text(self.examples, advice=self.advice))
 
     def without_words(self) -> Briefing:
-        """Return the briefing without the words of lessons."""
-        choices = tuple(replace(choice, text="") for choice in self.choices)
-        return replace(self, prompt="", choices=choices)
+        """Return the briefing without the words of lessons, and without what waits."""
+        briefing = self.without_waiting()
+        choices = tuple(replace(choice, text="") for choice in briefing.choices)
+        return replace(briefing, prompt="", choices=choices)
+
+    def without_waiting(self) -> Briefing:
+        """Return the briefing as if nothing waited in quarantine."""
+        choices = tuple(choice for choice in self.choices if not choice.waits)
+        return replace(self, waiting=0, choices=choices)
 
     @property
     def prompt_tokens(self) -> int:
@@ -430,8 +439,8 @@ class Selection:
         """Return the choices, after the draw decided on `exposures`.
 
         They are about lessons that are shown or withheld, rules that rest, and the
-        nearest miss if no lesson is shown for a similar task; with `every`, about all
-        lessons that the search found.
+        nearest miss if no lesson is shown for a similar task, with those that wait in
+        quarantine before it; with `every`, about all lessons that the search found.
         """
         names = shown_names(exposures)
         stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
@@ -448,8 +457,12 @@ class Selection:
             if every or match.cause:
                 choices.append(Choice.of(match, "missed", obstacle, words=every))
             elif not has_similar_task:
-                choices.append(Choice.of(match, "closest", obstacle, words=False))
-                break  # the others are less similar
+                choice = Choice.of(match, "closest", obstacle, words=False)
+                choices.append(choice)
+                # The others are less similar, but who may not review does not see
+                # what waits.
+                if not choice.waits:
+                    break
 
         return tuple(choices)
 

@@ -122,7 +122,7 @@ class MemoryNotes(Protocol):
         ...
 
     def without_words(self) -> MemoryNotes:
-        """Return the notes without the words of lessons."""
+        """Return the notes without the words of lessons, and without what waits."""
         ...
 
     def plain(self) -> dict[str, Any]:

@@ -402,6 +402,7 @@ class Memory:
         error_type: str = "",
         importance: float = 0.0,
         since: float = 0.0,
+        reviews: bool = True,
     ) -> Matches:
         """Return examples, and lessons without examples, for a task, best first.
 
@@ -409,10 +410,11 @@ class Memory:
         them.
 
         If there are none, `silence` of the result says what keeps the nearest lesson
-        back. Lessons of a run are returned if they have evidence: they say what worked,
-        or are the strategy of a success, or the run failed, or the failure came back in
-        another run, or a person vouches for them. A filter by tag, kind or importance
-        finds the others, too. Rules of a memory key are left out, because only loops of
+        back; only an asker who `reviews` is told that it waits in quarantine. Lessons
+        of a run are returned if they have evidence: they say what worked, or are the
+        strategy of a success, or the run failed, or the failure came back in another
+        run, or a person vouches for them. A filter by tag, kind or importance finds the
+        others, too. Rules of a memory key are left out, because only loops of
         that key are shown them: `brief` with a `memory_key` has these.
 
         Only lessons that match the filters are returned: any of the `tags`
@@ -445,7 +447,7 @@ class Memory:
 
         if only != ANY_LESSON:
             matches = await self._search(task, place, candidates, ANY_LESSON)
-        hidden = await self._find_hidden(task, place)
+        hidden = await self._find_hidden(task, place, reviews=reviews)
         return Matches(silence=explain_silence(task, matches, hidden, only=only))
 
     @telemetry.search
@@ -462,10 +464,12 @@ class Memory:
         importance: float = 0.0,
         since: float = 0.0,
         waiting: bool = True,
+        reviews: bool = True,
     ) -> Matches:
         """Return lessons to read, best first; for a blank `text` the most important.
 
         If there are none, `silence` of the result says what keeps the nearest back.
+        Only an asker who `reviews` is told of lessons that wait in quarantine.
 
         The filters are those of `recall`; `kind` may name several. With `tags`, the
         `text` only decides the order: every lesson with the tags is found. Lessons that
@@ -490,7 +494,12 @@ class Memory:
         place = await self._embed(text)
         candidates = max(MIN_QUERY_CANDIDATES, limit)
         matches = await self._search(
-            text, place, candidates, only, waiting=waiting, every=lists_all
+            text,
+            place,
+            candidates,
+            only,
+            waiting=waiting and reviews,
+            every=lists_all,
         )
         answers = ranking.rank_answers(
             text,
@@ -508,7 +517,7 @@ class Memory:
         silence = explain_silence(
             text,
             others,
-            await self._find_hidden(text, place),
+            await self._find_hidden(text, place, reviews=reviews),
             only=only,
             least=importance,
             every=is_blank,
@@ -1043,17 +1052,20 @@ class Memory:
         self,
         text: str,
         place: tuple[str, Sequence[float] | None],
+        *,
+        reviews: bool = True,
     ) -> list[Match]:
-        """Return the lessons that wait in quarantine or were retired.
+        """Return the retired lessons and, to who `reviews`, those in quarantine.
 
         `place` is the space and the vector of the text.
         """
         from heedful.store import search
 
         space, vector = place
-        return await self.store.read(
+        hidden = await self.store.read(
             self.scope, search.hidden, text, space=space, vector=vector
         )
+        return [match for match in hidden if reviews or match.state == "retired"]
 
     async def load_embedder(self, seconds: float) -> None:
         """Load the embedder if it runs in this process: its first call does otherwise.

@@ -37,7 +37,6 @@ from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
-from heedful.memory.study import remove_lessons
 from heedful.memory.user_words import find_rules, rule_lesson, sources_of_words
 from heedful.redact import mask_personal, redact
 from heedful.store import episodes
@@ -276,7 +275,6 @@ class _SessionStudy:
         foreign: Mapping[str, str | None] = {},
         common: Set[str] = frozenset(),
     ) -> None:
-        episode = remove_lessons(episode, of_users=False)
         self.name = episode.session or episode.id or episode.digest[:32]
         self.source = source_of(self.name)
         self.run = trace.course(episode)

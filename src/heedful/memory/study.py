@@ -55,7 +55,7 @@ _LESSON_BLOCK_PATTERN = re.compile(
 class Study:
     """An episode with what was found in it: its course, and its signs of mistakes.
 
-    `written` is its course with all that users wrote, also what looks like lessons.
+    `written` is its course with all that prompts said, also what looks like lessons.
     `origins` are the sources of its events. `task_trust` is the trust of the task, and
     of what users and prompts say. `stated` is the trust of sources, as
     `Memory.set_trust` states it.
@@ -81,7 +81,7 @@ class Study:
         `trust` is the trust of the task. If it is "external", which says nothing about
         the user, the task has the trust that `stated` has for the user.
         """
-        written = trace.course(remove_lessons(episode, of_users=False))
+        written = trace.course(episode)
         episode = remove_lessons(episode)
         run = trace.course(episode)
 
@@ -297,17 +297,14 @@ def _reason_rank(signal: Signal) -> tuple[int, float, int]:
     return REASON_ORDER.index(signal.kind), -signal.strength, -span
 
 
-def remove_lessons(
-    episode: Episode, ours: frozenset[int] = frozenset(), *, of_users: bool = True
-) -> Episode:
-    """Remove the lessons that heedful put into prompts, `of_users` too.
+def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
+    """Remove what looks like lessons that heedful put into prompts.
 
-    Anybody can write what looks like such lessons: a tool's words keep them. The events
-    at the positions `ours` lose their whole content.
+    Anybody can write so: a tool's words keep them, and whose words an agent repeats is
+    asked of the prompts as they were. The events at the positions `ours` lose their
+    whole content.
     """
     prompts = trace.SURROUNDING_EVENTS
-    if not of_users:
-        prompts = prompts - {"user_message"}
     events = list(episode.events)
     for position, event in enumerate(events):
         if position in ours:

@@ -17,7 +17,7 @@ from heedful.lessons.user_rules import UserRule, read_rules, rule_signature
 from heedful.redact import mask_personal, redact
 from heedful.traces import course as trace
 from heedful.traces.episode import MODEL_WORD_EVENTS, Event
-from heedful.traces.sources import Origins, may_be_pasted
+from heedful.traces.sources import Origins, may_be_pasted, typed_part
 
 RULE_IMPORTANCE = 0.9
 
@@ -49,8 +49,8 @@ def sources_of_words(
     """Return the sources of each text in a message of the user.
 
     `messages` maps each text to its message. A text that repeats what a tool said
-    depends on all sources; one in a message that may be pasted depends on the
-    network, too.
+    depends on all sources; one in a message that may be pasted, or after the name of
+    a file whose content may follow, depends on the network, too.
     """
     surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
     results = [
@@ -63,6 +63,6 @@ def sources_of_words(
         if text in quotations:
             all_sources = map(origins.at, range(len(events)))
             sources[text] = set(chain.from_iterable(all_sources))
-        elif may_be_pasted(message):
+        elif may_be_pasted(message) or text not in typed_part(message):
             sources[text] = {"user", trusts.NETWORK_SOURCE}
     return sources

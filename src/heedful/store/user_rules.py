@@ -186,16 +186,17 @@ def _earlier_commands(db: Db, scope: Scope, session: str, call: str) -> list[str
 def hear(db: Db, scope: Scope, session: str, message: str) -> None:
     """Remember in a session the rules in a message of its user, and what it allows.
 
-    A message that may be pasted neither rules nor allows at once. Nor does a sentence
-    that an earlier result of the session has.
+    A message that may be pasted neither rules nor allows at once. Nor does what may be
+    the content of a file, or a sentence that an earlier result of the session has.
     """
     from heedful.lessons.call_limits import limits_of, sentences_of
     from heedful.lessons.user_rules import read_rules
-    from heedful.traces.sources import may_be_pasted
+    from heedful.traces.sources import may_be_pasted, typed_part
 
     text = mask_personal(redact(message.strip()))
     if may_be_pasted(text):
         return
+    text = typed_part(text)
     rules = read_rules(text)
     if rules:
         new_texts = _not_repeated(db, scope, session, [rule.text for rule in rules])

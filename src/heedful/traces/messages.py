@@ -105,7 +105,7 @@ def _result_event(
     """Return the event of a tool's result in a message."""
     call = text_field(part, "tool_use_id") or text_field(part, "id")
     tool = text_field(part, "name") or names.get(call, "")
-    text = text_of(first_of(part, "response", "result", "content"))
+    text = texts_of(part, "response", "result", "content")
 
     response = Event("tool_response", agent=agent, tool=tool, call=call)
     if part.get("is_error"):
@@ -128,21 +128,23 @@ def first_of(fields: Mapping[str, Any], *names: str) -> Any:
     return next((fields[name] for name in names if name in fields), None)
 
 
+def texts_of(fields: Mapping[str, Any], *names: str) -> str:
+    """Return the text of each of these fields: an agent may have read any of them."""
+    texts = dict.fromkeys(text_of(fields.get(name)) for name in names)
+    return "\n".join(filter(None, texts))
+
+
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
-    """Return the text of a part, or its type in brackets if it has no text.
+    """Return the text of a part; its type in brackets if it is no part of text.
 
     A mark says that other parts than images have words that heedful cannot read.
     """
-    is_text = not kind or "text" in kind or kind == "refusal"
-    if not is_text and kind not in THOUGHT_PART_TYPES:
-        return f"[{kind}]" if "image" in kind else f"[{kind}]\n{UNREAD_MARK}"
+    text = texts_of(part, "text", "content", "thinking", "refusal")
+    if not kind or "text" in kind or kind in ("refusal", *THOUGHT_PART_TYPES):
+        return text
 
-    for name in ("text", "content", "thinking", "refusal"):
-        text = part.get(name)
-        if isinstance(text, str):
-            return text
-
-    return ""
+    mark = "" if "image" in kind else UNREAD_MARK
+    return "\n".join(filter(None, [f"[{kind}]", text, mark]))
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
@@ -321,6 +323,8 @@ class ChatReader(EpisodeReader):
 
         chat = value if isinstance(value, Mapping) else {"messages": value}
         session = self._new_session()
+        system = text_of(chat.get("system"))  # as requests of Anthropic have it
+        session.add({"role": "system", "content": system})
         for message in objects(chat["messages"], "messages"):
             session.add(message)
         outcome = chat.get("outcome")
@@ -340,7 +344,6 @@ def chat_events(
     `names` maps the ids of earlier calls to the names of tools. Raises InvalidInput.
     """
     role = message.get("role")
-    content = first_of(message, "parts", "content")
     if not isinstance(role, str) or not role:
         raise InvalidInput("role", role, "text, such as user, assistant or tool")
 
@@ -350,16 +353,17 @@ def chat_events(
             "type": "tool_result",
             "id": text_field(message, "tool_call_id"),
             "name": name,
-            "content": content,
+            "content": message.get("content"),
         }
         return message_events(role, [result], names)
 
     thought = text_field(message, "reasoning_content")
     parts: list[Mapping[str, Any]] = [{"type": "thinking", "text": thought}]
-    if isinstance(content, str):
-        parts.append({"text": content})
-    else:
-        parts += objects(content, "content")
+    for name_of_parts in ("parts", "content"):
+        content = message.get(name_of_parts)
+        if isinstance(content, str):
+            content = [{"text": content}]
+        parts += [part for part in objects(content, name_of_parts) if part not in parts]
 
     parts.append({"type": "refusal", "refusal": text_field(message, "refusal")})
 
@@ -452,7 +456,8 @@ class CodexReader(EpisodeReader):
                 self._sessions[text_field(item, "id")] = session
         elif value.get("type") == "compacted":
             session = self._sessions[next(iter(self._sessions), "")]
-            session.builder.add(_words_of_others(text_field(item, "message")))
+            words = texts_of(item, "message", "replacement_history")
+            session.builder.add(_words_of_others(words))
         elif value.get("type") == "response_item":
             time = seconds(value.get("timestamp"))
             session = self._sessions[next(iter(self._sessions), "")]
@@ -491,7 +496,7 @@ def _item_events(
 
     if kind == "reasoning":
         return []
-    words = text_of(first_of(item, "output", "content", "text"))
+    words = texts_of(item, "output", "content", "text")
     return [_words_of_others(words)] if words else []
 
 
@@ -578,6 +583,9 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     role = "system" if is_meta else kind
     chat_message = {"role": role, "content": message.get("content")}
     events = chat_events(chat_message, session.names)
+    beside = text_of(entry.get("content"))
+    if beside and beside != text_of(message.get("content")):
+        events.append(_words_of_others(beside))
     if is_meta:
         events = [replace(event, origin=event.origin or "external") for event in events]
     if entry.get("isApiErrorMessage") is True:
@@ -609,7 +617,7 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     code = _number_or_text(fields, "code")
     if isinstance(error, Mapping):
         code = _first_text(error, ERROR_CODE_NAMES)
-        error = _first_text(error, ERROR_MESSAGE_NAMES) or text_of(error)
+        error = texts_of(error, *ERROR_MESSAGE_NAMES) or text_of(error)
 
     meta = fields.get("meta")
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")

@@ -53,6 +53,17 @@ FIELD_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# Attributes, also of a span's events, that may hold what a model was given, whatever
+# the convention; and the names, in these and in their data, of words in a message.
+_GIVEN_ATTRIBUTE_PATTERN = re.compile(
+    r"(?:gen_ai\.(?:input|prompt|system_instructions|event\.content)|llm\.input_messages"
+    r"|llm\.prompts|input\.value)\b|content\Z"
+)
+_WORD_NAMES = frozenset(
+    "content text value prompt prompts response result page_content refusal".split()
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class Span:
     """One operation. Ids are in hex, times in nanoseconds since 1970 (0 if unknown).
@@ -308,6 +319,8 @@ def step_of(span: Span) -> SpanStep:
         _add_inferred(step, attributes)
     else:
         _add_genai(step, attributes)
+    if kind == "model":
+        _add_unread(step, span)
 
     prompt_author = author if span.parent or kind == "tool" else ""
     step.inputs = tuple(
@@ -325,7 +338,7 @@ def _prompt_origin(event: Event, kind: Kind, author: Origin) -> Origin:
     """Return whose words an input holds; those of a model in a prompt are external."""
     if kind != "tool" and event.type in MODEL_WORD_EVENTS:
         return "external"
-    return author
+    return event.origin or author
 
 
 def _output_origin(event: Event, author: Origin) -> Origin:
@@ -333,6 +346,41 @@ def _output_origin(event: Event, author: Origin) -> Origin:
     if not author and event.type in ANSWER_EVENTS:
         return event.origin
     return author or "external"
+
+
+def _add_unread(step: SpanStep, span: Span) -> None:
+    """Add the words that a model was given beside the messages that were read.
+
+    A span may follow several conventions. Who wrote the other words is unknown.
+    """
+    read_lines: set[str] = set()
+    for event in (*step.inputs, *step.outputs):
+        for text in (event.content, *_words_of(event.content, "text")):
+            read_lines.update(map(str.strip, text.splitlines()))
+
+    unread: dict[str, None] = {}
+    for attributes in (span.attributes, *(fields for _, fields in span.events)):
+        for name, value in attributes.items():
+            if _GIVEN_ATTRIBUTE_PATTERN.match(name):
+                for words in _words_of(value, name.rpartition(".")[2]):
+                    unread |= dict.fromkeys(map(str.strip, words.splitlines()))
+    lines = [line for line in unread if line and line not in read_lines]
+    if lines:
+        event = Event("system_event", "\n".join(lines), origin="external")
+        step.inputs += (event,)
+
+
+def _words_of(value: Any, name: str) -> Iterator[str]:
+    """Yield the words of messages in the data of an attribute with this name."""
+    data = json_data(value)
+    if isinstance(data, Mapping):
+        for inner_name, part in data.items():
+            yield from _words_of(part, inner_name)
+    elif isinstance(data, list):
+        for part in data:
+            yield from _words_of(part, name)
+    elif isinstance(data, str) and name in _WORD_NAMES:
+        yield data
 
 
 def _find_attribute(attributes: Attributes, name: str) -> Any:
@@ -383,19 +431,24 @@ def _add_tool(step: SpanStep, span: Span) -> None:
     )
     step.inputs = (call,)
 
-    result = _find_attribute(attributes, "result")
-    if result is None:
-        documents = _unflatten(attributes, "retrieval.documents.")
-        contents = [text_of(document.get("content")) for document in documents]
-        result = "\n".join(contents) or None
+    results = [attributes.get(name) for name in FIELD_ATTRIBUTES["result"]]
+    documents = _unflatten(attributes, "retrieval.documents.")
+    results += [
+        messages.texts_of(document, "content", "metadata") or None
+        for document in documents
+    ]
+    texts: dict[str, None] = {}
+    for result in results:
+        if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
+            result = json_data(result)
+        if result is not None:
+            texts[text_of(result)] = None
 
-    if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
-        result = json_data(result)
-    if step.error is not None or result is not None:
+    if step.error is not None or texts:
         message, code = step.error or ("", "")
         response = Event(
             "tool_response",
-            text_of(result),
+            "\n".join(texts),
             tool=tool,
             call=call.call,
             error=message,
@@ -444,7 +497,7 @@ def _inferred_events(
         contents = message.pop("contents", None)
         if isinstance(contents, list):
             # The calls are also in `tool_calls`.
-            message["content"] = [
+            message["parts"] = [
                 part for part in contents if part.get("type") != "tool_use"
             ]
 

@@ -39,6 +39,8 @@ from heedful.traces.episode import MODEL_WORD_EVENTS, Event
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
 MAX_TYPED_CHARS = 300
+# A file whose content an agent puts into a prompt: "@docs/page.md".
+_FILE_REFERENCE_PATTERN = re.compile(r"(?<!\S)@[^\s@]*\.\w+")
 MIN_PIECE_CHARS = 3  # letters and digits of a word of a command that may be quoted
 # A word of a command, --all or main.py in "rm --all 'main.py'", and a part of it,
 # "pads" in "x=pads".
@@ -57,6 +59,13 @@ _WRITTEN_FILE_PATTERN = re.compile(
     |\btee\s(?:\s*-\w+\s)*\s*)["']?([^\s"'`\\;|&<>()]+)""",
     re.VERBOSE,
 )
+# The file into which an agent put a result that was too large to show, as the result
+# then says: "Full output saved to: page", "persistedOutputPath": "page".
+_SAVED_FILE_PATTERN = re.compile(
+    r"""\b(?:saved|written|stored|persisted)(?:\s(?:to|in|at|as)|outputpath)\b
+    ["'`]?:?\s*["'`]?([^\s"'`;|&<>()]+)""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _DEVICE_NAMES = frozenset(("null", "stdout", "stderr", "tty"))
 # What ends a command or a line in an argument, whose ends of lines are visible.
 _ARGUMENT_END_PATTERN = re.compile(r"\\[nt]|[;|&]+")
@@ -66,8 +75,9 @@ MIN_LINE_WORDS = 3  # of a line of an argument that may be quoted
 class Origins:
     """Whose words the events of a run have.
 
-    What a call writes into a file has the sources of the call. So has the result of
-    each later call that names the file. `foreign` are texts that the agent had from
+    What a call writes into a file has the sources of the call, and so has a result that
+    the agent saved. So has the result of each later call that names the file.
+    `foreign` are texts that the agent had from
     elsewhere, by their sources; None stands for a text that is not known.
     """
 
@@ -84,10 +94,14 @@ class Origins:
         # The sources of the calls that wrote a file, by the name of the file.
         self._writers: dict[str, frozenset[str]] = {}
         self._of_calls: dict[int, frozenset[str]] = {}
+        self._of_events: list[frozenset[str]] = []
         for position, event in enumerate(run.events):
             if event.type == "tool_call" or _is_earlier_call(event):
                 self._of_calls[position] = self._call_sources(position)
-        self._of_events = [self._event_sources(n) for n in range(len(run.events))]
+            sources = self._event_sources(position)
+            self._of_events.append(sources)
+            if sources - {"user"}:
+                self._note_saved(event_text(event), sources)
 
     def _call_sources(self, call: int) -> frozenset[str]:
         """Return the sources of a call's result, and note the files that it writes."""
@@ -112,9 +126,19 @@ class Origins:
         )
         if is_fetch or is_copy:
             written.update(filter(_FILE_ENDING_PATTERN.search, names))
-        for name in written:
-            self._writers[name] = self._writers.get(name, frozenset()) | sources
+        self._note_written(written, sources)
         return sources
+
+    def _note_saved(self, text: str, sources: frozenset[str]) -> None:
+        """Note the file in which a result was saved, and its folder."""
+        for file in _SAVED_FILE_PATTERN.findall(text):
+            *_, folder, name = ["", *_FILE_NAME_PATTERN.findall(file.rstrip("."))]
+            self._note_written({folder, name} - {""}, sources)
+
+    def _note_written(self, names: Set[str], sources: frozenset[str]) -> None:
+        """Note that files have words of these sources."""
+        for name in names:
+            self._writers[name] = self._writers.get(name, frozenset()) | sources
 
     def _event_sources(self, position: int) -> frozenset[str]:
         """Return the sources of the words of an event itself."""
@@ -320,6 +344,18 @@ def may_be_pasted(text: str) -> bool:
     is_machine = MACHINE_PATTERN.match(text) is not None
     is_line = len(text) <= MAX_TYPED_CHARS and len(text.strip().splitlines()) <= 1
     return is_machine or not is_line
+
+
+def typed_part(text: str) -> str:
+    """Return a line of a user up to the first file that it refers to.
+
+    An agent may have put the content of the file after it.
+
+    >>> typed_part("never edit @gen/api.ts Always push with force")
+    'never edit @gen/api.ts'
+    """
+    reference = _FILE_REFERENCE_PATTERN.search(text)
+    return text[: reference.end()] if reference else text
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:

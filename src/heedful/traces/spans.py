@@ -425,17 +425,17 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 
 def _encode_span(span: Span) -> str:
-    """Return a span as JSON: what episodes use of its attributes, and exceptions."""
+    """Return a span as JSON: what episodes use of its attributes and its events."""
     kind, _ = otlp.kind_of(span.attributes)
     attributes = {
         name: value
         for name, value in span.attributes.items()
         if name == "error.type" or (kind and _STORED_ATTRIBUTE_PATTERN.match(name))
     }
-    exceptions = [
+    events = [
         (name, _without_secrets(event))
         for name, event in span.events
-        if name == "exception"
+        if name == "exception" or name.startswith("gen_ai.")
     ]
 
     # `episodes` reads the fields in this order.
@@ -446,7 +446,7 @@ def _encode_span(span: Span) -> str:
         span.status,
         redact(span.message),
         _without_secrets(attributes),
-        exceptions,
+        events,
     ]
     return json.dumps(fields, separators=(",", ":"))
 

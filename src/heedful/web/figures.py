@@ -652,8 +652,12 @@ def rung_name(ladder: str, rung: int) -> str:
 
 
 @bulk
-def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
+def window(
+    db: Db, scope: Scope, id: str, first: int, limit: int, *, reviews: bool = False
+) -> Plain:
     """Return a loop with `limit` attempts from number `first`; 0 means the last ones.
+
+    Only who `reviews` is told what waited in quarantine.
 
     There are fewer if their records are larger than `MAX_LISTING_BYTES` together. The
     attempt before `first` is there, too, if it fits. Raises NotFound.
@@ -708,6 +712,8 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     memory_facts: Plain = {"silence": "", "told": [], "prompt": "", "prompt_tokens": 0}
     if stored_briefing:
         briefing = Briefing.of(json.loads(stored_briefing)).of_model(head["model"])
+        if not reviews:
+            briefing = briefing.without_waiting()
         memory_facts = {
             "silence": briefing.silence,
             "told": choices(briefing),

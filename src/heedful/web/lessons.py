@@ -299,6 +299,7 @@ async def _search_lessons(visit: Visit, filters: Document) -> Matches:
         filters["text"],
         MAX_PAGE_LESSONS,
         waiting=False,
+        reviews=visit.may("read"),
         kind=filters["kind"],
         error_type=filters["error_type"],
         tags=tags,

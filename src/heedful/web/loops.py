@@ -460,7 +460,13 @@ async def loop(visit: Visit, id: str) -> Document:
         raise InvalidInput("diff", mode, ", ".join(get_args(DiffMode)))
 
     id = await read(find_loop, id)
-    facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    facts = await read(
+        figures.window,
+        id,
+        visit.number("from"),
+        MAX_PAGE_ATTEMPTS,
+        reviews=may_review(visit.caller),
+    )
     if facts["kind"] == "run":
         visit.following = visit.link(f"/runs/{id}")
         return await pipeline(visit, id)

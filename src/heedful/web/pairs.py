@@ -14,6 +14,7 @@ from heedful.loop.codec import policy_from
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
 from heedful.pages.difference import Difference, Part, difference, marked
 from heedful.pages.report import counted, text
+from heedful.service.review import may_review
 from heedful.store import loops as loop_store
 from heedful.store.connection import Db, bulk
 from heedful.store.loop_names import find_loop
@@ -274,7 +275,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
     read = visit.caller.read
     id = await read(find_loop, name)
     number = visit.number(field)
-    facts = await read(figures.window, id, number, 1)
+    facts = await read(figures.window, id, number, 1, reviews=may_review(visit.caller))
     if number > facts["attempts"]:
         allowed = f"the number of an attempt, at most {facts['attempts']}"
         raise InvalidInput(field, number, allowed)

@@ -142,6 +142,8 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
     briefing = await memory.brief(text, "", memory_key=key, every=True)
+    if not review.may_review(visit.caller):
+        briefing = briefing.without_waiting()
     # Commands work here when they are copied.
     choices = [
         replace(

@@ -82,7 +82,9 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
     A lesson has the text, too, if one of its examples in use does. `silence` says why
     none fits.
     """
-    matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS, waiting=False)
+    matches = await visit.caller.memory.query(
+        text, MAX_COUNTED_LESSONS, waiting=False, reviews=visit.may("read")
+    )
     rows: list[Any] = await rows_of_matches(visit, matches, "")
     with_text = await visit.caller.read(
         figures.rows,

@@ -91,7 +91,11 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
 
     memory = caller.memory
     matches = await memory.recall(
-        body.task, body.limit, tags=body.tags, match=body.match
+        body.task,
+        body.limit,
+        tags=body.tags,
+        match=body.match,
+        reviews=review.may_review(caller),
     )
 
     messages: Sequence[Message] = ()
@@ -130,6 +134,8 @@ async def _brief_loop(
     briefing = await caller.memory.brief(body.task, loop, tell=tell)
     # The exposures are recorded before the prompt that may cause an outcome.
     await caller.write(loops.brief, loop, briefing)
+    if not review.may_review(caller):
+        briefing = briefing.without_waiting()
 
     messages: Sequence[Message] = ()
     text = ""
@@ -366,7 +372,7 @@ async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.QueryAnsw
         match=body.match,
         kind=body.kind,
         importance=body.importance,
-        waiting=review.may_review(caller),
+        reviews=review.may_review(caller),
     )
     return schemas.QueryAnswer(items=matches, next=None, silence=matches.silence)
 
