@@ -153,7 +153,7 @@ def test_totals_are_those_of_the_rows_and_of_home(browser):
     assert page["totals"]["loops"] == home["loops"] == len(LOOPS)
     assert page["totals"]["right"] == home["right"]["number"]
     words = words_of(browser.get("/loops?state=passed").text)
-    assert "4 loops of 6 ·" in words
+    assert "4 loops of 6" in words
     right = home["right"]["number"]
     parts = f"{right} right at the first try {4 - right} solved by a retry"
     assert parts in words
@@ -220,7 +220,7 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
     assert page["window"] == 3
     words = words_of(browser.get("/loops?sort=-cost").text)
     assert "3 loops of the newest 3" in words
-    assert "only these are sorted" in words
+    assert "Only the newest 3 are sorted" in words
     assert len(read(browser)["loops"]) == len(LOOPS)
 
 
