@@ -431,3 +431,26 @@ def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: B
     assert fact in page.lower()
     # Two projects are no proof: the verdict stands before their figures.
     assert page.index("No verdict yet") < page.index(figures_of_both)
+
+
+def test_a_list_that_is_cut_says_how_many_more_there_are(site: Browser):
+    for number in range(7):
+        path = f"/v1/loops/stopped-{number}"
+        head = {"task": f"task {number}", "policy": "attempts.limit=1"}
+        read_data(site.api.put(path, json=head), 201)
+        attempt = {"output": "7", "evaluation": WRONG}
+        read_data(site.api.put(f"{path}/attempts/1", json=attempt))
+
+    page, data = read_home(site)
+    assert len(data["unsolved"]) == 5
+    assert "made 2 more Which check fails" in page
+
+
+def test_a_share_of_few_loops_is_two_numbers(site: Browser):
+    for number in range(4):
+        report(site, site.api.setup.store.url, f"{number}", days=0, is_right=False)
+    page, _ = read_home(site)
+    assert "unit 4 4 of 4" in page
+    report(site, site.api.setup.store.url, "fifth", days=0, is_right=False)
+    page, _ = read_home(site)
+    assert re.search(r"unit 5 100 % \d+ % to 100 %, of 5", page)

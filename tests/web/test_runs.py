@@ -131,3 +131,16 @@ def test_a_run_names_the_one_stage_that_has_no_check(browser):
     page = browser.get("/runs").text
     assert "✓ passed ? 1 unchecked" in words_of(page)
     assert '<span title="first">' in page
+
+
+def test_the_parts_of_a_run_are_seen_and_fill_its_bar(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="short")(lambda state: {"rows": 7})
+    pipeline.stage(name="long")(lambda state: {"sum": sum(range(3_000_000))})
+    browser.api.run(pipeline.run({}))
+
+    (run,) = browser.data("/runs")["runs"]
+    parts = [stage["part"] for stage in run["stages"]]
+    assert sum(parts) == pytest.approx(1.0)
+    assert min(parts) > 0.05

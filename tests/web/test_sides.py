@@ -134,3 +134,17 @@ def test_what_is_equal_in_both_attempts_is_grey_and_comes_last(browser: Browser)
 
     assert [row["change"] for row in rows] == ["kept", "same"]
     assert '<tr class="soft"><th scope="row">alignment' in page
+
+
+def test_a_finding_that_an_attempt_repeats_is_said_once(browser: Browser):
+    record_attempts(browser, ["lint"], ["lint"], ["lint", "types"])
+    page = words_of(browser.get("/loops/pair").text)
+    assert page.count("lint as in attempt 1") == 2
+    assert "types error no types" in page
+
+
+def test_the_title_of_two_attempts_names_them(browser: Browser):
+    record_attempts(browser, ["lint"], [])
+    page = words_of(browser.get("/loops/pair?against=1&attempt=2").text)
+    assert "Attempts 1 and 2, loop pair" in page
+    assert "passed sort Attempts 1 and 2 Attempt 2 solves all that failed" in page

@@ -193,7 +193,7 @@ def test_what_is_not_well_set_up_has_its_cure(browser: Browser):
     fill(browser.api)
     page = words_of(browser.get("/health").text)
     troubles, _, setup = page.partition("How it is set up")
-    worker = "none in this process, and 1 trace not reflected on"
+    worker = "worker none in this process"
     assert setup.index(worker) < setup.index("database")
     # What to do is said once.
     assert "heedful worker" in troubles
@@ -258,6 +258,16 @@ def test_projects_say_what_is_in_them(browser: Browser):
     facts = "1 loop stopped unsolved in 7 days. 1 waiting text."
     assert data["sentence"] == facts
     assert data["sentence"] in page
+
+
+def test_a_project_without_lessons_has_nothing_to_decide(browser: Browser):
+    page = words_of(browser.get("/projects").text)
+    assert "No loop was recorded yet." in page
+    assert "main shown now 0 – 0 0 0 no lessons" in page
+    fill(browser.api)
+    page = words_of(browser.get("/projects").text)
+    assert "no verdict yet" in page
+    assert "no lessons" not in page
 
 
 @pytest.mark.both

@@ -14,7 +14,7 @@ from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name, describe_stops
 from heedful.loop.share import percent
 from heedful.loop.stop import Stop
-from heedful.pages.report import counted, environment, lasted
+from heedful.pages.report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.store.loop_texts import find_folded

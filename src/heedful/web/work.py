@@ -112,7 +112,9 @@ def _run_figures(report: Report) -> Document:
     """
     usage = report.usage
     total = worked(report)
-    widths = [max(worked(stage) / (total or 1), MIN_STAGE_WIDTH) for stage in report.stages]
+    widths = [
+        max(worked(stage) / (total or 1), MIN_STAGE_WIDTH) for stage in report.stages
+    ]
     stages = [
         {
             "name": stage.name,
