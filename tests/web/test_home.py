@@ -446,11 +446,11 @@ def test_a_list_that_is_cut_says_how_many_more_there_are(site: Browser):
     assert "made 2 more Which check fails" in page
 
 
-def test_a_share_of_few_loops_is_two_numbers(site: Browser):
+def test_a_share_of_few_loops_is_two_numbers(site: Browser, file: Path):
     for number in range(4):
-        report(site, site.api.setup.store.url, f"{number}", days=0, is_right=False)
+        report(site, file, f"{number}", days=0, is_right=False)
     page, _ = read_home(site)
     assert "unit 4 4 of 4" in page
-    report(site, site.api.setup.store.url, "fifth", days=0, is_right=False)
+    report(site, file, "fifth", days=0, is_right=False)
     page, _ = read_home(site)
     assert re.search(r"unit 5 100 % \d+ % to 100 %, of 5", page)
