@@ -121,12 +121,10 @@ def test_the_sums_of_days_are_those_of_all_loops(loops: Sequence[LoopCase]):
             make_loop(site, Path(folder) / "heedful.db", f"l{number}", loop)
         first = read_home(site)
         second = read_home(site)
-        health = site.get("/health.json").json()
 
     assert figures_of(first) == pytest.approx(sum_loops(loops))
     assert second["course"] == first["course"]
     assert figures_of(second) == figures_of(first)
-    assert figures_of(health) == figures_of(first)
     ages = [loop[0] for loop in loops if loop[0] <= days.WHOLE_DAYS]
     assert loops_by_age(first) == {age: ages.count(age) for age in ages}
 
@@ -144,7 +142,6 @@ def test_thirty_whole_days_are_drawn_however_many_loops_there_are(site, file):
     assert loops_by_age(home) == dict.fromkeys(range(10), 1)
     assert home["whole_days"] == 30
     assert "Of the 10 loops of the last 30 whole days and of today." in page
-    assert "Of the 10 loops" in words_of(site.get("/health").text)
 
 
 @pytest.mark.both

@@ -67,7 +67,7 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
     assert "superseded" not in gone_page
     listed = words_of(browser.get("/lessons?state=superseded").text)
     assert "superseded" not in listed.partition("The data")[0]
-    assert "before 0 %" in page
+    assert "before 0 of 2" in page
 
 
 def test_lessons_learnt_since_a_dream_explain_those_in_use_now(browser: Browser):

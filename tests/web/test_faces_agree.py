@@ -16,6 +16,7 @@ from heedful import Finding, Pipeline
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.memory import Memory
+from heedful.pages.report import counted
 from heedful.store import exposures
 from heedful.store.store import Store
 from tests.cli.support import Desk
@@ -121,8 +122,8 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
 
     with_memory = data["pooled"]["shown"]
     without = data["pooled"]["withheld"]
-    assert f"Of all {with_memory + without} loop" in home
-    assert f", {with_memory} with and {without} without" in home
+    with_loops = counted(with_memory, "loop")
+    assert f"with {with_loops} without {counted(without, 'loop')}" in home
 
     net = data["balance"]["net"]
     right = data["balance"]["right"]

@@ -114,7 +114,7 @@ def test_the_week_stands_beside_the_week_before(site, file):
     assert rights["before"]["number"] == 2
     assert rights["before"]["of"] == 3
     assert "3 of 3 solved in the last 7 days, 1 after a retry" in page
-    assert "today: 1 ended, 1 solved" in page
+    assert "Today: 1 ended, 1 solved" in page
     assert "The 7 days before: 3 of 3 solved, 2 at the first try" in page
 
 
@@ -242,7 +242,7 @@ def test_loops_of_one_day_have_no_bars_of_equal_height(site):
     fill(site.api)
     page, _ = read_home(site)
     assert "Loops by" not in page
-    assert "Of all 3 loops, since " in page
+    assert "How all loops went since " in page
 
 
 def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file):
@@ -265,15 +265,15 @@ def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file)
 
 
 def test_a_group_that_is_not_full_says_so_and_a_point_of_few_is_hollow(site, file):
-    for number in range(41):
+    for number in range(40):
         report(site, file, f"loop {number}", days=0)
-    for name in ("open 1", "open 2"):
+    for name in ("open 1", "open 2", "open 3"):
         read_data(site.api.put(f"/v1/loops/{name}", json={"task": name}), 201)
 
     page = site.get("/home").text
-    assert "Right at the first try, per 3 loops (first: 1)" in words_of(page)
-    # The oldest group has one loop, the newest one ended loop.
-    assert page.count('<circle class="dot few"') == 2
+    assert "Right at the first try, per 4 loops (first: 3)" in words_of(page)
+    # The newest group has one ended loop, and three that are open.
+    assert page.count('<circle class="dot few"') == 1
     assert "Hollow, not joined: fewer than 2 ended loops." in page
 
 
@@ -385,11 +385,11 @@ def test_a_total_that_is_known_of_one_loop_is_not_said_of_all(tmp_path):
         record_loop(browser.api, "paid", ["a"], passes=True)
         record_loop(browser.api, "free", ["a"], passes=True, usage={"calls": 1})
         browser.open(browser.api._all)
-        paths = ("/home", "/loops", "/health", "/spend")
+        paths = ("/home", "/loops", "/spend")
         pages = [words_of(browser.get(path).text) for path in paths]
 
     for page in pages:
-        assert "known for 1 of 2 loops: 100 tokens, $0.0020" in page
+        assert "100 tokens from 1 of 2 $0.0020 cost from 1 of 2" in page
 
 
 def broken_check(output: Any, context: Any) -> None:
@@ -454,10 +454,33 @@ def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: B
     page, data = read_home(site)
     assert [row["lessons"] for row in data["compared"]] == [1, 0]
     figures_of_both = (
-        "0 % of 1 loop right at the first try here with memory (0 had lessons), "
-        "0 % of 1 in bare"
+        "main 0 % of 1 loop bare 0 % of 1 loop Right at the first try, with memory "
+        "and without."
     )
     (fact,) = facts_of(data["saved"]["sentence"])
     assert fact in page.lower()
     # Two projects are no proof: the verdict stands before their figures.
     assert page.index("No verdict yet") < page.index(figures_of_both)
+
+
+def test_a_list_that_is_cut_says_how_many_more_there_are(site: Browser):
+    for number in range(7):
+        path = f"/v1/loops/stopped-{number}"
+        head = {"task": f"task {number}", "policy": "attempts.limit=1"}
+        read_data(site.api.put(path, json=head), 201)
+        attempt = {"output": "7", "evaluation": WRONG}
+        read_data(site.api.put(f"{path}/attempts/1", json=attempt))
+
+    page, data = read_home(site)
+    assert len(data["unsolved"]) == 5
+    assert "made 2 more Which check fails" in page
+
+
+def test_a_share_of_few_loops_is_two_numbers(site: Browser, file: Path):
+    for number in range(4):
+        report(site, file, f"{number}", days=0, is_right=False)
+    page, _ = read_home(site)
+    assert "unit 4 4 of 4" in page
+    report(site, file, "fifth", days=0, is_right=False)
+    page, _ = read_home(site)
+    assert re.search(r"unit 5 100 % \d+ % to 100 %, of 5", page)

@@ -112,7 +112,7 @@ def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
     rows = {row["name"]: row["values"] for row in pair["rows"]}
     assert rows["state"] == ["open", "passed"]
     assert rows["tokens"] == [200, 100]
-    assert pair["sentence"].startswith("Two tasks: only B passed.")
+    assert pair["sentence"].startswith("Different tasks: only B passed.")
 
 
 def test_answers_and_checks_of_two_tasks_are_not_compared(browser: Browser):
@@ -134,7 +134,7 @@ def test_answers_and_checks_of_two_tasks_are_not_compared(browser: Browser):
         for loop in pair["loops"]
     ]
     assert checks == [["pytest"], ["lint"]]
-    assert pair["sentence"] == "Two tasks: neither passed."
+    assert pair["sentence"] == "Different tasks: neither passed."
     assert ">a b c</pre>" in page
     assert ">a b d</pre>" in page
 
@@ -159,7 +159,7 @@ def test_answers_and_checks_of_two_tasks_are_not_compared(browser: Browser):
         pytest.param(
             ("sort the list", "sort the heap"),
             ("app.sort", "app.other"),
-            "Two tasks: neither passed.",
+            "Different tasks: neither passed.",
             "",
             id="nothing in common",
         ),

@@ -45,26 +45,25 @@ def record_attempts(
         pytest.param(
             ["lint", "types", "tests"],
             ["tests"],
-            "Attempt 2 solves 2 of the 3 checks that attempt 1 failed, not tests.",
+            "Attempt 2 solves lint, types; still fails tests.",
             id="some are solved",
         ),
         pytest.param(
             ["lint", "types"],
             [],
-            "Attempt 2 solves all that attempt 1 failed: lint, types.",
+            "Attempt 2 solves all that failed: lint, types.",
             id="all are solved",
         ),
         pytest.param(
             ["lint", "types"],
             ["lint", "types"],
-            "Attempt 2 solves nothing that attempt 1 failed: lint, types.",
+            "Attempt 2 still fails lint, types.",
             id="none is solved",
         ),
         pytest.param(
             ["lint"],
             ["types"],
-            "Attempt 2 solves all that attempt 1 failed: lint; it fails types, which "
-            "attempt 1 did not.",
+            "Attempt 2 solves lint; newly fails types.",
             id="another one fails",
         ),
     ],
@@ -80,7 +79,7 @@ def test_a_sentence_says_what_the_second_attempt_solves(
 def test_the_sentence_says_what_the_second_attempt_costs(browser: Browser):
     record_attempts(browser, ["lint"], [], tokens=(100, 200))
     page = words_of(browser.get("/loops/pair?against=1&attempt=2").text)
-    assert "failed: lint; it takes twice as many tokens." in page
+    assert "failed: lint. It takes twice as many tokens." in page
 
 
 def test_a_check_that_both_fail_stands_first_and_is_red(browser: Browser):
@@ -103,7 +102,7 @@ def test_a_goal_has_a_row_with_both_scores(browser: Browser):
 
     assert goal["change"] == "solved"
     assert "alignment goal ≥ 0.75 not met 0.5 met 0.8 solved" in page
-    assert "solves 1 of the 2 checks and goals that attempt 1 failed, not lint" in page
+    assert "Attempt 2 solves alignment; still fails lint." in page
 
 
 def test_what_is_better_without_being_solved_is_said(browser: Browser):
@@ -122,9 +121,8 @@ def test_what_is_better_without_being_solved_is_said(browser: Browser):
     page = words_of(browser.get(address).text)
     changes = {row["name"]: row["change"] for row in rows}
     assert changes == {"lint": "kept", "alignment": "nearer", "tone": "eased"}
-    solved = "solves nothing that attempt 1 failed: lint, alignment"
-    better = "better: tone warns no more, alignment 0.42 to 0.55."
-    assert f"Attempt 2 {solved}; {better}" in page
+    better = "Better: tone warns no more, alignment 0.42 to 0.55."
+    assert f"Attempt 2 still fails lint, alignment. {better}" in page
     assert "not met in both, nearer now" in page
 
 
@@ -136,3 +134,17 @@ def test_what_is_equal_in_both_attempts_is_grey_and_comes_last(browser: Browser)
 
     assert [row["change"] for row in rows] == ["kept", "same"]
     assert '<tr class="soft"><th scope="row">alignment' in page
+
+
+def test_a_finding_that_an_attempt_repeats_is_said_once(browser: Browser):
+    record_attempts(browser, ["lint"], ["lint"], ["lint", "types"])
+    page = words_of(browser.get("/loops/pair").text)
+    assert page.count("lint as in attempt 1") == 2
+    assert "types error no types" in page
+
+
+def test_the_title_of_two_attempts_names_them(browser: Browser):
+    record_attempts(browser, ["lint"], [])
+    page = words_of(browser.get("/loops/pair?against=1&attempt=2").text)
+    assert "Attempts 1 and 2, loop pair" in page
+    assert "passed sort Attempts 1 and 2 Attempt 2 solves all that failed" in page

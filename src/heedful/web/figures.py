@@ -56,7 +56,7 @@ FIGURE_DAY_SECONDS = 86_400.0
 # of less than `MIN_COURSE_DAYS` days, it has those of `SHORT_COURSE_GROUPS` groups.
 MAX_COURSE_DAYS = 30
 MIN_COURSE_DAYS = 3
-SHORT_COURSE_GROUPS = 20
+SHORT_COURSE_GROUPS = 12
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
 MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read

@@ -30,12 +30,12 @@ MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
-UNRELATED = "Two tasks"  # that have nothing in common
+UNRELATED = "Different tasks"  # that have nothing in common
 # What is printed of both loops beside each other, in this order; what is the same in
 # both is named once.
 FIGURE_NAMES = (
-    "memory",
     "state",
+    "memory",
     "attempts",
     "calls",
     "tokens",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name, describe_stops
 from heedful.loop.share import percent
 from heedful.loop.stop import Stop
-from heedful.pages.report import counted, environment, lasted
+from heedful.pages.report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.store.loop_texts import find_folded
@@ -69,7 +69,6 @@ def _pages() -> Environment:
         "sign_words": sign_words,
         "words": cut_words,
         "unbroken": unbroken,
-        "used": used_words,
     }
     pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
     return pages
@@ -179,50 +178,6 @@ def money(value: float) -> str:
     ('$0.0084', '$12.50', '$0.00')
     """
     return f"${value:,.{max(2, digits([value], MAX_MONEY_DECIMALS))}f}"
-
-
-def used_words(totals: Mapping[str, Any]) -> str:
-    """Return the calls, tokens, cost and time of loops.
-
-    `called`, `with_tokens`, `with_cost` and `with_seconds` count the loops that
-    reported these, and are missing or None if their number is not known.
-
-    >>> totals = {"loops": 66, "calls": 101, "called": 63, "tokens": 9}
-    >>> used_words(totals | {"with_tokens": 1})
-    'known for 63 of 66 loops: 101 calls; known for 1 of 66 loops: 9 tokens'
-    >>> used_words({"loops": 2, "calls": 0, "tokens": 9, "with_tokens": None})
-    'no call was reported; as far as reported: 9 tokens'
-    """
-    words = [] if totals["calls"] else ["no call was reported"]
-    figures: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-        ("calls", "called", lambda calls: counted(calls, "call")),
-        ("tokens", "with_tokens", _tokens),
-        ("cost", "with_cost", money),
-        ("seconds", "with_seconds", lambda seconds: lasted(seconds * 1000)),
-    )
-    # What is not known for all loops, by the loops for which it is.
-    partial: dict[int | None, list[str]] = {}
-    for name, reports, format_total in figures:
-        total = totals.get(name)
-        loops = totals.get(reports)
-        if not total:
-            continue
-        if loops is not None and loops >= totals["loops"]:
-            words.append(format_total(total))
-        else:
-            partial.setdefault(loops, []).append(format_total(total))
-
-    sentences = [", ".join(words)] if words else []
-    for loops, parts in partial.items():
-        coverage = "as far as reported"
-        if loops is not None:
-            coverage = f"known for {loops:,} of {counted(totals['loops'], 'loop')}"
-        sentences.append(f"{coverage}: {', '.join(parts)}")
-    return "; ".join(sentences)
-
-
-def _tokens(total: int) -> str:
-    return counted(total, "token")
 
 
 def digits(values: Sequence[float], most: int) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.loop.record import Attempt, Goal, format_score
-from heedful.pages.report import counted
 from heedful.sanitize import clean
 from heedful.web.matrix import has_passed
 
@@ -53,7 +52,7 @@ def compare_attempts(
     old, new = attempts
     sentence = ""
     if old.number != new.number:
-        sentence = f"{_describe_rows(old, new, rows)}{_describe_spending(old, new)}."
+        sentence = f"{_describe_rows(old, new, rows)}{_describe_spending(old, new)}"
     return {"rows": rows, "sentence": sentence}
 
 
@@ -110,34 +109,23 @@ def _row(subject: str, name: str, statuses: Sequence[str]) -> Plain:
 
 
 def _describe_rows(old: Attempt, new: Attempt, rows: Sequence[Plain]) -> str:
-    """Return what the second attempt solves of what the first failed.
-
-    Then comes what only the second one fails.
-    """
+    """Return what the second attempt solves, still fails, and fails alone."""
     failed = [row for row in rows if row["statuses"][0] == "failed"]
+    solved = [row for row in failed if row["change"] == "solved"]
     unsolved = [row for row in failed if row["change"] != "solved"]
     broken = [row for row in rows if row["change"] == "new"]
-    first = f"attempt {old.number}"
-    second = f"Attempt {new.number}"
-    better = _say_better(rows)
-    if not failed and not broken:
-        return f"{second} fails nothing that {first} did not fail{better}"
-    if not failed:
-        return f"{second} fails {_names(broken)}, which {first} did not"
 
-    number = counted(len(failed), "check")
-    if failed[-1]["about"] == "goal":
-        number = counted(len(failed), "check or goal", "checks and goals")
-    if not unsolved:
-        words = f"solves all that {first} failed: {_names(failed)}"
-    elif len(unsolved) == len(failed):
-        words = f"solves nothing that {first} failed: {_names(failed)}"
-    else:
-        solved = f"{len(failed) - len(unsolved)} of the {number}"
-        words = f"solves {solved} that {first} failed, not {_names(unsolved)}"
+    phrases = []
+    if solved:
+        everything = "" if unsolved or broken else "all that failed: "
+        phrases.append(f"solves {everything}{_names(solved)}")
+    if unsolved:
+        phrases.append(f"still fails {_names(unsolved)}")
     if broken:
-        words += f"; it fails {_names(broken)}, which {first} did not"
-    return f"{second} {words}{better}"
+        phrases.append(f"newly fails {_names(broken)}")
+    if not phrases:
+        phrases.append(f"fails nothing, like attempt {old.number}")
+    return f"Attempt {new.number} {'; '.join(phrases)}.{_say_better(rows)}"
 
 
 def _say_better(rows: Sequence[Plain]) -> str:
@@ -149,7 +137,7 @@ def _say_better(rows: Sequence[Plain]) -> str:
         for row in rows
         if row["change"] in ("nearer", "eased")
     ]
-    return f"; better: {clean(', '.join(phrases), MAX_NAMES_CHARS)}" if phrases else ""
+    return f" Better: {clean(', '.join(phrases), MAX_NAMES_CHARS)}." if phrases else ""
 
 
 def _names(rows: Sequence[Plain]) -> str:
@@ -163,10 +151,10 @@ def _describe_spending(old: Attempt, new: Attempt) -> str:
     Without a cost it is the number of tokens.
     """
     if old.usage.cost and new.usage.cost:
-        return f"; it costs {_describe_ratio(new.usage.cost / old.usage.cost)} much"
+        return f" It costs {_describe_ratio(new.usage.cost / old.usage.cost)} much."
     if old.usage.tokens and new.usage.tokens:
         ratio = _describe_ratio(new.usage.tokens / old.usage.tokens)
-        return f"; it takes {ratio} many tokens"
+        return f" It takes {ratio} many tokens."
     return ""
 
 

@@ -20,7 +20,6 @@ from heedful.store import POSTGRES_PREFIXES, exposures, shown
 from heedful.store.connection import token
 from heedful.store.search import BLANK_CHARACTERS
 from heedful.web import figures
-from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_GROUPED_ERRORS,
     group_errors,
@@ -72,7 +71,7 @@ class Trouble:
 
 
 async def health(visit: Visit) -> Document:
-    """Show what is wrong and what to do, how the service is set up, and its spend."""
+    """Show what is wrong and what to do, and how the service is set up."""
     read = visit.caller.read
     space = space_of(visit.caller.setup.embedder)
     (vectors,) = await read(
@@ -115,7 +114,6 @@ async def health(visit: Visit) -> Document:
         names = [row["name"] for row in setup if not row["well"]]
         sentence = f"Nothing failed. To be set up: {', '.join(names)}."
     return {
-        **await read_home(visit.caller.setup.store, visit.caller.scope),
         "sentence": sentence,
         "well": not troubles and is_set_up,
         "troubles": [{**asdict(trouble), "name": trouble.name} for trouble in troubles],
@@ -283,7 +281,7 @@ def _describe_worker(
         value = str(workload or "the queue does not answer")
         is_well = workload is not None and workload.state == "ok"
     elif waits:
-        value = f"none in this process, and {counted(waits, 'trace')} not reflected on"
+        value = "none in this process"
     return _setup_row("worker", value, well=is_well, command=WORKER_COMMAND)
 
 
@@ -292,12 +290,12 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
 
     >>> coins = {"low": 0.1, "high": 0.2, "loops": 90, "tossed": 80}
     >>> _describe_coin(0.1, coins)["value"]
-    '10 % here, the chance that lessons are withheld; recorded: a chance of 10 % to \
-20 % in 80 of 90 loops with lessons'
+    'withholds lessons from 10 % of loops, by chance; drawn at 10 % to 20 % in 80 of \
+90 loops with lessons'
     """
-    here = "off here: no lesson is withheld"
+    here = "off: withholds no lessons"
     if holdout:
-        here = f"{percent(holdout)} here, the chance that lessons are withheld"
+        here = f"withholds lessons from {percent(holdout)} of loops, by chance"
     loops = coins["loops"]
     if not loops:
         return _setup_row(
@@ -308,11 +306,11 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
         )
 
     share = ""
-    if coins["tossed"]:
-        ends = dict.fromkeys([percent(coins["low"]), percent(coins["high"])])
-        share = f" of {' to '.join(ends)}"
+    ends = dict.fromkeys([percent(coins["low"] or 0.0), percent(coins["high"] or 0.0)])
+    if coins["tossed"] and [*ends] != [percent(holdout)]:
+        share = f" at {' to '.join(ends)}"
     value = (
-        f"{here}; recorded: a chance{share} in {coins['tossed']:,} of "
+        f"{here}; drawn{share} in {coins['tossed']:,} of "
         f"{counted(loops, 'loop')} with lessons"
     )
     # The first loops are all shown lessons.
@@ -393,7 +391,7 @@ async def projects(visit: Visit) -> Document:
 
 
 def describe_projects(rows: Sequence[Document]) -> str:
-    """Return which project has the most failures and waiting texts, and what helps.
+    """Return how many loops failed and texts wait, where most do, and what helps.
 
     >>> row = {"project": "a", "stopped": 2, "waiting": 0, "verdict": "helps"}
     >>> describe_projects([row])
@@ -411,13 +409,17 @@ def describe_projects(rows: Sequence[Document]) -> str:
 
 
 def _say_most(rows: Sequence[Document], name: str, noun: str, nouns: str) -> str:
-    """Return which project has the most of a figure; of one project, the figure."""
+    """Return a figure of all projects, and in which of several it is the largest."""
     row = max(rows, key=itemgetter(name))
-    if not row[name]:
+    total = sum(row[name] for row in rows)
+    if not total:
         return f"No {noun}."
-    if len(rows) == 1:
-        return f"{counted(row[name], noun, nouns)}."
-    return f"{row['project']} has the most {nouns}: {row[name]:,}."
+
+    place = ""
+    if len(rows) > 1:
+        part = "all" if row[name] == total else f"{row[name]:,} of them"
+        place = f", {part} in {row['project']}"
+    return f"{counted(total, noun, nouns)}{place}."
 
 
 PAGES = (

@@ -37,6 +37,7 @@ MAX_WORK_ROWS = 50
 MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_RUN_REASON_CHARS = 300  # of what failed in a run
+MIN_STAGE_WIDTH = 0.08  # of a short stage, as a share of the bar of its run
 # Signs of a mistake are looked for in this many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
 
@@ -105,19 +106,25 @@ def describe_runs(runs: Sequence[Document]) -> str:
 
 
 def _run_figures(report: Report) -> Document:
-    """Return what a list shows of a run; the parts of its stages add up to 1."""
+    """Return what a list shows of a run; the parts of its stages add up to 1.
+
+    The part of a short stage is larger than its time, so that it is seen.
+    """
     usage = report.usage
     total = worked(report)
+    widths = [
+        max(worked(stage) / (total or 1), MIN_STAGE_WIDTH) for stage in report.stages
+    ]
     stages = [
         {
             "name": stage.name,
             "status": stage.status,
             "seconds": worked(stage) / 1000,
-            "part": worked(stage) / total if total else 0.0,
+            "part": width / sum(widths),
             "failed": _failed_share(stage),
             "attempts": len(stage.attempts),
         }
-        for stage in report.stages
+        for stage, width in zip(report.stages, widths, strict=True)
     ]
     failed = [stage for stage in report.stages if stage.status == "failed"]
     reason = ""
