@@ -392,7 +392,7 @@ select count(distinct loop) as loops, count(distinct case when share > 0 then lo
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
 -- `loops` is how many there are in all.
-select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars, coalesce(loop.memory_key, '') as memory_key
 from (
   select loop, max(at) as at, max(id) as last, count(*) over () as loops from occurrence where lesson_id = :id and loop <> ''
   group by loop order by max(at) desc, max(id) desc limit :limit
