@@ -159,8 +159,8 @@ def test_the_task_of_a_loop_that_is_gone_is_unknown():
 
 def test_a_lesson_that_no_loop_was_shown_says_so(browser: Browser):
     lesson = store_lesson(browser)
-    page = browser.get(f"/lessons/{lesson['id']}").text
-    assert "Not known yet: no loop that ended was shown it." in page
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert "Never shown: no loop has asked memory yet." in page
 
 
 def test_new_words_that_do_worse_are_said_to_do_worse(browser: Browser):
@@ -288,7 +288,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     show_to_loops(browser, lesson, right=2, wrong=0)
     no_draw = "by chance, memory was withheld in none of the 2 loops in which it could"
     no_pair = f"No lesson was withheld by itself yet: {no_draw}"
-    lacks = "Not known yet It needs loops from which it alone is withheld."
+    lacks = "Not known yet: it needs loops from which it alone is withheld."
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
         assert "1 never shown" not in words_of(page)

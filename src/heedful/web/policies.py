@@ -432,7 +432,7 @@ def describe_totals(
         result = f"loses {counted(totals['loses'], 'correct answer')}"
     if totals["gains"]:
         result += f", gains {totals['gains']:,}"
-    return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
+    return f"{second} {result}: on {newest} it takes {spent}{unknown}"
 
 
 def _describe_spent(totals: Document, first: str) -> str:

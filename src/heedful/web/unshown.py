@@ -39,7 +39,9 @@ async def find_reasons(visit: Visit, lessons: Sequence[Document]) -> dict[int, s
 
     ids = [lesson["id"] for lesson in unshown]
     reasons, looked_at = await visit.caller.read(read_reasons, ids)
-    none = f"memory considered it for none of the newest {looked_at}"
+    none = "no loop has asked memory yet"
+    if looked_at:
+        none = f"memory considered it for none of the newest {counted(looked_at, 'loop')}"
     silent = [id for id in ids if not reasons[id]]
     for number, id in enumerate(silent):
         now = ""
@@ -83,12 +85,12 @@ async def _ask_memory(visit: Visit, id: int) -> str:
 @bulk
 def read_reasons(
     db: Db, scope: Scope, ids: Collection[int]
-) -> tuple[dict[int, str], str]:
+) -> tuple[dict[int, str], int]:
     """Return why loops were not shown the lessons with these ids, by lesson.
 
     That is the most frequent reason, with the number of loops that had it, "" if none
     was recorded. The loops are the newest ones with a record of what memory decided;
-    the second value says how many they are.
+    the second value is how many they are.
     """
     briefing_rows = figures.rows(
         db,
@@ -104,9 +106,10 @@ def read_reasons(
             if choice.lesson in obstacles and choice.obstacle:
                 obstacles[choice.lesson][choice.obstacle] += 1
 
-    looked_at = counted(len(briefing_rows), "loop")
+    looked_at = len(briefing_rows)
+    newest = f"the newest {counted(looked_at, 'loop')}"
     reasons = dict.fromkeys(ids, "")
     for id, counts in obstacles.items():
         for obstacle, number in counts.most_common(1):
-            reasons[id] = f"{obstacle} ({number} of the newest {looked_at})"
+            reasons[id] = f"{obstacle} ({number} of {newest})"
     return reasons, looked_at
