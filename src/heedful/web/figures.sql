@@ -581,14 +581,14 @@ where tenant = :tenant and project = :project and state = 'waiting';
 
 -- name: found_episodes
 -- Those of the newest episodes that have a text in their task, which is searched as those of loops, or in their name, or
--- whose digest begins with it: a few characters are no id.
+-- whose digest has it: a few characters are no id.
 select id, digest, name, session, outcome, state, error, at from (
   select * from episode where tenant = :tenant and project = :project order by id desc limit :window
 ) as episode
 where (:before = 0 or id < :before) and (:state = '' or state = :state)
   and exists (select 1 from json_each(:spellings) as spelling
               where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0
-              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 8 and instr(digest, spelling.value) = 1))
+              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 6 and instr(digest, spelling.value) > 0))
 order by id desc limit :limit;
 
 -- name: lessons_with
