@@ -488,7 +488,7 @@ where l.tenant = :tenant and l.project = :project and l.id in (select cast(value
 group by c.memory_key order by count(distinct l.id) desc, c.memory_key;
 
 -- name: lesson_of
-select l.id, l.first_seen, l.last_seen from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
+select l.id, l.first_seen, l.last_seen, l.text, l.state from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
 
 -- name: seen_since
 -- Where the errors of equal texts were seen again since the first of them waited.

@@ -44,6 +44,7 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.table import Table, time_of
+from heedful.web.unshown import USED_STATES
 
 MAX_PAGE_GROUPS = 50
 # The newest texts that are put in order, and their characters.
@@ -413,6 +414,11 @@ async def held(visit: Visit, n: int) -> Document:
     if group_of_text is not None and not numbered:
         signs = list(group_of_text.signs)
         error_signs = set(group_of_text.error_signs)
+    # A prompt has the words of the lesson, which may be those of another of its texts.
+    prompt_entry = entry
+    is_used = lesson["state"] in USED_STATES and entry["state"] in USED_STATES
+    if is_used and lesson["text"]:
+        prompt_entry = {**entry, "lesson": lesson["text"]}
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
@@ -430,7 +436,8 @@ async def held(visit: Visit, n: int) -> Document:
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "error_signs": sorted(error_signs),
-        "prompt": prompt_of(entry, lesson["id"]),
+        "prompt": prompt_of(prompt_entry, lesson["id"]),
+        "is_reworded": prompt_entry["lesson"] != entry["lesson"],
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),
         "lesson": lesson["id"],
