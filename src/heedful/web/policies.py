@@ -99,7 +99,8 @@ async def policies(visit: Visit) -> Document:
     return {
         **facts,
         "asked": "\n".join(names),
-        "notes": list(compared.notes),
+        # Without a loop there is nothing that notes could be about.
+        "notes": list(compared.notes) if recorded else [],
         "advice": asdict(replayed.advice),
         "chart": chart,
         "alike": _are_alike(replayed.trades),
