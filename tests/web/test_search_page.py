@@ -56,7 +56,9 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     "miss",
     [
         pytest.param("loops task, answers, findings, id", id="loops"),
-        pytest.param("lessons words, error, example, number; only those in use", id="lessons"),
+        pytest.param(
+            "lessons words, error, example, number; only those in use", id="lessons"
+        ),
         pytest.param(
             "quarantine text and its error; whole words only",
             id="held texts",

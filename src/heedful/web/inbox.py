@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
@@ -414,11 +414,6 @@ async def held(visit: Visit, n: int) -> Document:
     if group_of_text is not None and not numbered:
         signs = list(group_of_text.signs)
         error_signs = set(group_of_text.error_signs)
-    # A prompt has the words of the lesson, which may be those of another of its texts.
-    prompt_entry = entry
-    is_used = lesson["state"] in USED_STATES and entry["state"] in USED_STATES
-    if is_used and lesson["text"]:
-        prompt_entry = {**entry, "lesson": lesson["text"]}
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
@@ -436,8 +431,7 @@ async def held(visit: Visit, n: int) -> Document:
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "error_signs": sorted(error_signs),
-        "prompt": prompt_of(prompt_entry, lesson["id"]),
-        "is_reworded": prompt_entry["lesson"] != entry["lesson"],
+        **_prompt_facts(entry, lesson),
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),
         "lesson": lesson["id"],
@@ -449,6 +443,20 @@ async def held(visit: Visit, n: int) -> Document:
         "others": sum(len(group.ids) for group in others)
         + sum(len(wording.ids) for wording in numbered),
         "filters": filters,
+    }
+
+
+def _prompt_facts(entry: Document, lesson: Mapping[str, Any]) -> Document:
+    """Return what a prompt says of an entry of a lesson, in whose words.
+
+    Once it is released, they are those of the lesson, which may be another text's.
+    """
+    words = entry["lesson"]
+    if lesson["state"] in USED_STATES and entry["state"] in USED_STATES:
+        words = lesson["text"] or words
+    return {
+        "prompt": prompt_of({**entry, "lesson": words}, lesson["id"]),
+        "is_reworded": words != entry["lesson"],
     }
 
 

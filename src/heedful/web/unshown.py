@@ -23,7 +23,7 @@ NEVER = "never"  # the value of the filter `shown`
 MAX_READ_BRIEFINGS = 200
 MAX_BRIEFING_CHARS = 20_000
 MAX_ASKED_LESSONS = 5  # of a list, of which memory says now what keeps them back
-MAX_ASKED_CHARS = 1_000  # of a task for which memory is asked
+MAX_SOUGHT_TASK_CHARS = 1_000  # of a task for which memory is asked
 USED_STATES = ("unverified", "verified")
 
 
@@ -41,7 +41,9 @@ async def find_reasons(visit: Visit, lessons: Sequence[Document]) -> dict[int, s
     reasons, looked_at = await visit.caller.read(read_reasons, ids)
     none = "no loop has asked memory yet"
     if looked_at:
-        none = f"memory considered it for none of the newest {counted(looked_at, 'loop')}"
+        none = (
+            f"memory considered it for none of the newest {counted(looked_at, 'loop')}"
+        )
     silent = [id for id in ids if not reasons[id]]
     for number, id in enumerate(silent):
         now = ""
@@ -61,7 +63,7 @@ async def _ask_memory(visit: Visit, id: int) -> str:
         "loops_of",
         id=id,
         limit=1,
-        chars=MAX_ASKED_CHARS,
+        chars=MAX_SOUGHT_TASK_CHARS,
     )
     for loop in loops:
         if loop["task"] is None:
