@@ -154,6 +154,8 @@ async function keys() {
   await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
   await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
   await go(page, `/ui/lessons/${lesson}`);
+  await tabTo(page, "#words > summary");
+  await page.keyboard.press("Enter");
   await tabTo(page, 'textarea[name="text"]');
   await page.keyboard.type("In plain words: ");
   await tabTo(page, 'form:has(textarea) input[name="why"]');

@@ -143,7 +143,7 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     )
     net_ends = f"{signed(net['low'])} and {signed(net['high'])}"
     assert f"net {signed(net['gain'])}, between {net_ends}" in terminal
-    assert f"net {signed(net['gain'])} {signed(net['low'])} to" in page
+    assert f"{signed(net['gain'])} {signed(net['low'])} to" in page
     if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
         saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
         page_ends = f"{signed(saved['low'])} to {signed(saved['high'])}"
@@ -160,9 +160,6 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         is_doubtful = may_be_0(data["pooled"]["calls"])
         assert (f"calls a loop{doubt}" in data["sentence"]) == is_doubtful
         assert ("calls saved by memory" in home) == (not is_doubtful)
-        assert (
-            f"calls saved {signed(saved['gain'])} {page_ends}{doubt}" in page
-        ) == is_doubtful
         assert (f"between {saved_ends}{doubt}" in terminal) == is_doubtful
 
 

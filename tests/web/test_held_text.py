@@ -87,3 +87,24 @@ def test_a_text_that_waits_is_reworded_from_its_own_words(browser):
     # Nothing else that waits is taken for one of its texts.
     page = browser.get(f"/lessons/{lesson}?held=999").text
     assert "words</textarea>" in page
+
+
+@pytest.mark.both
+def test_a_released_text_shows_the_words_of_its_lesson(browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    lessons = ("Open the page", "Close the tab")
+    for lesson in lessons:
+        remembering = memory.remember(
+            "Hint", "the page is blank", lesson=lesson, trust="external"
+        )
+        browser.api.run(remembering)
+    rows = browser.data("/quarantine")["waiting"]
+    id_of = {row["lesson"]: row["id"] for row in rows}
+    for lesson in lessons:
+        browser.do("release", id=str(id_of[lesson]), why="read", sure="yes")
+
+    (row,) = browser.data("/lessons")["lessons"]
+    for lesson in lessons:
+        data = browser.data(f"/quarantine/{id_of[lesson]}")
+        assert row["text"] in data["prompt"]
+        assert data["is_reworded"] == (lesson != row["text"])

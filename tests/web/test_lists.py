@@ -744,7 +744,9 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     assert counts["lessons"] == sum(counts.values()) - counts["lessons"]
     page = words_of(browser.get("/lessons").text)
     number = counts["lessons"]
-    assert f"1 of {number} lessons proven to help at the first try: 1 hurts" in page
+    assert (
+        f"1 of {number} lessons proven to help at the first try 1 helps 1 hurts" in page
+    )
 
 
 @both

@@ -337,7 +337,8 @@ def test_the_list_of_lessons_shows_what_each_is_about(tmp_path):
         read_data(browser.api.post("/v1/reflections", json=waits, key=key), 201)
 
         page = browser.open(browser.api._all).get("/lessons?state=")
-        assert "&lt;b&gt;SyntaxError · about file app.py" in page.text
+        assert '<b title="&lt;b&gt;SyntaxError">' in page.text
+        assert "about file app.py" in page.text
         assert "<b>syntaxerror" not in page.text
         assert "evil.py" not in page.text
         [lesson] = browser.data("/lessons")["lessons"]
@@ -619,7 +620,7 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
         answer = read_data(api.get("/v1/proof"))
 
         assert HARMFUL_MEMORY.reason.capitalize() in page
-        assert "0 of 30 with memory, about 30 without: net −30" in page
+        assert "right at the first try 0 about 30 −30" in page
         assert answer["verdict"] == "hurts"
         assert answer["balance"]["net"]["gain"] == -30
 

@@ -92,7 +92,7 @@ def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
     query = "?text=what+else&key=scales"
     answer = browser.data(f"/recall{query}")["answer"]
     assert answer["sentence"].startswith(
-        "A loop with this task and the check unit is shown 1 rule"
+        "1 rule of 1 lesson: for a loop with this task and the check unit"
     )
     page = words_of(browser.get(f"/recall{query}").text)
     assert "only if the loop has the check unit" in page
@@ -256,7 +256,7 @@ def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Brow
     assert "No memory key" not in page
     page = browser.get("/recall?text=zqw").text
     assert "No memory key, so no rules: fill in the memory key." in page
-    page = browser.get("/recall?text=weigh+it&key=scales").text
+    page = words_of(browser.get("/recall?text=weigh+it&key=scales").text)
     assert "Nothing shown: broken in 1 loop and fixed in none" in page
 
     # What the loops of the key broke may be forgotten, and the lesson stays.

@@ -54,3 +54,29 @@ def test_lessons_that_were_never_shown_are_listed_with_the_reason(
     assert re.search(r'href="/ui/lessons\?[^"]*shown=never[^"]*">\d never shown', html)
     assert reasons[texts[0]] in words_of(browser.get("/lessons?shown=never").text)
     assert browser.get("/lessons.json?shown=often").status_code == 422
+
+
+@pytest.mark.both
+def test_a_lesson_that_recurs_says_what_keeps_it_from_its_newest_loop(
+    browser: Browser,
+):
+    finding = {"check": "currency", "message": "no currency", "fix": "write EUR"}
+    for number in range(2):
+        loop = {"task": "Sum the bill", "memory_key": f"bills {number}"}
+        read_data(browser.api.put(f"/v1/loops/{number}", json=loop), 201)
+        for attempt in range(1, 5):
+            body = {"output": f"{attempt}", "evaluation": {"findings": [finding]}}
+            path = f"/v1/loops/{number}/attempts/{attempt}"
+            answer = read_data(browser.api.put(path, json=body))
+            if answer["state"] == "stopped":
+                break
+
+    (lesson,) = browser.data("/lessons")["lessons"]
+    assert lesson["seen"] == 2
+    reason = (
+        "under the memory key of its newest loop broken in 1 loop and fixed in none; "
+        "shown once a second loop breaks it"
+    )
+    assert lesson["unshown"] == reason
+    page = browser.data(f"/lessons/{lesson['id']}")
+    assert page["sentence"] == f"Never shown: {reason}"

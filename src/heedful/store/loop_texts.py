@@ -62,9 +62,10 @@ CLOCK_MARGIN_SECONDS = 600.0
 # then compared with the whole text.
 MAX_QUERY_PARTS = 32
 PART_CHARS = 3
+MIN_ID_PART_CHARS = 6  # of an id that is found by any part
 # Characters that no searched text has, because `fold` replaces them. The first three of
 # a text name the scope, and `_ID_MARK` stands before each character of an id, so that
-# only its beginning is found.
+# a word of a text is not found in it.
 _FIRST_PRIVATE = 0xE000
 _PRIVATE_CHARS = 6_000
 _ID_MARK = "\uf800"
@@ -112,14 +113,14 @@ class LoopText(NamedTuple):
 
 
 class TextQuery(NamedTuple):
-    """A searched text as it stands in texts of loops, and at the beginning of an id."""
+    """A searched text as it stands in texts of loops, and in their ids."""
 
     text: str
     id: str
 
     def fits(self, text: str) -> bool:
         """Return whether the text of a loop has the searched text."""
-        return text.startswith(self.id) or self.text in text
+        return self.id in text or self.text in text
 
     @property
     def parts(self) -> str:
@@ -220,7 +221,11 @@ def snippet(text: str, begin: int, end: int) -> str:
 def query_of(scope: Scope, text: str) -> TextQuery:
     """Return the query for a text that somebody searches."""
     folded = fold(text).strip()
-    return TextQuery(folded, id=_mark(scope) + _marked_id(folded))
+    id = _marked_id(folded)
+    # A short text is in many ids by chance: only those that begin with it are meant.
+    if len(folded) < MIN_ID_PART_CHARS:
+        id = _mark(scope) + id
+    return TextQuery(folded, id=id)
 
 
 def _mark(scope: Scope) -> str:

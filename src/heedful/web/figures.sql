@@ -402,7 +402,7 @@ select count(distinct loop) as loops, count(distinct case when share > 0 then lo
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
 -- `loops` is how many there are in all.
-select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars, coalesce(loop.memory_key, '') as memory_key
 from (
   select loop, max(at) as at, max(id) as last, count(*) over () as loops from occurrence where lesson_id = :id and loop <> ''
   group by loop order by max(at) desc, max(id) desc limit :limit
@@ -498,7 +498,7 @@ where l.tenant = :tenant and l.project = :project and l.id in (select cast(value
 group by c.memory_key order by count(distinct l.id) desc, c.memory_key;
 
 -- name: lesson_of
-select l.id, l.first_seen, l.last_seen from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
+select l.id, l.first_seen, l.last_seen, l.text, l.state from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
 
 -- name: seen_since
 -- Where the errors of equal texts were seen again since the first of them waited.
@@ -591,14 +591,14 @@ where tenant = :tenant and project = :project and state = 'waiting';
 
 -- name: found_episodes
 -- Those of the newest episodes that have a text in their task, which is searched as those of loops, or in their name, or
--- whose digest begins with it: a few characters are no id.
+-- whose digest has it: a few characters are no id.
 select id, digest, name, session, outcome, state, error, at from (
   select * from episode where tenant = :tenant and project = :project order by id desc limit :window
 ) as episode
 where (:before = 0 or id < :before) and (:state = '' or state = :state)
   and exists (select 1 from json_each(:spellings) as spelling
               where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0
-              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 8 and instr(digest, spelling.value) = 1))
+              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 6 and instr(digest, spelling.value) > 0))
 order by id desc limit :limit;
 
 -- name: lessons_with

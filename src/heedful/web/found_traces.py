@@ -20,7 +20,7 @@ def found_episodes(
 ) -> list[Plain]:
     """Return those of the newest episodes that have a text in their task or name.
 
-    The first characters of an id find its episode, too.
+    A part of an id finds its episode, too.
     """
     episode_rows = rows(
         db,

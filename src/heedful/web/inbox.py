@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
@@ -44,6 +44,7 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.table import Table, time_of
+from heedful.web.unshown import USED_STATES
 
 MAX_PAGE_GROUPS = 50
 # The newest texts that are put in order, and their characters.
@@ -430,7 +431,7 @@ async def held(visit: Visit, n: int) -> Document:
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "error_signs": sorted(error_signs),
-        "prompt": prompt_of(entry, lesson["id"]),
+        **_prompt_facts(entry, lesson),
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),
         "lesson": lesson["id"],
@@ -442,6 +443,20 @@ async def held(visit: Visit, n: int) -> Document:
         "others": sum(len(group.ids) for group in others)
         + sum(len(wording.ids) for wording in numbered),
         "filters": filters,
+    }
+
+
+def _prompt_facts(entry: Document, lesson: Mapping[str, Any]) -> Document:
+    """Return what a prompt says of an entry of a lesson, in whose words.
+
+    Once it is released, they are those of the lesson, which may be another text's.
+    """
+    words = entry["lesson"]
+    if lesson["state"] in USED_STATES and entry["state"] in USED_STATES:
+        words = lesson["text"] or words
+    return {
+        "prompt": prompt_of({**entry, "lesson": words}, lesson["id"]),
+        "is_reworded": words != entry["lesson"],
     }
 
 

@@ -18,7 +18,7 @@ from heedful.service import review
 from heedful.service.wire import lesson_from_wire
 from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
-from heedful.web import figures
+from heedful.web import figures, unshown
 from heedful.web.instructions import with_instructions
 from heedful.web.lessons import measure, say_draws_of
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
@@ -88,6 +88,10 @@ async def lesson(visit: Visit, n: int) -> Document:
         sentence = "Nobody is shown it: it was rejected"
     elif not effect and record["state"] == "quarantined":
         sentence = "Nobody is shown it: it waits for a review"
+    elif not effect and not any(share["of"] for share in helped):
+        reasons = await unshown.find_reasons(visit, [record])
+        if reasons:
+            sentence = f"Never shown: {reasons[record['id']]}"
 
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [

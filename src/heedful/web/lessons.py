@@ -132,11 +132,9 @@ async def lessons(visit: Visit) -> Document:
     lessons = await with_instructions(visit, await _with_links(visit, rows))
     measures = await measure(visit)
     _add_measures(lessons, measures)
-    if filters["shown"]:
-        ids = [lesson["id"] for lesson in lessons]
-        reasons = await visit.caller.read(unshown.read_reasons, ids)
-        for lesson in lessons:
-            lesson["unshown"] = reasons[lesson["id"]]
+    reasons = await unshown.find_reasons(visit, lessons)
+    for lesson in lessons:
+        lesson["unshown"] = reasons.get(lesson["id"], "")
 
     counts = None
     if not filters["text"]:

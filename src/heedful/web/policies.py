@@ -99,7 +99,8 @@ async def policies(visit: Visit) -> Document:
     return {
         **facts,
         "asked": "\n".join(names),
-        "notes": list(compared.notes),
+        # Without a loop there is nothing that notes could be about.
+        "notes": list(compared.notes) if recorded else [],
         "advice": asdict(replayed.advice),
         "chart": chart,
         "alike": _are_alike(replayed.trades),
@@ -432,7 +433,7 @@ def describe_totals(
         result = f"loses {counted(totals['loses'], 'correct answer')}"
     if totals["gains"]:
         result += f", gains {totals['gains']:,}"
-    return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
+    return f"{second} {result}: on {newest} it takes {spent}{unknown}"
 
 
 def _describe_spent(totals: Document, first: str) -> str:

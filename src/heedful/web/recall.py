@@ -205,7 +205,7 @@ def describe_briefing(
     """
     choices = [choice for choice in briefing.choices if choice.outcome == "told"]
     if not choices:
-        return "Memory would show nothing to a loop with this task"
+        return "Nothing shown: memory has nothing for a loop with this task"
 
     parts = []
     for form in ("rule", "example"):
@@ -214,12 +214,12 @@ def describe_briefing(
             parts.append(counted(number, form))
     lessons = len({choice.lesson for choice in choices})
     checks = sorted(set(chain.from_iterable(checks_of.values())))
-    loop = "A loop with this task"
+    loop = "for a loop with this task"
     if checks:
         noun = "check" if len(checks) == 1 else "checks"
         loop += f" and the {noun} {' and '.join(checks)}"
     return (
-        f"{loop} is shown {' and '.join(parts)} of {counted(lessons, 'lesson')}: "
+        f"{' and '.join(parts)} of {counted(lessons, 'lesson')}: {loop}, "
         f"{counted(len(prompt), 'character')} of its prompt"
     )
 

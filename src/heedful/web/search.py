@@ -7,6 +7,7 @@ quarantine, and tasks of traces, are shown only to reviewers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ MAX_COUNTED_LESSONS = 200
 MAX_SEARCHED_LESSONS = 2_000  # the newest ones, in whose words a search looks
 MAX_SEARCHED_RUNS = 1_000  # the newest ones, in whose names a search looks
 MAX_FOUND_CHARS = 160
+LESSON_NUMBER = r"^(?:lesson )?([0-9]{1,15})$"
 
 
 async def search(visit: Visit) -> Document:
@@ -94,7 +96,8 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
     )
     example_of = await _find_examples(visit, text)
     fitting_ids = {row["id"] for row in rows}
-    ids_with_text = {row["id"] for row in with_text} | set(example_of)
+    named_ids = {int(number) for number in re.findall(LESSON_NUMBER, text.lower())}
+    ids_with_text = {row["id"] for row in with_text} | set(example_of) | named_ids
     other_ids = sorted(ids_with_text - fitting_ids, reverse=True)
     others = await visit.caller.read(editions.some, other_ids[:MAX_COUNTED_LESSONS])
     rows += [review.visible(visit.caller, row) for row in others]
@@ -107,8 +110,13 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
             example = (match.example.task, match.example.accepted, match.example.wrong)
         lesson |= _place_in_lesson(lesson, example, text)
         lesson["by_meaning"] = match is not None and match.cosine is not None
+        lesson["is_named"] = lesson["id"] in named_ids
     # What shares only a part of a word with the text is no hit: "report" of "report-2".
-    hits = [each for each in lessons if each["sought"] or each["by_meaning"]]
+    hits = [
+        lesson
+        for lesson in lessons
+        if lesson["sought"] or lesson["by_meaning"] or lesson["is_named"]
+    ]
     return {
         "rows": hits,
         "number": len(rows) - len(lessons) + len(hits),

@@ -25,7 +25,7 @@ order by loop.n desc, attempt.number desc;
 select count(*) as looked_at, coalesce(min(n), 0) as oldest,
        coalesce(group_concat(cast(n as text), ',') filter (where matches), '') as matches
 from (
-  select loop as n, substr(text, 1, length(:id)) = :id or instr(text, :text) > 0 as matches
+  select loop as n, instr(text, :id) > 0 or instr(text, :text) > 0 as matches
   from loop_text where tenant = :tenant and project = :project and loop < :before
   order by loop desc limit :limit
 ) as newest;

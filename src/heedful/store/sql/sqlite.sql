@@ -46,7 +46,7 @@ select coalesce(max(n), 0) + 1 as n, coalesce(max(hash), '') as hash from audit_
 select count(*) as looked_at, coalesce(min(n), 0) as oldest,
        coalesce(group_concat(cast(n as text), ',') filter (where matches), '') as matches
 from (
-  select t.loop as n, substr(t.text, 1, length(:id)) = :id or instr(t.text, :text) > 0 as matches
+  select t.loop as n, instr(t.text, :id) > 0 or instr(t.text, :text) > 0 as matches
   from loop_fts cross join loop_text t on t.loop = loop_fts.rowid
   where loop_fts match :parts and t.tenant = :tenant and t.project = :project and loop_fts.rowid < :before
   order by loop_fts.rowid desc limit :limit
