@@ -322,8 +322,8 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
     To count 300,000 exposures takes seconds. So in a project with many loops it is up
     to `MAX_SAVED_AGE_SECONDS` old, unless somebody has ruled on a lesson since.
     """
-    latest = await visit.caller.read(figures.latest)
-    ruling = latest[-1]
+    (latest,) = await visit.caller.read(figures.rows, "latest")
+    ruling = latest["rulings"]
     proofs = _proofs.setdefault(visit.caller.memory, {})
     proof = proofs.get(model)
     if proof is not None and proof.ruling == ruling:
