@@ -221,7 +221,16 @@ def test_a_store_that_is_no_store_is_refused(store):
         heedful.Run(TASK, generate=Generator(WANTED), memory=":memory:", store=store)
 
 
-def test_functions_that_get_the_same_tasks_see_only_their_own_answers(tmp_path):
+@pytest.mark.parametrize(
+    "first_mood",
+    [
+        pytest.param("down", id="answers that were right at once"),
+        pytest.param("sideways", id="answers that a check of the same name corrected"),
+    ],
+)
+def test_functions_that_get_the_same_tasks_see_only_their_own_answers(
+    tmp_path, first_mood
+):
     """Two functions read the same reports, and want different answers."""
     hints: list[str] = []
 
@@ -229,32 +238,7 @@ def test_functions_that_get_the_same_tasks_see_only_their_own_answers(tmp_path):
         checks=[heedful.checks.regex("up|down")], memory=str(tmp_path / "m.db")
     )
     def mood(report, hint):
-        return "down"
-
-    @heedful.self_correcting(
-        checks=[heedful.checks.regex("P[0-3]")], memory=str(tmp_path / "m.db")
-    )
-    def severity(report, hint):
-        hints.append(hint)
-        return "P1"
-
-    for report in ("Checkout answers 500", "Login answers 500"):
-        mood(report)
-        severity(report)
-
-    assert ["down" in hint for hint in hints] == [False, False]
-    assert ["P1" in hint for hint in hints] == [False, True]
-
-
-def test_a_check_of_the_same_name_makes_no_answer_of_another_function_right(tmp_path):
-    """Both checks are called `regex`; the first function's answers were corrected."""
-    hints: list[str] = []
-
-    @heedful.self_correcting(
-        checks=[heedful.checks.regex("up|down")], memory=str(tmp_path / "m.db")
-    )
-    def mood(report, hint):
-        return "down" if "regex" in hint else "sideways"
+        return "down" if "regex" in hint else first_mood
 
     @heedful.self_correcting(
         checks=[heedful.checks.regex("P[0-3]")], memory=str(tmp_path / "m.db")
@@ -268,3 +252,4 @@ def test_a_check_of_the_same_name_makes_no_answer_of_another_function_right(tmp_
         severity(report)
 
     assert ["down" in hint for hint in hints] == [False, False]
+    assert ["P1" in hint for hint in hints] == [False, True]
