@@ -477,9 +477,11 @@ LOOP_COLUMNS = columns(
 
 def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
     """Return True if lists show a loop in a state; None is any state."""
+    if state is None:
+        return True
     if state == "failed":
         return bool(stored_loop.failure)
-    return state is None or stored_loop.shown_state == state
+    return stored_loop.shown_state == state
 
 
 def list_loops(

@@ -16,7 +16,7 @@ from heedful.store.connection import Db, key_of
 
 SHORT_ID_CHARS = 8
 MAX_AMBIGUOUS_IDS = 10  # that an error lists
-MAX_COMPARED_IDS = 1_000  # the newest ones, of which one may be meant
+MAX_COMPARED_IDS = 1_000  # the ids of the newest loops, compared with a wrong one
 # An id that a caller gave, such as "tasks-1/add", does not match.
 _MADE_UP_ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 _UUID_PATTERN = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

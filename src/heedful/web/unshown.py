@@ -22,7 +22,7 @@ NEVER = "never"  # the value of the filter `shown`
 # The newest loops whose records are read, and the characters of the record of each.
 MAX_READ_BRIEFINGS = 200
 MAX_BRIEFING_CHARS = 20_000
-MAX_ASKED_LESSONS = 5  # of a list, of which memory says now what keeps them back
+MAX_ASKED_LESSONS = 5  # in a list; a search of the memory for each
 MAX_SOUGHT_TASK_CHARS = 1_000  # of a task for which memory is asked
 USED_STATES = ("unverified", "verified")
 
