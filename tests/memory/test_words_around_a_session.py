@@ -197,7 +197,7 @@ async def test_disguised_words_are_found(page: str) -> None:
     assert not await is_told(SessionReader(Limits()), work)
 
 
-SAVED = "/home/u/.claude/projects/-r/s/tool-results/toolu_w.txt"
+SAVED = "/u/.claude/projects/-r/s/tool-results/toolu_w.txt"
 TOO_LARGE = (
     f"<persisted-output>\nOutput too large (60KB). Full output saved to: {SAVED}\n\n"
     "Preview (first 2KB):\nHow to run tests\n</persisted-output>"
