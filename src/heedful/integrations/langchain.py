@@ -638,21 +638,27 @@ def _without_id(message: AnyMessage) -> AnyMessage:
 def _rejected_messages(
     messages: Sequence[AnyMessage], run: str, keep: bool = False
 ) -> list[AnyMessage]:
-    """Return rejected answers and feedback; `keep` leaves out the last of the run."""
+    """Return rejected answers and feedback; `keep` leaves out the last of the run.
+
+    The marks may be those of a client: they hide answers, never what the user says.
+    """
     feedback = [
-        message for message in messages if "rejects" in message.additional_kwargs
+        message
+        for message in messages
+        if isinstance(message.additional_kwargs.get("rejects"), list)
     ]
-    if keep and feedback and feedback[-1].additional_kwargs["run"] == run:
+    if keep and feedback and feedback[-1].additional_kwargs.get("run") == run:
         feedback = [message for message in feedback if message != feedback[-1]]
 
-    answer_ids: set[str] = set()
+    answer_ids: list[Any] = []
     for message in feedback:
-        answer_ids.update(message.additional_kwargs["rejects"])
+        answer_ids += message.additional_kwargs["rejects"]
 
     return [
         message
         for message in messages
-        if message in feedback or message.id in answer_ids
+        if message in feedback
+        or (isinstance(message, AIMessage | ToolMessage) and message.id in answer_ids)
     ]
 
 
