@@ -174,7 +174,7 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
     assert values["ProtectSystem"] == ["strict"]
     assert values["CapabilityBoundingSet"] == [""]
     assert values["EnvironmentFile"] == ["-/etc/heedful/heedful.env"]
-    assert "Environment" not in values
+    assert values["Environment"] == ["HEEDFUL_CACHE=/var/lib/heedful/cache"]
     # The units share a folder, which belongs to one user.
     assert values["User"] == values["StateDirectory"] == ["heedful"]
 
@@ -200,7 +200,7 @@ def test_the_function_of_the_page_runs_a_command_as_the_service_does():
 
     assert words[0] == "systemd-run"
     assert words[-2:] == ["/usr/local/lib/heedful/bin/heedful", "$@"]
-    assert len(properties) == 6
+    assert len(properties) == 7
     for declared in properties:
         name, _, setting = declared.partition("=")
         assert values[name] == [setting], name
