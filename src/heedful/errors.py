@@ -499,6 +499,18 @@ class Unreachable(RemoteError):
         )
 
 
+class CertificateNotTrusted(RemoteError):
+    """The service has a certificate that this machine does not trust."""
+
+    def __init__(self, url: str) -> None:
+        self.url: str = url
+        super().__init__(
+            f"the certificate of {url} is not trusted here; if a private authority "
+            "signed it, pass transport=httpx.AsyncHTTPTransport(verify="
+            "ssl.create_default_context(cafile=...)) with its certificate"
+        )
+
+
 class Refused(RemoteError):
     """The service or a proxy answered with an error for which heedful has no class.
 

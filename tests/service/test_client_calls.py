@@ -9,7 +9,12 @@ import httpx
 import pytest
 
 from heedful import errors
-from heedful.errors import InvalidInput, Refused, Unreachable
+from heedful.errors import (
+    CertificateNotTrusted,
+    InvalidInput,
+    Refused,
+    Unreachable,
+)
 from heedful.service.client import Client, refused
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
@@ -108,6 +113,15 @@ def test_in_the_end_it_says_why(last, kind, slept):
     assert "Error" not in str(caught.value)  # the words of httpx are for programs
     assert len(service.got) == 5
     assert len(slept) == 4
+
+
+def test_a_certificate_that_is_not_trusted_is_named_and_not_tried_again(slept):
+    words = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
+    service = Service(httpx.ConnectError(words))
+    with pytest.raises(CertificateNotTrusted, match=r"create_default_context\(cafile"):
+        asyncio.run(ask(service))
+    assert len(service.got) == 1
+    assert slept == []
 
 
 def test_pauses_grow_and_retry_after_is_kept_but_nobody_waits_for_an_hour(slept):

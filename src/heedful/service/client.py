@@ -52,6 +52,8 @@ LOST_CONNECTIONS = {
     "ReadTimeout": "it did not answer in time",
     "WriteTimeout": "it did not read the request in time",
 }
+# What OpenSSL says if it cannot verify the certificate of a server.
+UNTRUSTED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 FIRST_PAUSE_SECONDS = 0.2
 MAX_RETRY_PAUSE_SECONDS = 10.0
 MAX_RETRY_AFTER_SECONDS = 60.0
@@ -69,8 +71,8 @@ class Client(AbstractAsyncContextManager["Client"]):
     however often it is tried. The key is sent only over https or to this machine,
     unless `insecure` is True. `transport` is an httpx transport with your proxies and
     certificates. Use a client in one event loop. Its methods raise the errors of
-    `heedful.Memory` and `heedful.run`, and also Unreachable and Refused. Raises
-    InvalidInput, PackageMissing.
+    `heedful.Memory` and `heedful.run`, and also Unreachable, CertificateNotTrusted and
+    Refused. Raises InvalidInput, PackageMissing.
     """
 
     def __init__(
@@ -174,6 +176,9 @@ class Client(AbstractAsyncContextManager["Client"]):
             try:
                 answer = await self._http.send(request)
             except self._lost as error:
+                # A certificate that is not trusted now is not trusted later.
+                if UNTRUSTED_CERTIFICATE in str(error):
+                    raise errors.CertificateNotTrusted(self.url) from error
                 if tries >= self._retries:
                     reason = LOST_CONNECTIONS.get(type(error).__name__, "it broke off")
                     raise errors.Unreachable(self.url, reason) from error
