@@ -159,8 +159,17 @@ class Example:
 
     @property
     def digest(self) -> str:
-        """The digest of task and accepted output; it names an example of a lesson."""
-        return short_digest(f"{self.task}\0{self.accepted}")
+        """The digest of task and accepted output; it names an example of a lesson.
+
+        If the example has no output, as that of a stage, its finding counts instead.
+        """
+        outcome = self.accepted if self.has_output else f"{self.wrong}\0{self.fix}"
+        return short_digest(f"{self.task}\0{outcome}")
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the rejected or the accepted output is known."""
+        return bool(self.accepted or self.rejected)
 
 
 # How the reason ends for which a rule of another check is not shown.

@@ -491,15 +491,25 @@ def with_rule(example: Example, text: str) -> Example:
     return replace(example, fix=fix, rule=rule)
 
 
-def constant_rule(sightings: Sequence[Example]) -> str:
+def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
     """Return what the findings of one rule have in common, newest sighting first.
 
     With the sightings of one task only, nothing is confirmed: the result is the first
     one's `rule`. It is so, too, if the findings differ in most of their words.
+
+    A stage of a pipeline has the same task in each run, and its outputs are not kept.
+    There, what counts as another task is a finding with other words, or that several
+    loops were `corrected` after a finding with the same words.
     """
-    by_task = {sighting.task: sighting for sighting in reversed(sightings)}
+    is_stage = corrected > 0 and not any(sighting.has_output for sighting in sightings)
+    by_task: dict[object, Example] = {}
+    for sighting in reversed(sightings):
+        name = (sighting.wrong, sighting.fix) if is_stage else sighting.task
+        by_task[name] = sighting
+
     findings = [_tokens_of(sighting) for sighting in by_task.values()]
-    if len(findings) < 2:
+    is_repeated = is_stage and corrected > 1
+    if len(findings) < 2 and not is_repeated:
         return sightings[0].rule
 
     common = findings[-1]

@@ -857,7 +857,9 @@ def _rule_texts(
         pattern = patterns.get(row["lesson_id"])
         if pattern and row["lesson_id"] not in written:
             # The newest finding has all words that the compared ones have in common.
-            rule = constant_rule(alike[pattern][:MAX_COMPARED_SIGHTINGS])
+            compared = alike[pattern][:MAX_COMPARED_SIGHTINGS]
+            corrected = row["seen"] if row["state"] == "verified" else 0
+            rule = constant_rule(compared, corrected)
             text = _RuleText(rule, newest_ids[pattern])
             texts[row["rule"]] = texts_for_task.get(row["lesson_id"], text)
     return texts
