@@ -64,3 +64,11 @@ def test_a_cut_file_is_refused(desk, invoke):
     assert cut.code == 2
     assert "cut.jsonl:" in cut.err
     assert not (desk.folder / "c.db").exists()
+
+
+def test_the_command_that_an_error_names_reads_the_same_database(desk, invoke):
+    desk.write("theirs.jsonl", DATA)
+    invoke("import theirs.jsonl --db mine.db")
+    missing = invoke("lessons 99 --db mine.db")
+    assert missing.code == 3
+    assert "heedful lessons --db mine.db shows the ids" in missing.err

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from heedful import errors
-from heedful.cli.output import current_command, print_json, say
+from heedful.cli.output import current_command, name_database, print_json, say
 
 T = TypeVar("T")
 
@@ -147,6 +147,8 @@ def _is_help(error: BaseException) -> bool:
 
 def message_of(error: Any) -> str:
     """Return the message of an error, with its notes or a hint what to do."""
+    if isinstance(error, errors.NotFound):
+        return name_database(str(error))
     if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
 

@@ -27,7 +27,7 @@ Columns = Mapping[str, Column]
 
 # The commands in the answers of memory: what waits, and what lets it be shown.
 MEMORY_COMMAND_PATTERN = re.compile(
-    r"\bheedful (?:quarantine list\b|reembed\b"
+    r"\bheedful (?:quarantine list\b|reembed\b|(?:lessons|dream log)(?= shows\b)"
     r"|(?:quarantine|lessons|proof|trust) [^;\n]*?(?:--by NAME|--waiting)\b)"
     r"(?! --db)"
 )
