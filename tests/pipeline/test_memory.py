@@ -316,17 +316,17 @@ def test_what_the_runs_of_a_stage_were_told_alike_is_told_the_next_run(
     hints: list[str] = []
 
     def names_columns(output: Any, context: Context) -> Sequence[Finding]:
-        known = context.data["columns"]
-        fix = f"use the columns {known}"
-        return [] if known in output else [Finding("sql", "no such column", fix=fix)]
+        names = context.data["columns"]
+        fix = f"use the columns {names}"
+        return [] if names in output else [Finding("sql", "no such column", fix=fix)]
 
     @pipeline.stage(checks=[names_columns], retries=2)
     def sql(state: Any, feedback: str | None = None) -> str:
         hints.append(feedback or "")
         return f"select {state['columns']}" if len(hints) % 2 == 0 else "select price"
 
-    for number, known in enumerate([*columns, "id, net"]):
-        run_pipeline(pipeline, {"columns": known}, id=f"run-{number}")
+    for number, names in enumerate([*columns, "id, net"]):
+        run_pipeline(pipeline, {"columns": names}, id=f"run-{number}")
 
     first_hint = hints[2 * len(columns)]
     assert told in first_hint
