@@ -228,7 +228,7 @@ def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
     show_to_loops(browser, lesson, right=3, wrong=1)
     page = words_of(browser.get("/lessons").text)
     assert "0 of 1 lesson proven to help 1 not known yet" in page
-    assert "3 of 4" in page
+    assert "3 right, 0 again, 1 other of 4" in page
     (listed,) = browser.data("/lessons")["lessons"]
     assert listed["loops"] == 4
     proof = words_of(browser.get("/proof").text)
