@@ -296,7 +296,10 @@ def test_projects_say_which_one_has_the_most_failures_and_texts(browser: Browser
     attempt = {"output": "1", "evaluation": {"findings": [finding]}}
     for number in range(5):
         right = {"output": "1", "evaluation": {"findings": [], "scores": {"sum": 1.0}}}
-        loops = ((f"wrong-{number}", "other", attempt), (f"right-{number}", "main", right))
+        loops = (
+            (f"wrong-{number}", "other", attempt),
+            (f"right-{number}", "main", right),
+        )
         for loop, project, report in loops:
             for path, sent in ((loop, body), (f"{loop}/attempts/1", report)):
                 address = f"/v1/loops/{path}?project={project}"
@@ -308,7 +311,7 @@ def test_projects_say_which_one_has_the_most_failures_and_texts(browser: Browser
     page = words_of(browser.get("/projects").text)
     assert re.search(r"first try: \d+ % in main, 0 % in other\. 6 loops stopped", page)
     assert "6 loops stopped unsolved in 7 days, 5 of them in other." in page
-    assert "1 waiting text, all in main." in page
+    assert "2 waiting texts, all in main." in page
     assert "Memory helps in main." in page
 
 

@@ -33,7 +33,7 @@ MAX_NAMED_ERRORS = 10  # different errors that have a row
 MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 2_000  # of each project
 MAX_LISTED_PROJECTS = 50
-MIN_COMPARED_LOOPS = 5  # of a project whose share is compared
+MIN_RANKED_LOOPS = 5  # of a project whose share is compared
 STOPPED_DAYS = 7  # in which a loop that stopped is counted
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded draws whose shares are compared
@@ -291,13 +291,17 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
 
     >>> coins = {"low": 0.1, "high": 0.2, "loops": 90, "tossed": 80}
     >>> _describe_coin(0.1, coins)["value"]
-    'a random draw (10 % to 20 %) decided in 80 of 90 loops with lessons; set here: 10 %'
+    'a random draw (10 % to 20 %) decided in 80 of 90 loops with lessons; set here: \
+10 %'
     """
     here = f"set here: {percent(holdout)}"
     loops = coins["loops"]
     if not loops:
         return _setup_row(
-            "holdout", f"no loop had lessons; {here}", well=holdout > 0, cure=HOLDOUT_CURE
+            "holdout",
+            f"no loop had lessons; {here}",
+            well=holdout > 0,
+            cure=HOLDOUT_CURE,
         )
 
     with_lessons = f"{counted(loops, 'loop')} with lessons"
@@ -399,7 +403,7 @@ def describe_projects(rows: Sequence[Document]) -> str:
     shares = [
         (row["right"]["value"], row["project"])
         for row in rows
-        if row.get("right") and row["right"]["of"] >= MIN_COMPARED_LOOPS
+        if row.get("right") and row["right"]["of"] >= MIN_RANKED_LOOPS
     ]
     if len(shares) > 1:
         (best, first), (worst, last) = max(shares), min(shares)
