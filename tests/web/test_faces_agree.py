@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from heedful import Finding, Pipeline
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.loop.share import percent
 from heedful.memory.memory import Memory
 from heedful.pages.report import counted
 from heedful.store import exposures
@@ -111,10 +112,11 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     assert data["balance"] == wire["balance"] == document["balance"]
     assert data["sentence"] == wire["sentence"] == document["sentence"]
     assert home_data["saved"]["sentence"] == data["sentence"]
-    for fact in facts_of(data["sentence"]):
+    facts = facts_of(data["sentence"])
+    for fact in (facts[0], facts[-1]):
         assert fact in page.lower()
-        assert fact in home.lower()
     assert terminal.startswith(data["sentence"])
+    assert facts[-1] in home.lower()
     uplift = data["pooled"]["uplift"]
     if uplift["gain"] is None:
         assert data["sentence"].startswith("No verdict yet: ")
@@ -122,8 +124,11 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
 
     with_memory = data["pooled"]["shown"]
     without = data["pooled"]["withheld"]
-    with_loops = counted(with_memory, "loop")
-    assert f"with {with_loops} without {counted(without, 'loop')}" in home
+    # The bars of Home say the shares of the sentence.
+    with_share = f"{percent(uplift['shown'])} of {counted(with_memory, 'loop')}"
+    assert f"with {with_share} without " in home
+    assert f" of {counted(without, 'loop')} Proof" in home
+    assert facts[0].partition("): ")[0] in home.lower()
 
     net = data["balance"]["net"]
     right = data["balance"]["right"]
@@ -143,18 +148,24 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     )
     net_ends = f"{signed(net['low'])} and {signed(net['high'])}"
     assert f"net {signed(net['gain'])}, between {net_ends}" in terminal
-    assert f"{signed(net['gain'])} {signed(net['low'])} to" in page
+    # Each row has one unit: a share is not beside a number of loops.
+    row = f"{points(uplift['gain'])} points {low} to {high}"
+    assert f"loops {with_memory} {without} right at the first try" in page
+    assert row in page
+    recurrence = data["pooled"]["recurrence"]
+    if recurrence["gain"] is not None:
+        error_again = f"same error again {percent(recurrence['shown'])} "
+        assert error_again in page
+        word = "more" if recurrence["gain"] < 0 else "fewer"
+        assert f"{abs(100 * recurrence['gain']):.0f} points {word}" in page
     if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
         saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
-        page_ends = f"{signed(saved['low'])} to {signed(saved['high'])}"
         unbounded = data["pooled"]["unbounded_calls"]
         if unbounded:
             assert f"({unbounded})" in data["sentence"]
             assert unbounded in terminal
             assert unbounded in page
-            assert "calls saved" not in page
             return
-        assert f"calls saved {signed(saved['gain'])} {page_ends}" in page
         assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
         doubt = ": no difference shown yet"
         is_doubtful = may_be_0(data["pooled"]["calls"])
@@ -210,8 +221,7 @@ def test_calls_that_memory_saved_stand_on_home_and_not_twice(tmp_path):
         f"{signed(saved['low'])} to {signed(saved['high'])}"
     )
     assert words in home
-    for part in sentence.split("; "):
-        assert f"{part}.".lower() in home.lower()
+    assert f"{sentence.split('; ')[-1]}.".lower() in home.lower()
     assert saved_data["sentence"] == sentence
     assert "saved by memory" not in health
     assert "attempts saved" not in health

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.loop.share import percent
 from heedful.memory.memory import Memory
+from heedful.pages.report import counted
 from heedful.store import exposures
 from heedful.web import lesson as lesson_page
 from heedful.web.lesson import group_tasks
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, browsing, fill, words_of
 
 SCOPE = Scope("acme", "main")
 LESSON = {"error_type": "Bash", "text": "npm is not used here", "lesson": "Use pnpm."}
@@ -228,12 +230,24 @@ def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
     show_to_loops(browser, lesson, right=3, wrong=1)
     page = words_of(browser.get("/lessons").text)
     assert "0 of 1 lesson proven to help 1 not known yet" in page
-    assert "3 of 4" in page
+    assert "3 right, 0 again, 1 other of 4" in page
     (listed,) = browser.data("/lessons")["lessons"]
     assert listed["loops"] == 4
     proof = words_of(browser.get("/proof").text)
     assert "By chance, memory was withheld in none of the 4 loops" in proof
     assert "With the default holdout, one loop in ten" in proof
+
+
+def test_the_share_of_a_lesson_stands_beside_that_of_all_loops(browser: Browser):
+    lesson = store_lesson(browser)
+    fill(browser.api)
+    show_to_loops(browser, lesson, right=3, wrong=1)
+    right = browser.data(f"/lessons/{lesson['id']}")["right"]
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    share = f"{percent(right['value'])} of all {counted(right['of'], 'loop')} here"
+    assert right["of"]
+    assert "75 % right at the first try" in page
+    assert share in page
 
 
 def test_loops_that_a_comparison_leaves_out_are_not_said_to_run(browser: Browser):

@@ -620,7 +620,7 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
         answer = read_data(api.get("/v1/proof"))
 
         assert HARMFUL_MEMORY.reason.capitalize() in page
-        assert "right at the first try 0 about 30 −30" in page
+        assert "right at the first try 0 % 100 % −100 points" in page
         assert answer["verdict"] == "hurts"
         assert answer["balance"]["net"]["gain"] == -30
 

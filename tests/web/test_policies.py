@@ -44,7 +44,7 @@ def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
     assert data["rows"][1]["rules"][0] == "at most 2 attempts"
     # The table has the figure of the sentence.
     assert data["rows"][1]["trade"]["change"] == "8 % less"
-    assert "8 % less 22" in page
+    assert "8 % less 20 of 20" in page
 
 
 def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):

@@ -44,7 +44,7 @@ def test_lessons_that_were_never_shown_are_listed_with_the_reason(
     # Only two loops have a record of what memory decided.
     reasons = {row["text"]: row["unshown"] for row in page["lessons"]}
     about_none = "memory considered it for none of the newest 2 loops"
-    assert reasons[texts[0]] == "it is about another task (2 of the newest 2 loops)"
+    assert reasons[texts[0]] == "in 2 of the newest 2 loops: it is about another task"
     assert reasons[texts[1]] == about_none
     assert texts[2] not in reasons, "it was shown"
     matches = browser.data("/lessons?shown=never&text=file")["lessons"]

@@ -19,6 +19,7 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures, unshown
+from heedful.web.days import read_home
 from heedful.web.instructions import with_instructions
 from heedful.web.lessons import measure, say_draws_of
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
@@ -93,6 +94,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         if reasons:
             sentence = f"Never shown: {reasons[record['id']]}"
 
+    home = await read_home(visit.caller.setup.store, visit.caller.scope)
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
         known_relatives[link["parent"]]["id"]
@@ -129,6 +131,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "sentence": sentence,
         "draws": say_draws_of(measures),
         "worse": compare_versions(helped),
+        "right": home["right"],
         **measured[0],
     }
 

@@ -33,6 +33,7 @@ MAX_NAMED_ERRORS = 10  # different errors that have a row
 MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 2_000  # of each project
 MAX_LISTED_PROJECTS = 50
+MIN_RANKED_LOOPS = 5  # of a project whose share is compared
 STOPPED_DAYS = 7  # in which a loop that stopped is counted
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded draws whose shares are compared
@@ -286,41 +287,41 @@ def _describe_worker(
 
 
 def _describe_coin(holdout: float, coins: Document) -> Document:
-    """Return how likely lessons are withheld from a loop here, and were so far.
+    """Return what draws decided in the recorded loops, and the setting of this process.
 
     >>> coins = {"low": 0.1, "high": 0.2, "loops": 90, "tossed": 80}
     >>> _describe_coin(0.1, coins)["value"]
-    'withholds lessons from 10 % of loops, by chance; drawn at 10 % to 20 % in 80 of \
-90 loops with lessons'
+    'a random draw (10 % to 20 %) decided in 80 of 90 loops with lessons; set here: \
+10 %'
     """
-    here = "off: withholds no lessons"
-    if holdout:
-        here = f"withholds lessons from {percent(holdout)} of loops, by chance"
+    here = f"set here: {percent(holdout)}"
     loops = coins["loops"]
     if not loops:
         return _setup_row(
             "holdout",
-            f"{here}; no loop had lessons",
+            f"no loop had lessons; {here}",
             well=holdout > 0,
             cure=HOLDOUT_CURE,
         )
 
-    share = ""
-    ends = dict.fromkeys([percent(coins["low"] or 0.0), percent(coins["high"] or 0.0)])
-    if coins["tossed"] and [*ends] != [percent(holdout)]:
-        share = f" at {' to '.join(ends)}"
-    value = (
-        f"{here}; drawn{share} in {coins['tossed']:,} of "
-        f"{counted(loops, 'loop')} with lessons"
-    )
+    with_lessons = f"{counted(loops, 'loop')} with lessons"
     # The first loops are all shown lessons.
     is_due = loops > FIRST_LOOPS_WITHOUT_HOLDOUT
-    cure = PROGRAMS_CURE if holdout else HOLDOUT_CURE
+    if coins["tossed"]:
+        share = ""
+        ends = dict.fromkeys([percent(coins["low"]), percent(coins["high"])])
+        if [*ends] != [percent(holdout)]:
+            share = f" ({' to '.join(ends)})"
+        done = f"a random draw{share} decided in {coins['tossed']:,} of {with_lessons}"
+    elif is_due:
+        done = f"the holdout of {with_lessons} was 0: nothing was withheld"
+    else:
+        done = f"nothing is withheld from the first loops; {with_lessons} so far"
     return _setup_row(
         "holdout",
-        value,
+        f"{done}; {here}",
         well=holdout > 0 and bool(coins["tossed"] or not is_due),
-        cure=cure,
+        cure=PROGRAMS_CURE if holdout else HOLDOUT_CURE,
     )
 
 
@@ -391,7 +392,7 @@ async def projects(visit: Visit) -> Document:
 
 
 def describe_projects(rows: Sequence[Document]) -> str:
-    """Return how many loops failed and texts wait, where most do, and what helps.
+    """Return how often loops were right, how many failed, what waits, and what helps.
 
     >>> row = {"project": "a", "stopped": 2, "waiting": 0, "verdict": "helps"}
     >>> describe_projects([row])
@@ -399,6 +400,18 @@ def describe_projects(rows: Sequence[Document]) -> str:
     """
     failures = f"stopped unsolved in {STOPPED_DAYS} days"
     sentences = [_say_most(rows, "stopped", f"loop {failures}", f"loops {failures}")]
+    shares = [
+        (row["right"]["value"], row["project"])
+        for row in rows
+        if row.get("right") and row["right"]["of"] >= MIN_RANKED_LOOPS
+    ]
+    if len(shares) > 1:
+        (best, first), (worst, last) = max(shares), min(shares)
+        sentences.insert(
+            0,
+            f"Right at the first try: {percent(best)} in {first}, "
+            f"{percent(worst)} in {last}.",
+        )
     if any(row["waiting"] for row in rows):
         sentences.append(_say_most(rows, "waiting", "waiting text", "waiting texts"))
     for verdict in ("helps", "hurts"):

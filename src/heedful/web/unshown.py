@@ -113,5 +113,5 @@ def read_reasons(
     reasons = dict.fromkeys(ids, "")
     for id, counts in obstacles.items():
         for obstacle, number in counts.most_common(1):
-            reasons[id] = f"{obstacle} ({number} of {newest})"
+            reasons[id] = f"in {number} of {newest}: {obstacle}"
     return reasons, looked_at
