@@ -223,8 +223,12 @@ class Choice:
         """What to do about the obstacle, after a semicolon; "" without a command."""
         if not self.command:
             return ""
-        purpose = COMMAND_PURPOSES.get(self.command, "change that")
-        return f"; to {purpose}: {self.command}"
+        return f"; to {self.purpose}: {self.command}"
+
+    @property
+    def purpose(self) -> str:
+        """What the command is for, such as "compare meanings"."""
+        return COMMAND_PURPOSES.get(self.command, "change that")
 
 
 def _words_of(match: Match, outcome: Outcomes) -> str:
@@ -340,11 +344,16 @@ class Briefing:
         It names the lesson for the most similar task, if there is any, with the one
         thing that keeps it back and the command that changes it.
         """
+        return "; ".join(self.reasons_for_silence)
+
+    @property
+    def reasons_for_silence(self) -> list[str]:
+        """The reasons why memory shows the loop nothing, [] if it shows something."""
         if any(choice.outcome == "told" for choice in self.choices):
-            return ""
+            return []
         for choice in self.choices:
             if choice.outcome == "withheld":
-                return f"{choice.remedy}; a memory with holdout=0 withholds nothing"
+                return [choice.remedy, "a memory with holdout=0 withholds nothing"]
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
@@ -373,7 +382,7 @@ class Briefing:
             reasons.append(
                 f"{self.waiting} {texts} in quarantine: heedful quarantine list"
             )
-        return "; ".join(reasons)
+        return reasons
 
     @property
     def summary(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -202,37 +202,22 @@ def count_broken(loop: Loop) -> Counter[str]:
 
 
 def earlier_failures(loop: Loop) -> str:
-    """Return what failed before the last attempt of a loop passed; "" if nothing did.
-
-    Of each attempt it is the first reason; each other check or goal is counted. Where
-    several attempts failed, each reason has their numbers.
-    """
+    """Return the checks and goals that failed before a loop passed, in words."""
     evaluations = [attempt.evaluation for attempt in loop.attempts]
     if not evaluations or evaluations[-1] is None:
         return ""
     if triggers(evaluations[-1], loop.goals):
         return ""
 
-    failed: dict[str, list[str]] = {}
-    for number, evaluation in enumerate(evaluations, 1):
-        reasons = triggers(evaluation, loop.goals) if evaluation else ()
-        if reasons:
-            words = clean(reasons[0].detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
-            others = len({reason.code for reason in reasons} - {reasons[0].code})
-            words = f"{words}, and {others} more" if others else words
-            failed.setdefault(words, []).append(str(number))
-
-    if sum(map(len, failed.values())) <= 1:
-        return "".join(failed)
-    parts = [
-        f"{words} ({'attempts' if len(numbers) > 1 else 'attempt'} "
-        f"{' and '.join(numbers)})"
-        for words, numbers in failed.items()
-    ]
-    if len(parts) > MAX_EARLIER_FAILURES:
-        left_out = len(parts) - MAX_EARLIER_FAILURES
-        parts[MAX_EARLIER_FAILURES:] = [f"and {left_out} more"]
-    return "; ".join(parts)
+    reasons = chain.from_iterable(
+        triggers(evaluation, loop.goals) for evaluation in evaluations if evaluation
+    )
+    names = list(dict.fromkeys(clean(reason.code, 60) for reason in reasons))
+    if len(names) > MAX_EARLIER_FAILURES:
+        left_out = len(names) - MAX_EARLIER_FAILURES
+        names[MAX_EARLIER_FAILURES:] = [f"{left_out} more"]
+    *others, last = names or [""]
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def as_good_as_best(loop: Loop) -> list[int]:
@@ -281,7 +266,8 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
     """Return the numbers of attempts in groups, one for those that repeat another.
 
     `repeats` is true if all of a group have the answer, the findings and the scores of
-    the attempt before it. The `best` attempt is in no such group.
+    the attempt before it. The `best` attempt is in no such group. Of the others, all
+    are `folded` but the best and the last, or the last two if that is one.
     """
     groups: list[Plain] = []
     before = ""
@@ -294,6 +280,13 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
             groups[-1]["numbers"].append(number)
         else:
             groups.append({"repeats": repeats, "numbers": [number]})
+
+    own = [group["numbers"][0] for group in groups if not group["repeats"]]
+    opened = {best, *own[-1:]}
+    if len(opened.intersection(own)) < 2:
+        opened.update(own[-2:])
+    for group in groups:
+        group["folded"] = not opened.intersection(group["numbers"])
     return groups
 
 

@@ -495,7 +495,10 @@ def choices(briefing: Briefing) -> list[Plain]:
             "text": choice.text,
             # Without the outcome.
             "said": line.partition(": ")[2].removesuffix(f": {choice.text}"),
+            "why": choice.why,
             "obstacle": choice.obstacle,
+            "command": choice.command,
+            "purpose": choice.purpose,
             "elsewhere": OTHER_CHECK_WORDS in choice.why,
         }
         for line, choice in by_line.items()
@@ -710,12 +713,14 @@ def window(
     # What memory said to the loop before its first attempt, and what it withheld.
     stored_briefing = head.pop("briefing")
     memory_facts: Plain = {"silence": "", "told": [], "prompt": "", "prompt_tokens": 0}
+    memory_facts["silent_because"] = []
     if stored_briefing:
         briefing = Briefing.of(json.loads(stored_briefing)).of_model(head["model"])
         if not reviews:
             briefing = briefing.without_waiting()
         memory_facts = {
             "silence": briefing.silence,
+            "silent_because": briefing.reasons_for_silence,
             "told": choices(briefing),
             "prompt": briefing.prompt,
             "prompt_tokens": briefing.prompt_tokens,

@@ -33,7 +33,7 @@ from heedful.loop.stop import (
 )
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
-from heedful.pages.report import counted
+from heedful.pages.report import counted, text
 from heedful.service.jobs import Workload
 from heedful.service.review import may_review
 from heedful.store import episodes as episode_store
@@ -89,6 +89,7 @@ from heedful.web.told import (
     mark_repeats,
     split_lessons,
 )
+from heedful.web.unshown import MAX_SOUGHT_TASK_CHARS, find_choice
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
@@ -500,11 +501,11 @@ async def loop(visit: Visit, id: str) -> Document:
     records = name_passed_checks(facts["made"], columns.reported)
     if facts["compared"]:
         facts["sides"] = _compare_sides(facts, records)
-    facts["groups"] = fold_repeats(facts["made"], marked)
+    facts["groups"] = fold_repeats(facts["made"], facts["best"])
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
-        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, id)
+        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, facts)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
 
@@ -526,18 +527,31 @@ async def _compared_attempts(visit: Visit, id: str, attempts: int) -> Document:
 
 
 async def _lesson_of_cause(
-    visit: Visit, same_cause: Mapping[str, Document], id: str
+    visit: Visit, same_cause: Mapping[str, Document], facts: Document
 ) -> Document:
     """Return the `lesson` about the cause of a loop, and whether it was `learnt_here`.
 
-    A lesson that was learnt from the loop itself could not help it.
+    A lesson that was learnt from the loop itself could not help it. What memory did not
+    record about another one, it is asked now: `today` says it in words.
     """
+    remedy: Document = {"lesson": None, "learnt_here": False, "today": ""}
     lesson = next(iter(same_cause.values()), None)
     if lesson is None:
-        return {"lesson": None, "learnt_here": False}
-    first = await visit.caller.read(figures.rows, "first_loop_of", id=lesson["id"])
-    learnt_here = bool(first) and first[0]["loop"] == id
-    return {"lesson": lesson, "learnt_here": learnt_here}
+        return remedy
+    id = lesson["id"]
+    first = await visit.caller.read(figures.rows, "first_loop_of", id=id)
+    learnt_here = bool(first) and first[0]["loop"] == facts["name"]
+    is_recorded = any(choice["lesson"] == id for choice in facts["told"])
+    is_asked = facts["state"] == "stopped" and may_review(visit.caller)
+    if is_asked and not (learnt_here or is_recorded):
+        task = text(facts["task"])[:MAX_SOUGHT_TASK_CHARS]
+        choice = await find_choice(visit, id, task, facts["memory_key"])
+        remedy["today"] = "but would be today"
+        if choice is None:
+            remedy["today"] = "nor would it be today: memory does not find it"
+        elif choice.obstacle:
+            remedy["today"] = f"nor would it be today: {choice.obstacle}"
+    return {**remedy, "lesson": lesson, "learnt_here": learnt_here}
 
 
 async def _memory_facts(visit: Visit, facts: Document) -> Document:

@@ -142,6 +142,7 @@ class ComparedLoop:
             "tied",
             "told",
             "silence",
+            "silent_because",
         )
         attempt = self.attempt
         return {
