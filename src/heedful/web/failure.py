@@ -267,12 +267,15 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
 
     `repeats` is true if all of a group have the answer, the findings and the scores of
     the attempt before it. The `best` attempt is in no such group. Of the others, all
-    are `folded` but the best and the last, or the last two if that is one.
+    are `folded` but the best and the last, or the last two if that is one; neighbours
+    that `failed` by the same checks are one group.
     """
     groups: list[Plain] = []
+    failed_of: dict[int, list[str]] = {}
     before = ""
     for attempt in attempts:
         number = attempt["number"]
+        failed_of[number] = _failed_in(attempt)
         result = _result_of(attempt)
         repeats = result == before and number != best
         before = result
@@ -285,9 +288,29 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
     opened = {best, *own[-1:]}
     if len(opened.intersection(own)) < 2:
         opened.update(own[-2:])
+    shown: list[Plain] = []
     for group in groups:
         group["folded"] = not opened.intersection(group["numbers"])
-    return groups
+        group["failed"] = failed_of[group["numbers"][0]]
+        if shown and _is_like(shown[-1], group):
+            shown[-1]["numbers"] += group["numbers"]
+        else:
+            shown.append(group)
+    return shown
+
+
+def _is_like(group: Plain, other: Plain) -> bool:
+    """Return whether two groups of folded attempts failed by the same checks."""
+    are_folded = group["folded"] and other["folded"]
+    are_repeats = group["repeats"] or other["repeats"]
+    return are_folded and not are_repeats and group["failed"] == other["failed"]
+
+
+def _failed_in(attempt: Plain) -> list[str]:
+    """Return the checks that failed in an attempt."""
+    findings = (attempt.get("evaluation") or {}).get("findings", ())
+    errors = [one for one in findings if one.get("level", "error") == "error"]
+    return list(dict.fromkeys(error["check"] for error in errors))
 
 
 def _result_of(attempt: Plain) -> str:
