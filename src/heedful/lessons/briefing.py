@@ -223,12 +223,8 @@ class Choice:
         """What to do about the obstacle, after a semicolon; "" without a command."""
         if not self.command:
             return ""
-        return f"; to {self.purpose}: {self.command}"
-
-    @property
-    def purpose(self) -> str:
-        """What the command is for, such as "compare meanings"."""
-        return COMMAND_PURPOSES.get(self.command, "change that")
+        purpose = COMMAND_PURPOSES.get(self.command, "change that")
+        return f"; to {purpose}: {self.command}"
 
 
 def _words_of(match: Match, outcome: Outcomes) -> str:

@@ -19,7 +19,6 @@ from heedful.loop.record import Attempt, Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
-MAX_EARLIER_FAILURES = 3  # of a loop that passed, in one sentence
 MAX_SENTENCE_TEXT_CHARS = 200  # of a message and of an evidence
 MAX_OTHER_CHECKS = 3
 MAX_CAUSES = 4  # groups of attempts with other causes that a sentence names
@@ -212,12 +211,8 @@ def earlier_failures(loop: Loop) -> str:
     reasons = chain.from_iterable(
         triggers(evaluation, loop.goals) for evaluation in evaluations if evaluation
     )
-    names = list(dict.fromkeys(clean(reason.code, 60) for reason in reasons))
-    if len(names) > MAX_EARLIER_FAILURES:
-        left_out = len(names) - MAX_EARLIER_FAILURES
-        names[MAX_EARLIER_FAILURES:] = [f"{left_out} more"]
-    *others, last = names or [""]
-    return " and ".join(filter(None, (", ".join(others), last)))
+    names = dict.fromkeys(reason.code for reason in reasons)
+    return clean(", ".join(names), MAX_SENTENCE_TEXT_CHARS)
 
 
 def as_good_as_best(loop: Loop) -> list[int]:
@@ -268,14 +263,12 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
     `repeats` is true if all of a group have the answer, the findings and the scores of
     the attempt before it. The `best` attempt is in no such group. Of the others, all
     are `folded` but the best and the last, or the last two if that is one; neighbours
-    that `failed` by the same checks are one group.
+    are one group.
     """
     groups: list[Plain] = []
-    failed_of: dict[int, list[str]] = {}
     before = ""
     for attempt in attempts:
         number = attempt["number"]
-        failed_of[number] = _failed_in(attempt)
         result = _result_of(attempt)
         repeats = result == before and number != best
         before = result
@@ -284,33 +277,18 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
         else:
             groups.append({"repeats": repeats, "numbers": [number]})
 
-    own = [group["numbers"][0] for group in groups if not group["repeats"]]
-    opened = {best, *own[-1:]}
-    if len(opened.intersection(own)) < 2:
-        opened.update(own[-2:])
-    shown: list[Plain] = []
+    firsts = [group["numbers"][0] for group in groups if not group["repeats"]]
+    opened = {best, *firsts[-1:]}
+    if len(opened.intersection(firsts)) < 2:
+        opened.update(firsts[-2:])
+    merged: list[Plain] = []
     for group in groups:
-        group["folded"] = not opened.intersection(group["numbers"])
-        group["failed"] = failed_of[group["numbers"][0]]
-        if shown and _is_like(shown[-1], group):
-            shown[-1]["numbers"] += group["numbers"]
+        folded = not opened.intersection(group["numbers"]) and not group["repeats"]
+        if folded and merged and merged[-1]["folded"]:
+            merged[-1]["numbers"] += group["numbers"]
         else:
-            shown.append(group)
-    return shown
-
-
-def _is_like(group: Plain, other: Plain) -> bool:
-    """Return whether two groups of folded attempts failed by the same checks."""
-    are_folded = group["folded"] and other["folded"]
-    are_repeats = group["repeats"] or other["repeats"]
-    return are_folded and not are_repeats and group["failed"] == other["failed"]
-
-
-def _failed_in(attempt: Plain) -> list[str]:
-    """Return the checks that failed in an attempt."""
-    findings = (attempt.get("evaluation") or {}).get("findings", ())
-    errors = [one for one in findings if one.get("level", "error") == "error"]
-    return list(dict.fromkeys(error["check"] for error in errors))
+            merged.append({**group, "folded": folded})
+    return merged
 
 
 def _result_of(attempt: Plain) -> str:

@@ -87,7 +87,6 @@ from heedful.web.told import (
     describe_unshown,
     list_outcomes,
     mark_repeats,
-    split_lessons,
 )
 from heedful.web.unshown import MAX_SOUGHT_TASK_CHARS, find_choice
 
@@ -532,13 +531,14 @@ async def _lesson_of_cause(
     """Return the `lesson` about the cause of a loop, and whether it was `learnt_here`.
 
     A lesson that was learnt from the loop itself could not help it. What memory did not
-    record about another one, it is asked now: `today` says it in words.
+    record about another one, it is asked now: `today` is what
+    keeps the lesson back, "" if nothing does, and None if nobody asked.
     """
-    remedy: Document = {"lesson": None, "learnt_here": False, "today": ""}
     lesson = next(iter(same_cause.values()), None)
     if lesson is None:
-        return remedy
+        return {"lesson": None, "learnt_here": False, "today": None}
     id = lesson["id"]
+    today = None
     first = await visit.caller.read(figures.rows, "first_loop_of", id=id)
     learnt_here = bool(first) and first[0]["loop"] == facts["name"]
     is_recorded = any(choice["lesson"] == id for choice in facts["told"])
@@ -546,24 +546,18 @@ async def _lesson_of_cause(
     if is_asked and not (learnt_here or is_recorded):
         task = text(facts["task"])[:MAX_SOUGHT_TASK_CHARS]
         choice = await find_choice(visit, id, task, facts["memory_key"])
-        remedy["today"] = "but would be today"
-        if choice is None:
-            remedy["today"] = "nor would it be today: memory does not find it"
-        elif choice.obstacle:
-            remedy["today"] = f"nor would it be today: {choice.obstacle}"
-    return {**remedy, "lesson": lesson, "learnt_here": learnt_here}
+        today = choice.obstacle if choice else "memory does not find it"
+    return {"lesson": lesson, "learnt_here": learnt_here, "today": today}
 
 
 async def _memory_facts(visit: Visit, facts: Document) -> Document:
     """Return what memory did for the loop with these facts, in words."""
     choices = facts["told"]
-    sentence = describe_memory(choices)
     return {
         "told": await name_choices(visit, choices, facts["created"]),
         "prompt": facts["prompt"] if may_review(visit.caller) else "",
-        "memory": sentence,
+        "memory": describe_memory(choices),
         "outcomes": list_outcomes(choices),
-        "memory_parts": split_lessons(sentence),
     }
 
 
@@ -571,11 +565,9 @@ def _broken_facts(facts: Document, loop: Loop) -> Document:
     """Return what memory has of the errors in a loop, shown in vain or not shown."""
     broken = count_broken(loop)
     unshown = describe_unshown(facts["told"], broken)
-    sentence = f"{facts['memory']} {unshown}".strip()
     return {
         "came_again": mark_repeats(facts["told"], broken),
-        "memory": sentence,
-        "memory_parts": split_lessons(sentence),
+        "memory": f"{facts['memory']} {unshown}".strip(),
     }
 
 

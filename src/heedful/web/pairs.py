@@ -91,9 +91,7 @@ class ComparedLoop:
     @property
     def outcomes(self) -> set[tuple[str, int]]:
         """The outcomes, such as "told", with the lessons that had them."""
-        return {
-            (choice["outcome"], choice["lesson"]) for choice in self.facts["told"]
-        }
+        return {(choice["outcome"], choice["lesson"]) for choice in self.facts["told"]}
 
     def has_memory(self, outcome: str) -> bool:
         """Whether memory had a text with this outcome, such as "told", for the loop."""
@@ -106,12 +104,12 @@ class ComparedLoop:
 
     def shown_without(self, other: ComparedLoop) -> list[Document]:
         """Return the choices of lessons that this loop was shown and the other not."""
-        own = dict[int, Document]()
+        choices = dict[int, Document]()
         for choice in self.facts["told"]:
             outcome = ("told", choice["lesson"])
             if outcome in self.outcomes - other.outcomes:
-                own.setdefault(choice["lesson"], choice)
-        return list(own.values())
+                choices.setdefault(choice["lesson"], choice)
+        return list(choices.values())
 
     def figures(self) -> Document:
         """Return the values of the rows of `FIGURE_NAMES`; None is not recorded."""
@@ -237,7 +235,6 @@ async def pair(visit: Visit) -> Document:
             "loops": [loop.plain() for loop in loops],
             "others": offered,
             "rows": [],
-            "same": [],
             "only_shown": [],
             "change": None,
             "tasks": [],
@@ -251,23 +248,17 @@ async def pair(visit: Visit) -> Document:
         matrix.align_checks(first.matrix, second.matrix)
     columns = [loop.figures() for loop in loops]
     rows = []
-    same = []
     for name in FIGURE_NAMES:
         values = [column[name] for column in columns]
-        if not any(values):
-            continue
-        if values[0] == values[1]:
-            same.append({"name": name, "value": values[0]})
-        else:
-            differs = None not in values
-            rows.append({"name": name, "values": values, "differs": differs})
+        if any(values):
+            is_same = values[0] == values[1]
+            rows.append({"name": name, "values": values, "same": is_same})
     return {
         "names": names,
         "sentence": describe_pair(first, second),
         "loops": [first.plain(), second.plain()],
         "others": [],
         "rows": rows,
-        "same": same,
         "only_shown": [first.shown_without(second), second.shown_without(first)],
         "change": await offload(_difference, first.attempt, second.attempt, is_related),
         "tasks": await offload(_mark_tasks, first.facts, second.facts),
@@ -384,13 +375,10 @@ def _name_cause(
         if lesson not in other.facts["broken"] or lesson in loop.facts["broken"]:
             continue
         words = clean(choice["words"], MAX_LESSON_CHARS)
-        said = f" ({words})" if words else ""
-        withheld = ""
-        if ("withheld", choice["lesson"]) in other.outcomes:
-            withheld = ", from which it was withheld at random,"
+        in_brackets = f" ({words})" if words else ""
         return (
-            f" Only {name} was shown lesson {choice['lesson']}{said}; "
-            f"{other_name}{withheld} broke it."
+            f" Only {name} was shown lesson {choice['lesson']}{in_brackets}; "
+            f"{other_name} broke it."
         )
     return ""
 

@@ -7,14 +7,12 @@ A row is about a check or a goal. It is `solved` if only the first attempt faile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from heedful.loop.record import Attempt, Goal, format_score
-from heedful.pages.report import lasted
 from heedful.sanitize import clean
 from heedful.web.matrix import has_passed
-from heedful.web.render import money, number
 
 MAX_COMPARED_CHECKS = 50
 MAX_NAMES_CHARS = 200  # of the checks and goals that a sentence names
@@ -39,8 +37,6 @@ def compare_attempts(
 ) -> Plain:
     """Return the rows of two attempts, as JSON data, and a `sentence` about the pair.
 
-    `more` says how much more or less the second one took of what both report.
-
     `passed` names the checks that found nothing in one of them. Rows that differ or
     that failed come first. The sentence is "" if one attempt is compared with itself.
     """
@@ -57,28 +53,7 @@ def compare_attempts(
     sentence = ""
     if old.number != new.number:
         sentence = f"{_describe_rows(old, new, rows)}{_describe_spending(old, new)}"
-    more = {
-        "tokens": _say_more(old.usage.tokens, new.usage.tokens, number),
-        "cost": _say_more(old.usage.cost, new.usage.cost, money),
-        "time": _say_more(old.usage.seconds, new.usage.seconds, _lasted_seconds),
-    }
-    return {"rows": rows, "sentence": sentence, "more": more}
-
-
-def _say_more(old: float, new: float, written: Callable[[float], str]) -> str:
-    """Return how much more or less is in a second figure; "" if one is not known.
-
-    >>> _say_more(981, 984, str), _say_more(3, 2, str)
-    ('3 more', '1 less')
-    """
-    if not old or not new or old == new:
-        return ""
-    return f"{written(abs(new - old))} {'more' if new > old else 'less'}"
-
-
-def _lasted_seconds(seconds: float) -> str:
-    """Return a time in words."""
-    return lasted(1000 * seconds)
+    return {"rows": rows, "sentence": sentence}
 
 
 def _check_row(check: str, attempts: Sequence[Attempt]) -> Plain:
