@@ -11,7 +11,7 @@ import pytest
 import heedful
 from heedful import Finding
 from heedful.lessons.lesson import Scope
-from heedful.web.told import describe_memory, list_outcomes, split_lessons
+from heedful.web.told import describe_memory, list_outcomes
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 from tests.web.test_pairs import record_loop, run_with_memory
@@ -53,14 +53,6 @@ def choice(
 )
 def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence: str):
     assert describe_memory(choices) == sentence
-
-
-def test_each_lesson_of_the_sentence_about_memory_is_a_link():
-    sentence = describe_memory([choice("told", 2, 2), choice("withheld", 3, 5)])
-    several = describe_memory([choice("told", 1, 7), choice("told", 1, 9)])
-    assert split_lessons(sentence)[1::2] == ["lesson 2", "lesson 5"]
-    assert split_lessons(several)[1::2] == ["7", "9"]
-    assert split_lessons("It was shown 3 rules of memory.")[1::2] == []
 
 
 def test_outcomes_are_in_plain_words():
@@ -173,7 +165,7 @@ def test_each_rule_has_one_row(browser: Browser):
 
     # Whether a check passed beside the failing one was not reported.
     page = words_of(browser.get("/loops/one").text)
-    assert "nothing passed yet not known: no report counts what passed" in page
+    assert "nothing passed yet not known: no check says what passed" in page
 
 
 def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
@@ -188,9 +180,21 @@ def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
     stops = browser.data("/loops/one")["latest"]["stopped_by"]
     assert {"repeat", "repeat+nothing_met"} <= {stop["rule"] for stop in stops}
 
-    form = words_of(browser.get("/loops/one").text).partition("Let it go on")[2]
-    assert "the answer repeats attempt 2 and no test" in form
-    assert "the answer repeats attempt 2, the 2nd of 2" in form
+    page = words_of(browser.get("/loops/one").text)
+    verdict, _, form = page.partition("Let it go on")
+    assert "no test or check has passed so far" in verdict
+    assert "the answer repeats attempt 2, the 2nd of 2" in verdict
+    assert "all attempts made nothing passed yet repeated answer Decisions" in form
+
+
+def test_only_the_best_and_the_last_attempt_are_open(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b", "c", "d"])
+    groups = browser.data("/loops/one")["groups"]
+    folded = [group["numbers"] for group in groups if group["folded"]]
+    page = browser.get("/loops/one").text
+    assert folded == [[2, 3]]
+    assert "Attempts 2 and 3: pytest failed" in words_of(page)
+    assert page.count('id="folded-') == 1
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
@@ -209,47 +213,34 @@ def test_what_was_masked_says_so_with_its_kind(browser: Browser):
 def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
-    assert "Passed at attempt 2, after: wrong." in page
+    assert "Passed at attempt 2; pytest failed first." in page
 
 
 @pytest.mark.parametrize(
     ("failures", "said"),
     [
-        pytest.param(
-            ("bad form", "more words"),
-            "bad form (attempt 1); more words (attempt 2)",
-            id="each attempt failed in its own way",
-        ),
-        pytest.param(
-            ("bad form", "bad form"),
-            "bad form (attempts 1 and 2)",
-            id="two attempts failed in the same way",
-        ),
-        pytest.param(
-            ("a", "b", "c", "d", "e"),
-            "a (attempt 1); b (attempt 2); c (attempt 3); and 2 more",
-            id="many failures are counted",
-        ),
+        pytest.param(("form", "words"), "form, words", id="two checks"),
+        pytest.param(("form", "form"), "form", id="the same check twice"),
     ],
 )
-def test_a_loop_that_passed_names_the_failure_of_each_attempt(
+def test_a_loop_that_passed_names_the_checks_that_failed_first(
     browser: Browser, failures: tuple[str, ...], said: str
 ):
     path = "/v1/loops/long"
     policy = {"attempts": {"limit": 9}}
     body = {"task": "sum", "policy": policy}
     read_data(browser.api.put(path, json=body), 201)
-    for number, message in enumerate((*failures, ""), 1):
-        finding = {"check": "form", "message": message}
+    for number, check in enumerate((*failures, ""), 1):
+        finding = {"check": check, "message": "wrong"}
         attempt = {
             "output": f"answer {number}",
-            "evaluation": {"findings": [finding] if message else []},
+            "evaluation": {"findings": [finding] if check else []},
         }
         address = f"{path}/attempts/{number}"
         read_data(browser.api.put(address, json=attempt))
     assert browser.data("/loops/long")["after"] == said
     last = len(failures) + 1
-    sentence = f"Passed at attempt {last}, after: {said}."
+    sentence = f"Passed at attempt {last}; {said} failed first."
     assert sentence in words_of(browser.get("/loops/long").text)
 
 
@@ -319,7 +310,8 @@ def test_the_reason_why_a_lesson_was_not_shown_is_that_of_no_other(weighing: Bro
 
     assert data["told"]
     assert lesson not in [choice["lesson"] for choice in data["told"]]
-    assert f"lesson {lesson} with this cause, which this loop was not shown." in page
+    sentence = f"lesson {lesson} with this cause, which this loop was not shown"
+    assert f"{sentence}, but would be today" in page
 
 
 def edit_lesson(browser: Browser, id: int) -> None:
@@ -336,8 +328,9 @@ def test_memory_is_led_by_the_words_of_a_lesson(weighing: Browser):
     assert "name it" not in choice["said"]
     assert f'/lessons/{choice["lesson"]}?project=main">name it</a>' in page
     # The prompt had an answer, and no word of the lesson.
-    shown = "the accepted answer of a similar task, kept with the lesson name it"
-    assert shown in words_of(page)
+    name = f"lesson {choice['lesson']}"
+    row = f"shown name it {name}: 1 accepted answer, not these words"
+    assert row in words_of(page)
 
 
 def check_words_then(browser: Browser, form: str, words: str) -> None:
@@ -436,9 +429,11 @@ def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
     stopped_twice: Browser,
 ):
     page = stopped_twice.get("/loops/one").text
-    form = words_of(page.partition('id="override"')[2])
-    assert ATTEMPTS_WORDS in form
-    assert REPEAT_WORDS in form
+    verdict, _, form = map(words_of, page.partition('id="override"'))
+    assert ATTEMPTS_WORDS in verdict
+    assert REPEAT_WORDS in verdict
+    assert "all attempts made" in form
+    assert "repeated answer" in form
 
 
 @pytest.mark.both

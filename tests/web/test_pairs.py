@@ -128,7 +128,7 @@ def test_answers_and_checks_of_two_tasks_are_not_compared(browser: Browser):
 
     address = "/loops/compare?a=one&b=two"
     pair = browser.data(address)
-    page = browser.get(address).text.partition('id="answers"')[2]
+    page = browser.get(address).text.partition('scope="row">answer<')[2]
     checks = [
         [row["name"] for row in loop["matrix"]["rows"] if row["about"] == "check"]
         for loop in pair["loops"]
@@ -174,10 +174,19 @@ def test_what_two_tasks_have_in_common_is_said_and_marked(
 ):
     record_loop(browser.api, "one", ["a"], task=tasks[0], key=keys[0])
     record_loop(browser.api, "two", ["a"], task=tasks[1], key=keys[1])
+    pair = browser.data("/loops/compare?a=one&b=two")
+    assert pair["sentence"].startswith(sentence)
+    words = " ".join(part.strip() for _, _, part in pair["tasks"])
+    assert words == marked
+
+
+def test_how_two_tasks_differ_is_marked_where_a_table_cuts_them(browser: Browser):
+    begin = 40 * "sort "
+    for name, task in (("one", "list"), ("two", "heap")):
+        record_loop(browser.api, name, ["a"], task=f"{begin}the {task}", key="sort")
     page = browser.get("/loops/compare?a=one&b=two").text
-    assert sentence in page
-    shown = re.search(r'aria-label="what is other in the task of B">(.*?)</pre>', page)
-    assert (words_of(shown[1]) if shown else "") == marked
+    marks = re.search(r'aria-label="what is other in the task of B">(.*?)</pre>', page)
+    assert words_of(marks[1]).endswith("the list heap")
 
 
 def test_usage_that_was_not_recorded_is_not_said_to_be_0(browser: Browser):
@@ -189,7 +198,7 @@ def test_usage_that_was_not_recorded_is_not_said_to_be_0(browser: Browser):
     assert pair["sentence"] == "The same task: only B passed. B took 1 attempt fewer."
     assert rows["tokens"]["values"] == [200, None]
     assert rows["cost"]["values"][1] is None
-    assert not rows["tokens"]["differs"]
+    assert not rows["tokens"]["same"]
     page = browser.get("/loops/compare?a=one&b=two").text
     assert page.count("not reported") == 2
 
@@ -270,9 +279,30 @@ def test_memory_that_only_one_of_two_loops_was_shown_comes_first(browser: Browse
         run_with_memory(browser, f"early {number}", ["source"])
     run_with_memory(browser, "withheld", ["source"], holdout=0.999)
     pair = browser.data("/loops/compare?a=withheld&b=early+0")
-    assert pair["rows"][0]["name"] == "memory"
+    differing = [row["name"] for row in pair["rows"] if not row["same"]]
+    assert differing[0] == "memory"
     assert pair["sentence"].endswith(
         " B was shown memory, A was not (withheld at random)."
+    )
+
+
+def test_a_lesson_that_one_loop_was_shown_and_the_other_broke_is_named(
+    browser: Browser,
+):
+    run_with_memory(browser, "breaks it", ["guess", "source"])
+    run_with_memory(browser, "shown", ["source"])
+    address = "/loops/compare?a=breaks+it&b=shown"
+    pair = browser.data(address)
+    cause = " Only B was shown lesson 1 (name the source); A broke it."
+    assert pair["sentence"].endswith(cause)
+    assert pair["only_shown"][0] == []
+    assert [choice["lesson"] for choice in pair["only_shown"][1]] == [1]
+    page = words_of(browser.get(address).text)
+    assert re.search("shown only here no lesson lesson 1 ?: name the source", page)
+
+    swapped = browser.data("/loops/compare?a=shown&b=breaks+it")
+    assert swapped["sentence"].endswith(
+        " Only A was shown lesson 1 (name the source); B broke it."
     )
 
 
@@ -284,16 +314,18 @@ def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):
 
     assert pair["loops"][0]["tied"]
     assert "None is better than the others; attempt 1, the first, is kept." in page
-    assert "Answers Attempt 1 of A" in page
+    assert "answer of attempt 1 a x" in page
     assert [loop["attempt"] for loop in pair["loops"]] == [1, 1]
     assert "A sort the list " in page
 
 
 def test_two_answers_stand_in_two_columns_each_with_its_own_changes(browser: Browser):
-    record_loop(browser.api, "one", ["sort by name"])
-    record_loop(browser.api, "two", ["sort by date"], passes=True)
+    begin = 30 * "sort "
+    record_loop(browser.api, "one", [f"{begin}by name"])
+    record_loop(browser.api, "two", [f"{begin}by date"], passes=True)
     page = browser.get("/loops/compare?a=one&b=two").text
-    answers = page.partition('<div class="pair sides">')[2].partition("</div>")[0]
+    answers = page.partition('<div class="pair sides neutral">')[2]
+    answers = answers.partition("</div>")[0]
     first, second = answers.split("</section>")[:2]
 
     assert "Attempt 1 of A" in first

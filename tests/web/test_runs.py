@@ -9,6 +9,7 @@ import pytest
 from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
+from heedful.pages.report import lasted
 from heedful.testing import ScriptedModel
 from tests.web.support import browsing, words_of
 
@@ -90,7 +91,10 @@ def test_a_run_that_failed_says_why_and_how_long_it_took(browser):
     assert run["reason"] == "first failed by rows: only 7 rows"
     assert run["reason"] in page
     assert run["wall"] >= 0
-    assert "between attempts" in page
+    total = lasted(1000 * run["seconds"])
+    assert f"{total} first" in page
+    own_page = words_of(browser.get(f"/runs/{run['id']}").text)
+    assert f"{total} in attempts" in own_page
 
 
 def test_a_run_leads_to_the_lesson_with_its_error(browser):

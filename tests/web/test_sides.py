@@ -82,7 +82,13 @@ def test_the_sentence_says_what_the_second_attempt_costs(browser: Browser):
     assert "failed: lint. It takes twice as many tokens." in page
 
 
-def test_a_check_that_both_fail_stands_first_and_is_red(browser: Browser):
+def test_a_figure_has_what_the_second_attempt_took_more(browser: Browser):
+    record_attempts(browser, ["lint"], [], tokens=(100, 203))
+    page = words_of(browser.get("/loops/pair?against=1&attempt=2").text)
+    assert "tokens 100 203 103 more" in page
+
+
+def test_a_check_that_both_fail_stands_before_what_is_equal(browser: Browser):
     record_attempts(browser, ["lint", "tests"], ["tests"])
     address = "/loops/pair?against=1&attempt=2"
     rows = browser.data(address)["sides"]["rows"]
@@ -90,7 +96,7 @@ def test_a_check_that_both_fail_stands_first_and_is_red(browser: Browser):
 
     changes = {row["name"]: row["change"] for row in rows}
     assert changes == {"lint": "solved", "tests": "kept"}
-    assert '<span class="badge failed">failed in both</span>' in page
+    assert '<span class="soft">failed in both' in page
     assert '<span class="badge passed">solved</span>' in page
 
 

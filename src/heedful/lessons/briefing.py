@@ -340,11 +340,16 @@ class Briefing:
         It names the lesson for the most similar task, if there is any, with the one
         thing that keeps it back and the command that changes it.
         """
+        return "; ".join(self.reasons_for_silence)
+
+    @property
+    def reasons_for_silence(self) -> list[str]:
+        """The reasons why memory shows the loop nothing, [] if it shows something."""
         if any(choice.outcome == "told" for choice in self.choices):
-            return ""
+            return []
         for choice in self.choices:
             if choice.outcome == "withheld":
-                return f"{choice.remedy}; a memory with holdout=0 withholds nothing"
+                return [choice.remedy, "a memory with holdout=0 withholds nothing"]
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
@@ -373,7 +378,7 @@ class Briefing:
             reasons.append(
                 f"{self.waiting} {texts} in quarantine: heedful quarantine list"
             )
-        return "; ".join(reasons)
+        return reasons
 
     @property
     def summary(self) -> str:

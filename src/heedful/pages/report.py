@@ -528,7 +528,7 @@ def happened(stage: StageReport) -> str:
     count = len(stage.attempts)
     tries = f"after {counted(count, 'attempt')}"
     if stage.status == "unchecked":
-        return "unchecked: it has no check"
+        return "it has no check"
 
     unjudged = "not validated, " if stage.status == "not_validated" else ""
     warned = ", with warnings" if stage.status == "warning" else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +19,6 @@ from heedful.loop.record import Attempt, Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
-MAX_EARLIER_FAILURES = 3  # of a loop that passed, in one sentence
 MAX_SENTENCE_TEXT_CHARS = 200  # of a message and of an evidence
 MAX_OTHER_CHECKS = 3
 MAX_CAUSES = 4  # groups of attempts with other causes that a sentence names
@@ -202,37 +201,18 @@ def count_broken(loop: Loop) -> Counter[str]:
 
 
 def earlier_failures(loop: Loop) -> str:
-    """Return what failed before the last attempt of a loop passed; "" if nothing did.
-
-    Of each attempt it is the first reason; each other check or goal is counted. Where
-    several attempts failed, each reason has their numbers.
-    """
+    """Return the checks and goals that failed before a loop passed, in words."""
     evaluations = [attempt.evaluation for attempt in loop.attempts]
     if not evaluations or evaluations[-1] is None:
         return ""
     if triggers(evaluations[-1], loop.goals):
         return ""
 
-    failed: dict[str, list[str]] = {}
-    for number, evaluation in enumerate(evaluations, 1):
-        reasons = triggers(evaluation, loop.goals) if evaluation else ()
-        if reasons:
-            words = clean(reasons[0].detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
-            others = len({reason.code for reason in reasons} - {reasons[0].code})
-            words = f"{words}, and {others} more" if others else words
-            failed.setdefault(words, []).append(str(number))
-
-    if sum(map(len, failed.values())) <= 1:
-        return "".join(failed)
-    parts = [
-        f"{words} ({'attempts' if len(numbers) > 1 else 'attempt'} "
-        f"{' and '.join(numbers)})"
-        for words, numbers in failed.items()
-    ]
-    if len(parts) > MAX_EARLIER_FAILURES:
-        left_out = len(parts) - MAX_EARLIER_FAILURES
-        parts[MAX_EARLIER_FAILURES:] = [f"and {left_out} more"]
-    return "; ".join(parts)
+    reasons = chain.from_iterable(
+        triggers(evaluation, loop.goals) for evaluation in evaluations if evaluation
+    )
+    names = dict.fromkeys(reason.code for reason in reasons)
+    return clean(", ".join(names), MAX_SENTENCE_TEXT_CHARS)
 
 
 def as_good_as_best(loop: Loop) -> list[int]:
@@ -281,7 +261,9 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
     """Return the numbers of attempts in groups, one for those that repeat another.
 
     `repeats` is true if all of a group have the answer, the findings and the scores of
-    the attempt before it. The `best` attempt is in no such group.
+    the attempt before it. The `best` attempt is in no such group. Of the others, all
+    are `folded` but the best and the last, or the last two if that is one; neighbours
+    are one group.
     """
     groups: list[Plain] = []
     before = ""
@@ -294,7 +276,19 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
             groups[-1]["numbers"].append(number)
         else:
             groups.append({"repeats": repeats, "numbers": [number]})
-    return groups
+
+    firsts = [group["numbers"][0] for group in groups if not group["repeats"]]
+    opened = {best, *firsts[-1:]}
+    if len(opened.intersection(firsts)) < 2:
+        opened.update(firsts[-2:])
+    merged: list[Plain] = []
+    for group in groups:
+        folded = not opened.intersection(group["numbers"]) and not group["repeats"]
+        if folded and merged and merged[-1]["folded"]:
+            merged[-1]["numbers"] += group["numbers"]
+        else:
+            merged.append({**group, "folded": folded})
+    return merged
 
 
 def _result_of(attempt: Plain) -> str:

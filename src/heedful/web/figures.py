@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.errors import NotFound
-from heedful.lessons.briefing import Briefing
+from heedful.lessons.briefing import COMMAND_PURPOSES, Briefing
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
 from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
@@ -495,7 +495,10 @@ def choices(briefing: Briefing) -> list[Plain]:
             "text": choice.text,
             # Without the outcome.
             "said": line.partition(": ")[2].removesuffix(f": {choice.text}"),
+            "why": choice.why,
             "obstacle": choice.obstacle,
+            "command": choice.command,
+            "purpose": COMMAND_PURPOSES.get(choice.command, "change that"),
             "elsewhere": OTHER_CHECK_WORDS in choice.why,
         }
         for line, choice in by_line.items()
@@ -709,13 +712,20 @@ def window(
 
     # What memory said to the loop before its first attempt, and what it withheld.
     stored_briefing = head.pop("briefing")
-    memory_facts: Plain = {"silence": "", "told": [], "prompt": "", "prompt_tokens": 0}
+    memory_facts: Plain = {
+        "silence": "",
+        "silent_because": [],
+        "told": [],
+        "prompt": "",
+        "prompt_tokens": 0,
+    }
     if stored_briefing:
         briefing = Briefing.of(json.loads(stored_briefing)).of_model(head["model"])
         if not reviews:
             briefing = briefing.without_waiting()
         memory_facts = {
             "silence": briefing.silence,
+            "silent_because": briefing.reasons_for_silence,
             "told": choices(briefing),
             "prompt": briefing.prompt,
             "prompt_tokens": briefing.prompt_tokens,

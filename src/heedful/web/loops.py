@@ -33,7 +33,7 @@ from heedful.loop.stop import (
 )
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
-from heedful.pages.report import counted
+from heedful.pages.report import counted, text
 from heedful.service.jobs import Workload
 from heedful.service.review import may_review
 from heedful.store import episodes as episode_store
@@ -87,8 +87,8 @@ from heedful.web.told import (
     describe_unshown,
     list_outcomes,
     mark_repeats,
-    split_lessons,
 )
+from heedful.web.unshown import MAX_SOUGHT_TASK_CHARS, find_choice
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
@@ -500,11 +500,11 @@ async def loop(visit: Visit, id: str) -> Document:
     records = name_passed_checks(facts["made"], columns.reported)
     if facts["compared"]:
         facts["sides"] = _compare_sides(facts, records)
-    facts["groups"] = fold_repeats(facts["made"], marked)
+    facts["groups"] = fold_repeats(facts["made"], facts["best"])
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
-        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, id)
+        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, facts)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
 
@@ -526,30 +526,38 @@ async def _compared_attempts(visit: Visit, id: str, attempts: int) -> Document:
 
 
 async def _lesson_of_cause(
-    visit: Visit, same_cause: Mapping[str, Document], id: str
+    visit: Visit, same_cause: Mapping[str, Document], facts: Document
 ) -> Document:
     """Return the `lesson` about the cause of a loop, and whether it was `learnt_here`.
 
-    A lesson that was learnt from the loop itself could not help it.
+    A lesson that was learnt from the loop itself could not help it. What memory did not
+    record about another one, it is asked now: `today` is what
+    keeps the lesson back, "" if nothing does, and None if nobody asked.
     """
     lesson = next(iter(same_cause.values()), None)
     if lesson is None:
-        return {"lesson": None, "learnt_here": False}
-    first = await visit.caller.read(figures.rows, "first_loop_of", id=lesson["id"])
-    learnt_here = bool(first) and first[0]["loop"] == id
-    return {"lesson": lesson, "learnt_here": learnt_here}
+        return {"lesson": None, "learnt_here": False, "today": None}
+    id = lesson["id"]
+    today = None
+    first = await visit.caller.read(figures.rows, "first_loop_of", id=id)
+    learnt_here = bool(first) and first[0]["loop"] == facts["name"]
+    is_recorded = any(choice["lesson"] == id for choice in facts["told"])
+    is_asked = facts["state"] == "stopped" and may_review(visit.caller)
+    if is_asked and not (learnt_here or is_recorded):
+        task = text(facts["task"])[:MAX_SOUGHT_TASK_CHARS]
+        choice = await find_choice(visit, id, task, facts["memory_key"])
+        today = choice.obstacle if choice else "memory does not find it"
+    return {"lesson": lesson, "learnt_here": learnt_here, "today": today}
 
 
 async def _memory_facts(visit: Visit, facts: Document) -> Document:
     """Return what memory did for the loop with these facts, in words."""
     choices = facts["told"]
-    sentence = describe_memory(choices)
     return {
         "told": await name_choices(visit, choices, facts["created"]),
         "prompt": facts["prompt"] if may_review(visit.caller) else "",
-        "memory": sentence,
+        "memory": describe_memory(choices),
         "outcomes": list_outcomes(choices),
-        "memory_parts": split_lessons(sentence),
     }
 
 
@@ -557,11 +565,9 @@ def _broken_facts(facts: Document, loop: Loop) -> Document:
     """Return what memory has of the errors in a loop, shown in vain or not shown."""
     broken = count_broken(loop)
     unshown = describe_unshown(facts["told"], broken)
-    sentence = f"{facts['memory']} {unshown}".strip()
     return {
         "came_again": mark_repeats(facts["told"], broken),
-        "memory": sentence,
-        "memory_parts": split_lessons(sentence),
+        "memory": f"{facts['memory']} {unshown}".strip(),
     }
 
 

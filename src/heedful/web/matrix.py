@@ -458,11 +458,13 @@ def _change(column: MatrixColumn) -> MatrixCell:
     change = _first_difference(column.before, column.output)
     lines = max(count_changed_lines(column.before, column.output))
     title = f"the first of {lines:,} changed lines" if lines > 1 else ""
+    # Where nothing stayed, the new words say all.
+    stayed = change.lead or change.tail or not change.new
     return replace(
         change,
         text="changed",
         title=title,
-        gone=_snippet(change.gone),
+        gone=_snippet(change.gone) if stayed else "",
         new=_snippet(change.new),
         to=place,
     )

@@ -14,19 +14,21 @@ from heedful.loop.codec import policy_from
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
 from heedful.pages.difference import Difference, Part, difference, marked
 from heedful.pages.report import counted, text
+from heedful.sanitize import clean
 from heedful.service.review import may_review
 from heedful.store import loops as loop_store
 from heedful.store.connection import Db, bulk
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.web import figures, matrix
-from heedful.web.failure import find_failure, is_tied
+from heedful.web.failure import count_broken, find_failure, is_tied
 from heedful.web.instructions import name_choices
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.told import list_outcomes
 
 MAX_OTHERS = 5  # loops that a page offers to compare with
 MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
+MAX_LESSON_CHARS = 80  # of a lesson that only one of two loops was shown
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
@@ -86,14 +88,28 @@ class ComparedLoop:
             return list_outcomes(self.facts["told"])
         return "silent" if self.facts["silence"] else ""
 
+    @property
+    def outcomes(self) -> set[tuple[str, int]]:
+        """The outcomes, such as "told", with the lessons that had them."""
+        return {(choice["outcome"], choice["lesson"]) for choice in self.facts["told"]}
+
     def has_memory(self, outcome: str) -> bool:
         """Whether memory had a text with this outcome, such as "told", for the loop."""
-        return any(choice["outcome"] == outcome for choice in self.facts["told"])
+        return any(outcome == name for name, _ in self.outcomes)
 
     @property
     def withheld(self) -> str:
         """That memory was withheld from the loop, in brackets; "" if it was not."""
         return " (withheld at random)" if self.has_memory("withheld") else ""
+
+    def shown_without(self, other: ComparedLoop) -> list[Document]:
+        """Return the choices of lessons that this loop was shown and the other not."""
+        choices = dict[int, Document]()
+        for choice in self.facts["told"]:
+            outcome = ("told", choice["lesson"])
+            if outcome in self.outcomes - other.outcomes:
+                choices.setdefault(choice["lesson"], choice)
+        return list(choices.values())
 
     def figures(self) -> Document:
         """Return the values of the rows of `FIGURE_NAMES`; None is not recorded."""
@@ -124,6 +140,7 @@ class ComparedLoop:
             "tied",
             "told",
             "silence",
+            "silent_because",
         )
         attempt = self.attempt
         return {
@@ -218,7 +235,7 @@ async def pair(visit: Visit) -> Document:
             "loops": [loop.plain() for loop in loops],
             "others": offered,
             "rows": [],
-            "same": [],
+            "only_shown": [],
             "change": None,
             "tasks": [],
         }
@@ -231,23 +248,18 @@ async def pair(visit: Visit) -> Document:
         matrix.align_checks(first.matrix, second.matrix)
     columns = [loop.figures() for loop in loops]
     rows = []
-    same = []
     for name in FIGURE_NAMES:
         values = [column[name] for column in columns]
-        if not any(values):
-            continue
-        if values[0] == values[1]:
-            same.append({"name": name, "value": values[0]})
-        else:
-            differs = None not in values
-            rows.append({"name": name, "values": values, "differs": differs})
+        if any(values):
+            is_same = values[0] == values[1]
+            rows.append({"name": name, "values": values, "same": is_same})
     return {
         "names": names,
         "sentence": describe_pair(first, second),
         "loops": [first.plain(), second.plain()],
         "others": [],
         "rows": rows,
-        "same": same,
+        "only_shown": [first.shown_without(second), second.shown_without(first)],
         "change": await offload(_difference, first.attempt, second.attempt, is_related),
         "tasks": await offload(_mark_tasks, first.facts, second.facts),
     }
@@ -281,7 +293,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         raise InvalidInput(field, number, allowed)
 
     best = facts["latest"].get("best")
-    facts |= {"failure": None, "tied": False}
+    facts |= {"failure": None, "tied": False, "broken": {}}
     facts["told"] = await name_choices(visit, facts["told"], facts["created"])
     usage = None
     if not facts["long"]:
@@ -295,6 +307,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         facts["sentence"] = explanation.sentence
         facts["failure"] = find_failure(decided_loop)
         facts["tied"] = is_tied(loop)
+        facts["broken"] = count_broken(loop)
 
     # Of attempts that are alike, it is the one that is kept, as on a loop's page.
     if best and not number:
@@ -338,13 +351,36 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
 
 
 def _compare_memory(first: ComparedLoop, second: ComparedLoop) -> str:
-    """Return in one sentence that only one of two loops was shown memory, or ""."""
-    if first.has_memory("told") == second.has_memory("told"):
-        return ""
+    """Return which lesson only one of two loops was shown, and the other alone broke.
+
+    Without one it is that only one of them was shown memory, or "".
+    """
+    sentence = _name_cause("B", second, "A", first) or _name_cause(
+        "A", first, "B", second
+    )
+    if sentence or first.has_memory("told") == second.has_memory("told"):
+        return sentence
 
     if first.has_memory("told"):
         return f" A was shown memory, B was not{second.withheld}."
     return f" B was shown memory, A was not{first.withheld}."
+
+
+def _name_cause(
+    name: str, loop: ComparedLoop, other_name: str, other: ComparedLoop
+) -> str:
+    """Return the first lesson that only `loop` was shown, and only `other` broke."""
+    for choice in loop.shown_without(other):
+        lesson = choice["name"]
+        if lesson not in other.facts["broken"] or lesson in loop.facts["broken"]:
+            continue
+        words = clean(choice["words"], MAX_LESSON_CHARS)
+        in_brackets = f" ({words})" if words else ""
+        return (
+            f" Only {name} was shown lesson {choice['lesson']}{in_brackets}; "
+            f"{other_name} broke it."
+        )
+    return ""
 
 
 def _compare_tasks(first: Document, second: Document) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +9,6 @@ from typing import Any
 from heedful.pages.report import counted
 
 MAX_TOLD_LESSONS = 3
-# In a sentence of `describe_memory`.
-LESSON_NAME = re.compile(
-    r"(lesson \d+|(?<=lessons )\d+|(?<=\d, )\d+(?= and )|(?<=\d and )\d+)"
-)
 Plain = dict[str, Any]
 
 
@@ -72,19 +67,6 @@ def describe_unshown(choices: Sequence[Plain], broken: Counter[str]) -> str:
         if choice["outcome"] == "missed" and broken[choice["name"]]
     ]
     return " ".join(sentences[:MAX_TOLD_LESSONS])
-
-
-def split_lessons(sentence: str) -> list[str]:
-    """Return the parts of a sentence about memory; every second one names a lesson.
-
-    >>> split_lessons("It was shown lesson 2.")
-    ['It was shown ', 'lesson 2', '.']
-    >>> split_lessons("It was shown lessons 2 and 5.")
-    ['It was shown lessons ', '2', ' and ', '5', '.']
-    >>> split_lessons("It was shown 3 rules of lessons 1, 2 and 3.")[1::2]
-    ['1', '2', '3']
-    """
-    return LESSON_NAME.split(sentence)
 
 
 def _texts(choices: Sequence[Plain]) -> str:

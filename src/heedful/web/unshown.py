@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from copy import copy
 
-from heedful.lessons.briefing import Briefing
+from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.lesson import Scope
 from heedful.pages.report import counted, text
 from heedful.store.connection import Db, bulk
@@ -69,19 +69,25 @@ async def _ask_memory(visit: Visit, id: int) -> str:
         if loop["task"] is None:
             continue
         task, _ = figures.beginning(loop["task"], loop["task_chars"])
-        # The service keeps one memory for each scope, which stays as it is.
-        memory = copy(visit.caller.memory)
-        memory.holdout = 0.0
-        briefing = await memory.brief(
-            text(task), "", memory_key=loop["memory_key"], every=True
-        )
-        for choice in briefing.choices:
-            if choice.lesson != id or not choice.obstacle:
-                continue
-            if choice.leg == "cause":
-                return f"under the memory key of its newest loop {choice.obstacle}"
-            return choice.obstacle
+        choice = await find_choice(visit, id, text(task), loop["memory_key"])
+        if choice is None or not choice.obstacle:
+            continue
+        if choice.leg == "cause":
+            return f"under the memory key of its newest loop {choice.obstacle}"
+        return choice.obstacle
     return ""
+
+
+async def find_choice(visit: Visit, id: int, task: str, key: str) -> Choice | None:
+    """Return what memory decides now about a lesson for a task, None if nothing."""
+    # The service keeps one memory for each scope, which stays as it is.
+    memory = copy(visit.caller.memory)
+    memory.holdout = 0.0
+    briefing = await memory.brief(task, "", memory_key=key, every=True)
+    for choice in briefing.choices:
+        if choice.lesson == id:
+            return choice
+    return None
 
 
 @bulk

@@ -91,13 +91,13 @@ def describe_runs(runs: Sequence[Document]) -> str:
     """Return in one sentence how runs of pipelines ended.
 
     >>> describe_runs([{"state": "passed", "unchecked": ["load"]}])
-    '1 run passed; 1 stage is unchecked'
+    '1 run passed; 1 stage has no check'
     """
     silent = sum(len(run["unchecked"]) for run in runs)
     doubt = ""
     if silent:
-        verb = "is" if silent == 1 else "are"
-        doubt = f"; {counted(silent, 'stage')} {verb} unchecked"
+        verb = "has" if silent == 1 else "have"
+        doubt = f"; {counted(silent, 'stage')} {verb} no check"
     if len(runs) == 1:
         return f"1 run {runs[0]['state']}{doubt}"
     states = Counter(run["state"] for run in runs)

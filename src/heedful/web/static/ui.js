@@ -32,7 +32,7 @@ const boxes = 'input[type="checkbox"][name="id"]';
 const row = () => document.activeElement?.closest("[data-row]");
 let at = -1;
 function move(by) {
-  const rows = all("main [data-row]");
+  const rows = all("main [data-row]").filter((one) => !one.parentElement.closest("details:not([open])"));
   if (!rows.length) return;
   at = Math.max(0, Math.min(rows.length - 1, at + by));
   ($("a, summary, button", rows[at]) ?? rows[at]).focus();
