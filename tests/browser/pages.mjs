@@ -255,10 +255,17 @@ async function plain() {
   const page = await open(where);
   for (const to of await addresses(where, 2)) await go(page, to);
   await act(page, "/ui/loops/open-3", 'form[action="/ui/do/cancel"]');
+  const live = await context();
+  const watching = await open(live);
+  await go(watching, "/ui/loops/open-1");
   await tabTo(page, 'form[action="/ui/sign-out"] button');
   await Promise.all([page.waitForURL(/sign-in/), page.keyboard.press("Enter")]);
-  console.log("  without JavaScript: every page, a change, and out");
-  await where.close();
+  await watching.waitForSelector("#live a", { timeout: 1000 });
+  const left = await watching.evaluate(() => `${document.title}\n${document.body.innerText}`);
+  check(/This session has ended/.test(left) && !/open-1|default|answer/.test(left), `a page keeps texts of an ended session: ${left}`);
+  await Promise.all([watching.waitForURL(/sign-in\?next=.*open-1/), watching.click("#live a")]);
+  console.log("  without JavaScript: every page, a change, and out, which empties the pages of other tabs");
+  await Promise.all([where.close(), live.close()]);
 }
 
 // Whole pages, many in one document and without the policy of the site: what escaping misses, runs.

@@ -18,7 +18,7 @@ from heedful.service.jobs import Depth, Work
 from heedful.store.episodes import record_failure
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.web.loops import home
-from heedful.web.site import SitePage, Visit
+from heedful.web.site import ENDED_EVENT, SitePage, Visit
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing
 
@@ -197,7 +197,7 @@ def test_who_is_not_signed_in_sees_no_page(tmp_path):
             data = browser.get(f"{path}.json")
             assert data.status_code == 401, path
             assert MARKER not in shown.text + data.text
-        assert browser.get("/events").status_code == 303
+        assert browser.get("/events").text == ENDED_EVENT
         for action in browser.site._actions:
             assert browser.post(f"/do/{action}").status_code == 401, action
 

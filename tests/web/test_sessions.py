@@ -106,14 +106,16 @@ def test_the_first_key_ends_the_sessions_of_who_signed_in_without_one(tmp_path):
         assert browser.post("/sign-in", key="").status_code == 303
         assert browser.get("/loops.json").status_code == 200
 
-        async def read_stream() -> int:
-            """Return how a live page's stream is answered that ends by itself."""
+        async def read_stream() -> str:
+            """Return what a live page's stream says that ends by itself."""
             asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
             await asyncio.sleep(0)
             await keys.create(api.setup.store, "acme", "tests", may=["read"])
-            return (await asyncio.wait_for(asking, WAITING)).status_code
+            return (await asyncio.wait_for(asking, WAITING)).text
 
-        assert api.run(read_stream()) == 200
+        assert "event: ended" in api.run(read_stream())
+        # A page that was away meanwhile hears it when it asks again.
+        assert browser.get("/events?project=main").text == site.ENDED_EVENT
         problem(api.get("/v1/loops", key=""), 401, "key_refused")
         for address in ("/loops", "/quarantine"):
             answer = browser.get(address)
@@ -154,16 +156,16 @@ def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
         browser.open(browser.api._all)
         form = {"token": browser.token}
 
-        async def read_stream() -> int:
-            """Return how a stream is answered that ends when its session does."""
+        async def read_stream() -> str:
+            """Return what a stream says that ends when its session does."""
             asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
             await asyncio.sleep(0.1)
             await browser.client.post(
                 "/ui/sign-out", data=form, headers={"origin": HERE}
             )
-            return (await asyncio.wait_for(asking, WAITING)).status_code
+            return (await asyncio.wait_for(asking, WAITING)).text
 
-        assert browser.api.run(read_stream()) == 200
+        assert "event: ended" in browser.api.run(read_stream())
 
 
 def test_heedful_ui_opens_on_this_machine(tmp_path):
@@ -644,7 +646,7 @@ def test_a_page_hears_of_changes(tmp_path):
             await browser.client.post("/ui/sign-out", data=form, headers=headers)
             return (await asking).text
 
-        assert browser.api.run(listen()).endswith("event: changed\ndata: {}\n\n")
+        assert "event: changed\ndata: {}\n\n" in browser.api.run(listen())
 
         # How long the stream was open is not the time of a request.
         counts = browser.api.get("/metrics").text.splitlines()
@@ -673,4 +675,4 @@ def test_a_stream_ends_when_its_key_is_revoked(tmp_path):
             await api.ask("PUT", "/v1/loops/new", json={"task": "x"})
             return (await asyncio.wait_for(asking, WAITING)).text
 
-        assert api.run(listen()) == "retry: 1000\n\n"
+        assert api.run(listen()) == f"retry: 1000\n\n{site.ENDED_EVENT}"

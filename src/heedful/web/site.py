@@ -73,6 +73,7 @@ from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
 EVENTS_PATH = "/events"  # below it
 STREAM_TYPE = "text/event-stream"
+ENDED_EVENT = "event: ended\ndata: {}\n\n"  # the session, or its key, is no more
 MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
@@ -675,8 +676,8 @@ class Site:
 
         It was in `seen_state` before.
 
-        The stream ends when the session does, when its key is revoked, when the store
-        does not answer, and when the service stops.
+        The stream says that the session has ended, or that its key was revoked. It just
+        ends when the store does not answer, and when the service stops.
         """
         deadline = time.monotonic() + MAX_STREAM_SECONDS
         # If the stream ends, the browser asks again after 1,000 milliseconds.
@@ -684,12 +685,15 @@ class Site:
 
         while time.monotonic() < deadline and not self._is_stopping:
             await asyncio.sleep(STREAM_POLL_SECONDS)
-            if self.sessions.find(cookie, person=False) is None:
-                return
             try:
+                if self.sessions.find(cookie, person=False) is None:
+                    raise KeyRefused("the session has ended")
                 await self._caller_of(visit.session, headers)
                 latest = await visit.caller.read(figures.latest)
-            except (KeyRefused, StoreError):
+            except KeyRefused:
+                yield ENDED_EVENT
+                return
+            except StoreError:
                 return
 
             if latest != seen_state:
@@ -706,8 +710,9 @@ class Site:
 
         # A browser never asks again for a stream that was answered with an error; it
         # asks after 5,000 milliseconds.
-        if problem.status == 503 and raw_path(request) == EVENTS_PATH:
-            return Response("retry: 5000\n\n", media_type=STREAM_TYPE)
+        stream = {401: ENDED_EVENT, 503: "retry: 5000\n\n"}.get(problem.status)
+        if stream and raw_path(request) == EVENTS_PATH:
+            return Response(stream, media_type=STREAM_TYPE)
 
         if is_data(request):
             return JSONResponse(

@@ -15,9 +15,21 @@ function say(text) {
   note.setAttribute("role", "status");
 }
 
+const mustSignIn = (answer) => new URL(answer.url).pathname === "/ui/sign-in";
+
+// The session has ended: the page keeps nothing that only the session may see.
+function leave() {
+  const link = Object.assign(document.createElement("a"), { textContent: "Sign in", href: `/ui/sign-in?${new URLSearchParams({ next: location.pathname + location.search })}` });
+  document.title = "Signed out · heedful";
+  for (const one of all("header nav, header .who, main > *")) one.remove();
+  say("This session has ended. ");
+  $("#live").append(link);
+  link.focus();
+}
+
 async function refresh() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html", "Heedful-Live": "1" } });
-  if (answer.redirected) return location.reload(); // the session has ended
+  if (mustSignIn(answer)) return leave();
   if (!answer.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const open = new Set(all("main details[open]").map((one) => one.id));
@@ -150,6 +162,7 @@ document.addEventListener("input", (event) => {
   later = setTimeout(async () => {
     const where = `${location.pathname}?${new URLSearchParams(new FormData(form))}`;
     const answer = await fetch(where);
+    if (mustSignIn(answer)) return leave();
     if (!answer.ok) return;
     history.replaceState(null, "", where);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -164,6 +177,7 @@ if (document.body.dataset.live) {
   const source = new EventSource(document.body.dataset.live);
   source.addEventListener("changed", () => (edited() ? say("Something changed since; load this page again.") : typing() || refresh()));
   source.addEventListener("open", () => { if ($("#live")) say(""); });
-  source.addEventListener("error", () => say("This page is not live now: heedful does not answer."));
+  source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "This page is not live any more: load it again." : "This page is not live now: heedful does not answer."));
+  source.addEventListener("ended", () => { source.close(); leave(); });
   addEventListener("pagehide", () => source.close());
 }
