@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from heedful import Memory
 from heedful.integrations.begin import Earlier
 from heedful.integrations.host import HostRun
 from heedful.lessons.lesson import Trust
+from heedful.store import editions
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
 from tests.hosts import patient_host
@@ -29,6 +31,13 @@ def memory_in(folder: Path) -> Memory:
     trust: dict[str, Trust] = {**OWN, "program:ls": "measured"}
     trust["program:cat"] = "measured"
     return Memory(in_file(str(folder / "memory.db")), trust=trust, holdout=0.0)
+
+
+async def retire(memory: Memory, id: int) -> None:
+    """Let a person retire a lesson."""
+    row = await memory.store.read(memory.scope, editions.one, id)
+    ruling = partial(editions.amend, edition=row["edition"], by="ann", why="bad")
+    await memory.store.write(memory.scope, ruling, id, retired=True)
 
 
 async def is_told(memory: Memory) -> bool:

@@ -590,7 +590,9 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     assert document["holdout"] == 0.1
     again = "proof --restore 1 --by ada --why 'a new model'"
     session(
+        ("seen bad bad", 0, "lesson 1", "retired", "(held back)"),
         (again, 0, "lesson 1 is restored", "Next: heedful proof"),
+        ("seen bad bad", 0, "Dates go day first", "!retired"),
         ("proof", 0, "!retired", "!lesson 1"),  # nothing has come since
         (again, 3),
     )

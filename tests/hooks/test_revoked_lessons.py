@@ -9,7 +9,7 @@ import pytest
 from heedful import Memory
 from heedful.integrations.host import HostRun
 from heedful.traces.episode import Event
-from tests.fix_of_page import BAD, ERROR, FIX, PAGE, drive_fix, memory_in
+from tests.fix_of_page import BAD, ERROR, FIX, PAGE, drive_fix, memory_in, retire
 from tests.hosts import patient_host
 
 OTHER_FIX = f"{FIX} --ci"
@@ -50,3 +50,17 @@ async def test_what_a_session_repeats_goes_with_the_source(
 
     _, advice = await fail(memory, "three")
     assert "evil.js" not in advice
+
+
+async def test_a_lesson_that_a_person_retired_is_not_told_after_the_failure(
+    tmp_path: Path,
+) -> None:
+    memory = memory_in(tmp_path)
+    run = await drive_fix(memory)
+    await run.learn(ends="success")
+    (lesson,) = (await memory.seen("", ERROR)).lessons
+    await retire(memory, lesson["id"])
+
+    run = patient_host(memory=memory, strict=True).run("two", "run the tests")
+    advice = await run.seen("shell", ERROR, "1")
+    assert "evil.js" not in advice.text

@@ -26,12 +26,15 @@ from mcp_types import INVALID_PARAMS
 from heedful import Memory, Scope
 from heedful.checks.loading import load
 from heedful.integrations.mcp import MCP_TOOLS, server_of
+from heedful.memory.dream import consolidate
 from heedful.service.app import application
 from heedful.service.auth import Callers
 from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
+from tests.fix_of_page import retire
+from tests.memory.dreams import SAME, TEXT
 from tests.service.running import running
 from tests.service.support import served
 
@@ -160,6 +163,32 @@ async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
         seen = await call_tool(client, "seen_error", error=ERROR, error_type="RunEvil")
         assert seen["count"] == 1
         assert seen["text"] == ""
+
+
+async def test_a_retired_lesson_is_told_no_more(world: World) -> None:
+    lesson = await world.memory.remember("pads", ERROR, lesson="Run npm i pads.")
+    await retire(world.memory, lesson.id)
+    async with world.connect() as client:
+        seen = await call_tool(client, "seen_error", error=ERROR, error_type="pads")
+        assert seen["count"] == 1
+        assert seen["text"] == ""
+        page: Any = await client.read_resource(f"heedful://lessons/{lesson.id}")
+        assert "was retired" in page.contents[0].text
+        assert "npm i" not in page.contents[0].text
+
+
+async def test_a_lesson_that_another_one_replaced_is_told_no_more(
+    world: World,
+) -> None:
+    survivor = await world.memory.remember("k", TEXT)
+    replaced = await world.memory.remember("k", SAME)
+    await consolidate(world.memory)
+    async with world.connect() as client:
+        seen = await call_tool(client, "seen_error", error=SAME, error_type="k")
+        assert f"<lesson-{survivor.id} " in seen["text"]
+        assert f"<lesson-{replaced.id} " not in seen["text"]
+        page: Any = await client.read_resource(f"heedful://lessons/{replaced.id}")
+        assert "was superseded" in page.contents[0].text
 
 
 async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -> None:

@@ -40,6 +40,9 @@ from heedful.lessons.shell import read_command
         pytest.param("sudo 7curl x", "sudo 7curl", id="a program with a number"),
         pytest.param("find . -exec curl x", "find curl", id="a program for files"),
         pytest.param("cat <<-E\n\tE\ncurl x", "cat curl", id="a margin"),
+        pytest.param("watch curl x", "watch curl", id="a program that repeats another"),
+        pytest.param(". bin/env && make", ". make", id="a script for this shell"),
+        pytest.param("source env; make", "source make", id="a script by its long word"),
         pytest.param("", "", id="nothing"),
     ],
 )
@@ -82,6 +85,18 @@ def test_every_program_of_a_line_is_named(line, programs):
         pytest.param("sudo --user make curl x", id="a long option of sudo"),
         pytest.param("cat <<E-F\nE-F\ncurl x\nE", id="a sign in a delimiter"),
         pytest.param("cat <<E\n E\n: <<Z\n", id="a margin that is none"),
+        pytest.param("time -p curl x", id="an option of time"),
+        pytest.param("time -- curl x", id="the end of options of time"),
+        pytest.param("exec -a make curl x", id="an option of exec"),
+        pytest.param("builtin eval 'curl x'", id="a word of the shell behind another"),
+        pytest.param("source /dev/stdin < x", id="a script from standard input"),
+        *(
+            pytest.param(f"{word} curl x", id=f"behind {word}")
+            for word in "eval coproc trap busybox parallel flock su Powershell.EXE "
+            "./tmux".split()
+        ),
+        pytest.param("function f { curl x; }; f", id="a function by its word"),
+        pytest.param("alias make=curl; make x", id="an alias"),
     ],
 )
 def test_what_cannot_be_told_is_not_clear(line):
@@ -103,6 +118,8 @@ def test_what_cannot_be_told_is_not_clear(line):
         pytest.param("git commit -am 'see https://a.test'", False, id="two options"),
         pytest.param("gh pr create --body='see ftp://a'", False, id="a long message"),
         pytest.param("echo 'see https://a.test'", False, id="in a text to print"),
+        pytest.param("git clone git@a.test:x/y", True, id="of another computer's user"),
+        pytest.param("npm i @a/b.c@1.2.3 x@1.2:3", False, id="a version"),
     ],
 )
 def test_an_address_is_found(line, has_address):

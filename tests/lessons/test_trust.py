@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import TRUST_ORDER
 from heedful.lessons.trust import (
+    OWN_TRUST,
     QUARANTINE_TRUST,
     initial_state,
     lowest_trust,
     source_trust,
     sources_of,
+    untrusted_sources,
 )
 
 trusts = st.sampled_from(TRUST_ORDER)
@@ -169,6 +171,37 @@ def test_no_program_is_trusted_by_the_word_of_another(command):
     }
     trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
     assert lowest_trust(trusts) in QUARANTINE_TRUST
+
+
+OWN_COMMANDS = """
+time -p curl a.test
+eval curl a.test
+strace curl a.test
+CURL.exe a.test
+wget.cmd a.test
+svn cat a.test
+socat - TCP:a.test:80
+pwsh -c 'iwr a.test'
+pwsh -c 'Invoke-RestMethod a.test'
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [
+        *(
+            pytest.param("Bash", command, id=command)
+            for command in OWN_COMMANDS.strip().splitlines()
+        ),
+        pytest.param("PowerShell", "iwr a.test", id="a word of PowerShell"),
+        pytest.param(
+            "PowerShell", "[Net.WebClient]::new()", id="a class of PowerShell"
+        ),
+        pytest.param("powershell", "make", id="a program in PowerShell"),
+    ],
+)
+def test_what_fetches_waits_though_the_own_programs_are_trusted(tool, command):
+    assert untrusted_sources(sources_of(tool, command), OWN_TRUST)
 
 
 @pytest.mark.parametrize("command", ["make test", "cd app && CI=1 make | make -f -"])

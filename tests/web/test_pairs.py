@@ -186,6 +186,7 @@ def test_how_two_tasks_differ_is_marked_where_a_table_cuts_them(browser: Browser
         record_loop(browser.api, name, ["a"], task=f"{begin}the {task}", key="sort")
     page = browser.get("/loops/compare?a=one&b=two").text
     marks = re.search(r'aria-label="what is other in the task of B">(.*?)</pre>', page)
+    assert marks is not None
     assert words_of(marks[1]).endswith("the list heap")
 
 

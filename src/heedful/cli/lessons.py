@@ -281,7 +281,12 @@ def seen(
         "nearest": nearest or None,
     }
 
-    lessons_with_text = [lesson for lesson in result.lessons if lesson["text"]]
+    # An agent may ask, too, so the words of a retired lesson are not among the others.
+    lessons_with_text = [
+        lesson if lesson in result.told else {**lesson, "text": ""}
+        for lesson in result.lessons
+        if lesson["text"]
+    ]
     answer(
         document,
         f"seen: {result.count}",

@@ -25,7 +25,7 @@ from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered, state_from_older
-from heedful.lessons.scope import name_scope
+from heedful.lessons.scope import TOLD_STATES, name_scope
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
@@ -190,7 +190,7 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     texts = {
         lesson["id"]: lesson["text"]
         for lesson in answer["lessons"]
-        if lesson["text"] and not lesson.get("entry")
+        if lesson["text"] and state_from_older(lesson["state"]) in TOLD_STATES
     }
     return SeenAnswer(
         count=answer["count"],
@@ -336,8 +336,8 @@ async def read_loop(id: str) -> str:
 
 
 async def read_lesson(id: str) -> str:
-    """A lesson; while it waits in quarantine, and if it was rejected, its text is not
-    shown.
+    """A lesson; its text is shown only if agents are told it: not while it waits, and
+    not after it was rejected or retired.
     """
     if not id.isdecimal():
         raise UsageError(f"the id of a lesson is {id!r}; it must be a number")
@@ -346,6 +346,8 @@ async def read_lesson(id: str) -> str:
         # Its author chose all of its words, also the type of its error.
         if lesson["trust"] in QUARANTINE_TRUST:
             return f"lesson {id} was not released, so it is not shown"
+        if state_from_older(lesson["state"]) not in TOLD_STATES:
+            return f"lesson {id} was {lesson['state']}, so it is not shown"
         return _as_document("lesson", lesson, lesson["id"])
 
     _, caller = _app_and_caller.get()

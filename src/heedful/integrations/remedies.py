@@ -187,11 +187,10 @@ class FailureInquiry:
         seen = await self.memory.store.read(
             self.memory.scope, patterns.find, lines[0][1], lines
         )
-        for lesson in seen.lessons:
-            if not lesson.get("entry"):
-                text = self._cut(lesson, errors)
-                if text:
-                    return seen, {lesson["id"]: text}
+        for lesson in seen.told:
+            text = self._cut(lesson, errors)
+            if text:
+                return seen, {lesson["id"]: text}
         return seen, {}
 
     def _cut(self, lesson: Mapping[str, Any], errors: Collection[str]) -> str:

@@ -18,7 +18,7 @@ from itertools import chain, groupby, islice
 from typing import Any
 
 from heedful.lessons.lesson import Signature
-from heedful.lessons.scope import release_command
+from heedful.lessons.scope import TOLD_STATES, release_command
 
 PATTERN_HOLE = "<*>"
 # A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern
@@ -259,6 +259,11 @@ class Seen:
     _: KW_ONLY
     group: Merge | None = None
     lines: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> tuple[Mapping[str, Any], ...]:
+        """The lessons that an agent is told: none that waits or has ended."""
+        return tuple(one for one in self.lessons if one["state"] in TOLD_STATES)
 
     @property
     def release(self) -> str:

@@ -21,6 +21,8 @@ from heedful.validation import refuses_unknown_options, require
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["unverified", "verified", "quarantined", "retired", "superseded"]
 Figures = Literal["", "content", "particulars"]
+# The states of lessons that an agent is told; the words of others are for people.
+TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
 # From most to least trusted. "operator": a person answers for the text; "measured": an
 # outcome of a loop in this scope; "external": a document, an end user or an import.
 TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")

@@ -25,10 +25,19 @@ _SILENT_WORDS = frozenset(
 # taken for a program by mistake, as "root" in "sudo -u root make", is one that nobody
 # trusts.
 _RUNNER_NAMES = frozenset(
-    "command doas env nice nohup setsid stdbuf sudo timeout xargs".split()
+    "builtin command doas env ionice ltrace nice nocorrect noglob nohup setpriv setsid "
+    "stdbuf strace sudo timeout unshare watch xargs".split()
+)
+# Words of the shell and programs that run a text or their arguments in ways that are
+# not read, or that give other commands a new meaning.
+_UNREAD_NAMES = frozenset(
+    "alias bind busybox chroot cmd complete coproc emulate enable eval fc flock "
+    "function nsenter parallel powershell runuser screen script su systemd-run tmux "
+    "trap".split()
 )
 # The name of a program, with its folders: "npm", "./bin/build", "g++", "~/bin/x".
 _PROGRAM_PATTERN = re.compile(r"[\w.+/@~:-]+")
+_WINDOWS_ENDING_PATTERN = re.compile(r"\.(?:bat|cmd|com|exe|ps1)\Z")
 # A word that sets a variable: "CI=1" in "CI=1 make".
 _ASSIGNMENT_PATTERN = re.compile(r"\w+\+?=")
 # The options of these programs that are read: alone ("-i", "-0"), with their value
@@ -40,7 +49,8 @@ _DURATION_PATTERN = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 # Options of "find" before a program.
 _PROGRAM_OPTION_PATTERN = re.compile(r"-(?:exec|ok)(?:dir)?")
 # A shell, and the option with which it runs a text as a command: "bash -lc 'make'".
-_SHELL_NAME_PATTERN = re.compile(r"\w{0,4}sh")
+# "source" and "." run a script, too.
+_SHELL_NAME_PATTERN = re.compile(r"\w{0,4}sh|source|\.")
 _SCRIPT_OPTION_PATTERN = re.compile(r"-[Eefiluvx]*c[Eefiluvx]*")
 # The other options of a shell that are read, perhaps with "-o", which takes a name.
 _SHELL_OPTION_PATTERN = re.compile(r"[+-][Eefiluvx]*o?")
@@ -49,9 +59,11 @@ _VARIABLE_PATTERN = re.compile(r"\$(?:\w+|[@*#?$!-]|\{[^{}$`'\"()]*\})")
 _ARITHMETIC_PATTERN = re.compile(r"\$\(\([\w\s+*/%<>=-]*\)\)")
 # The delimiter of a here-document, perhaps quoted, and whether its lines have margins.
 _HERE_DELIMITER_PATTERN = re.compile(r"(-?)[ \t]*(['\"]?)(\w+)\2(?=[\s;|&<>)]|\Z)")
-# The beginning of an address, "https://". A shell opens /dev/tcp as a connection.
+# The beginning of an address, "https://" or "git@a.test:". A shell opens /dev/tcp as a
+# connection.
 ADDRESS_PATTERN = re.compile(
-    r"[a-z][a-z0-9+.-]{1,20}://|/dev/(?:tcp|udp)/", re.IGNORECASE
+    r"[a-z][a-z0-9+.-]{1,20}://|/dev/(?:tcp|udp)/|\w@(?:[\w-]{1,63}\.){1,9}[a-z]+:",
+    re.IGNORECASE,
 )
 # An option before a message, which is a text for people: "commit -am 'see https://…'".
 _MESSAGE_OPTION_PATTERN = re.compile(r"-[a-z]{0,3}m|--(?:message|body|title|notes)")
@@ -79,6 +91,15 @@ class ShellLine:
     commands: tuple[tuple[str, ...], ...] = ()
     clear: bool = True
     address: bool = False
+
+
+def program_name(program: str) -> str:
+    """Return the name of a program without what Windows adds to it.
+
+    >>> program_name("CURL.exe")
+    'curl'
+    """
+    return _WINDOWS_ENDING_PATTERN.sub("", program.casefold())
 
 
 def read_command(line: str) -> ShellLine:
@@ -435,6 +456,10 @@ class _Command:
             raise _UnclearLine
 
         self._program = word.text.rstrip("/").rpartition("/")[2] or word.text
+        # Behind a word of the shell's language, an option is no program.
+        is_option = self._program.startswith("-")
+        if is_option or program_name(self._program) in _UNREAD_NAMES:
+            raise _UnclearLine
         self._reader.programs.append(self._program)
 
     def _take_argument(self, word: _Word) -> None:

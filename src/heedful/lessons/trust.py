@@ -25,7 +25,7 @@ from heedful.lessons.lesson import (
     check_trust,
     clip,
 )
-from heedful.lessons.shell import ADDRESS_PATTERN, read_command
+from heedful.lessons.shell import ADDRESS_PATTERN, program_name, read_command
 from heedful.sanitize import plain_text
 
 Action = Literal["release", "reject"]
@@ -72,9 +72,10 @@ OWN_TRUST: Mapping[str, Trust] = {
 # Programs that print what is on other computers, also without an address in their
 # command. A statement about "program" does not cover them.
 FETCHING_PROGRAMS = frozenset(
-    "aws az curl dig docker ftp gcloud gh glab helm http https kubectl lftp links lynx "
-    "mail mosh mutt nc ncat netcat nslookup podman psql mysql redis-cli rsh rsync scp "
-    "sftp ssh telnet w3m wget whois".split()
+    "aria2c aws axel az curl dig docker ftp gcloud gh glab helm host http https "
+    "invoke-restmethod invoke-webrequest irm iwr kubectl lftp links lynx mail mosh mutt "
+    "mysql nc ncat netcat nslookup openssl podman psql rclone redis-cli rsh rsync scp "
+    "sftp socat ssh svn telnet w3m wget wget2 whois xh".split()
 )
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
@@ -328,7 +329,7 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
         default = stated.get(server, default)
     elif kind == "tool" and name.casefold() in LOCAL_TOOLS:
         default = stated.get("tool", default)
-    elif kind == "program" and name.casefold() not in FETCHING_PROGRAMS:
+    elif kind == "program" and program_name(name) not in FETCHING_PROGRAMS:
         default = stated.get("program", default)
     return stated.get(source, default)
 
@@ -380,9 +381,9 @@ def sources_of(
     """Return the sources of a tool's result: its command's programs, or else the tool.
 
     Only the tools of coding agents that run a shell (`SHELL_TOOLS`) are read this way.
-    The network is a source, too, if it is unclear which programs the command runs,
-    if there is no command, or if the command or one of the tool's other `arguments` has
-    an address. A tool of an MCP server depends on the server, too. heedful cannot see
+    The network is a source, too, if it is unclear which programs the command runs, as
+    in the language of PowerShell, if there is no command, or if the command or one of
+    the tool's other `arguments` has an address. A tool of an MCP server depends on the server, too. heedful cannot see
     what a program itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
@@ -404,6 +405,7 @@ def sources_of(
     sources = {f"program:{program[:150]}" for program in line.programs}
     if not sources:
         sources = {f"tool:{tool[:150]}"}
-    if line.address or not line.clear or not command.strip():
+    is_read = line.clear and name != "powershell"
+    if line.address or not is_read or not command.strip():
         sources.add(NETWORK_SOURCE)
     return frozenset(sources)

@@ -21,7 +21,7 @@ from heedful.lessons.briefing import (
     Choice,
 )
 from heedful.lessons.lesson import Match, Scope
-from heedful.lessons.scope import name_scope
+from heedful.lessons.scope import TOLD_STATES, name_scope
 from heedful.lessons.signs import find_signs
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
@@ -340,8 +340,7 @@ async def _answer_error(visit: Visit, text: str) -> Document:
 
 def _usable(lessons: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return those of the lessons that a prompt may show."""
-    hidden = ("quarantined", "retired", "superseded")
-    return [lesson for lesson in lessons if lesson["state"] not in hidden]
+    return [lesson for lesson in lessons if lesson["state"] in TOLD_STATES]
 
 
 def _prompt_of(matches: Sequence[Match]) -> str:
