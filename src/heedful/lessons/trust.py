@@ -73,8 +73,8 @@ OWN_TRUST: Mapping[str, Trust] = {
 # command. A statement about "program" does not cover them.
 FETCHING_PROGRAMS = frozenset(
     "aria2c aws axel az curl dig docker ftp gcloud gh glab helm host http https "
-    "invoke-restmethod invoke-webrequest irm iwr kubectl lftp links lynx mail mosh mutt "
-    "mysql nc ncat netcat nslookup openssl podman psql rclone redis-cli rsh rsync scp "
+    "invoke-restmethod invoke-webrequest irm iwr kubectl lftp links lynx mail mosh "
+    "mutt mysql nc ncat netcat nslookup openssl podman psql rclone redis-cli rsh rsync scp "
     "sftp socat ssh svn telnet w3m wget wget2 whois xh".split()
 )
 # The beginning of the source of all that came through a key of a service.
@@ -383,8 +383,8 @@ def sources_of(
     Only the tools of coding agents that run a shell (`SHELL_TOOLS`) are read this way.
     The network is a source, too, if it is unclear which programs the command runs, as
     in the language of PowerShell, if there is no command, or if the command or one of
-    the tool's other `arguments` has an address. A tool of an MCP server depends on the server, too. heedful cannot see
-    what a program itself fetches.
+    the tool's other `arguments` has an address. A tool of an MCP server depends on the
+    server, too. heedful cannot see what a program itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
     ['program:curl', 'program:python']
