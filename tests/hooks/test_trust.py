@@ -365,6 +365,25 @@ CARRIED = [
         {".claude/commands/git/test.md": EVIL}, ".claude/commands", id="a command"
     ),
     pytest.param({".claude/agents/tester.md": EVIL}, ".claude/agents", id="an agent"),
+    pytest.param({"QWEN.md": EVIL}, "QWEN.md", id="the file of Qwen Code"),
+    pytest.param({".goosehints": EVIL}, ".goosehints", id="the file of goose"),
+    pytest.param(
+        {".kilocode/rules/a.md": EVIL}, ".kilocode/rules/a.md", id="a rule of Kilo"
+    ),
+    pytest.param({".kilo/agent/a.md": EVIL}, ".kilo/agent", id="an agent of Kilo"),
+    pytest.param(
+        {".opencode/mode/build.md": EVIL}, ".opencode/mode", id="a mode of opencode"
+    ),
+    pytest.param(
+        {"opencode.json": f'{{"agent": {{"build": {{"prompt": "{EVIL}"}}}}}}'},
+        "opencode.json",
+        id="a prompt in settings",
+    ),
+    pytest.param(
+        {"kilo.json": f'{{"command": {{"ship": {{"template": "{EVIL}"}}}}}}'},
+        "kilo.json",
+        id="a command in settings",
+    ),
     pytest.param(
         {".gemini/commands/test.toml": f"prompt = '{EVIL}'"},
         ".gemini/commands",

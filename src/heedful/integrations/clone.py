@@ -40,17 +40,23 @@ INSTRUCTION_FILES = (
     "CLAUDE.md",
     "CLAUDE.local.md",
     "GEMINI.md",
+    "QWEN.md",
     ".claude/CLAUDE.md",
     ".clinerules",
     ".cursorrules",
+    ".goosehints",
     ".windsurfrules",
     ".github/copilot-instructions.md",
+    ".junie/guidelines.md",
 )
 INSTRUCTION_FOLDERS = (
     ".cursor/rules",
     ".claude/rules",
     ".clinerules",
     ".github/instructions",
+    ".kilo/rules",
+    ".kilocode/rules",
+    ".roo/rules",
     ".windsurf/rules",
 )
 # The folders of agents in a project, and those in each with texts that an agent reads
@@ -65,6 +71,7 @@ AGENT_FOLDERS = (
     ".gemini",
     ".github",
     ".goose",
+    ".kilo",
     ".kilocode",
     ".kimi",
     ".opencode",
@@ -76,6 +83,8 @@ PROMPT_FOLDERS = (
     "command",
     "commands",
     "droids",
+    "mode",
+    "modes",
     "output-styles",
     "prompts",
     "skill",
@@ -84,18 +93,24 @@ PROMPT_FOLDERS = (
 # Beside this file, a skill has files of any kind, which the agent reads with its tools.
 SKILL_FILE = "/skill.md"
 SKILL_FOLDERS = ("/skill", "/skills")
-# Settings of agents that may name files with instructions, and how they do.
+# Settings of agents that may name files with instructions or have prompts, and how they
+# do.
 AGENT_SETTINGS = (
     ".codex/config.toml",
     ".gemini/settings.json",
+    ".kilo/kilo.json",
+    ".kilo/kilo.jsonc",
     ".opencode/opencode.json",
     ".opencode/opencode.jsonc",
     ".qwen/settings.json",
+    "kilo.json",
+    "kilo.jsonc",
     "opencode.json",
     "opencode.jsonc",
 )
 _NAMING_KEY_PATTERN = re.compile(
-    r'"(?:contextFileName|fileName|project_doc_fallback_filenames|\w*instructions\w*)":'
+    r'"(?:contextFileName|fileName|project_doc_fallback_filenames|prompt|template'
+    r'|\w*instructions\w*)":'
 )
 # The path of another file whose text an agent reads in the place of this one: without
 # the marks of a sentence behind it, and as all up to a blank that is not escaped.

@@ -74,8 +74,8 @@ OWN_TRUST: Mapping[str, Trust] = {
 FETCHING_PROGRAMS = frozenset(
     "aria2c aws axel az curl dig docker ftp gcloud gh glab helm host http https "
     "invoke-restmethod invoke-webrequest irm iwr kubectl lftp links lynx mail mosh "
-    "mutt mysql nc ncat netcat nslookup openssl podman psql rclone redis-cli rsh rsync scp "
-    "sftp socat ssh svn telnet w3m wget wget2 whois xh".split()
+    "mutt mysql nc ncat netcat nslookup openssl podman psql rclone redis-cli rsh rsync "
+    "scp sftp socat ssh svn telnet w3m wget wget2 whois xh".split()
 )
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
