@@ -17,6 +17,7 @@ from heedful.lessons.trust import (
     sources_of,
     untrusted_sources,
 )
+from heedful.lessons.waiting import explain_wait
 
 trusts = st.sampled_from(TRUST_ORDER)
 
@@ -209,3 +210,9 @@ def test_a_named_program_is_trusted(command):
     stated: Any = {"program:make": "measured"}
     trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
     assert lowest_trust(trusts) == "measured"
+
+
+def test_the_reason_of_a_wait_shows_control_characters_of_a_source() -> None:
+    reason = str(explain_wait(["tool:a\x1b[2J", "server:b\u202ec"], {}))
+    assert reason.isprintable()
+    assert "\\x1b[2J" in reason

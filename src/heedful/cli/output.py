@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from heedful.cli.progress import Progress
-from heedful.sanitize import clean
+from heedful.sanitize import clean, visible
 
 # What a column of a table shows: the field with this name, or the result of a function
 # of the record.
@@ -370,7 +370,8 @@ def command_line(*words: object, db: str | None = None, **options: object) -> st
         elif value:
             command += option_words(name, str(value))
 
-    return f"{shlex.join(command)}{_db_option(db)}"
+    # A name in it may be of others: it must not draw on the terminal.
+    return f"{visible(shlex.join(command))}{_db_option(db)}"
 
 
 def name_database(text: str, db: str | None = None) -> str:

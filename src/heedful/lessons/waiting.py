@@ -17,6 +17,7 @@ from heedful.lessons.trust import (
     is_statable,
     untrusted_sources,
 )
+from heedful.sanitize import visible
 
 # The beginning of the name of a session among the sources of what derives from it.
 SESSION_SOURCE_PREFIX = "episode:"
@@ -68,7 +69,9 @@ def describe_source(source: str) -> str:
     if source == NETWORK_SOURCE:
         return "what came from the network"
     kind, _, name = source.partition(":")
-    return _SOURCE_WORDS.get(kind, "{kind}:{name}").format(kind=kind, name=name)
+    return _SOURCE_WORDS.get(kind, "{kind}:{name}").format(
+        kind=visible(kind), name=visible(name)
+    )
 
 
 def explain_wait(names: Iterable[str], stated: Mapping[str, Trust]) -> WaitReason:
