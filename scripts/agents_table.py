@@ -73,12 +73,17 @@ def _notes() -> Iterator[str]:
         if target.exit_rule != Target.exit_rule:
             limits.append(target.exit_rule)
         if NO_FAILURE_EVENT in target.cannot:
-            limits.append("no event for a failed call")
+            limits.append("the agent has no event for a failed call")
         if target.next_step:
             limits.append(f"after the installation, {target.next_step}")
-        sentences = [f"{limit[0].upper()}{limit[1:]}." for limit in limits]
+        sentences = [f"{_capitalised(limit)}." for limit in limits]
         if sentences:
             yield f"- **{target.title}** (`{name}`): {' '.join(sentences)}"
+
+
+def _capitalised(text: str) -> str:
+    """Return the text with a capital first letter; the name heedful has none."""
+    return text if text.startswith("heedful") else f"{text[0].upper()}{text[1:]}"
 
 
 def written(page: str) -> str:

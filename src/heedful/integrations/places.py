@@ -98,7 +98,7 @@ TARGETS: Mapping[str, Target] = {
         marks=(".claude", "~/.claude"),
         programs=("claude",),
         matchers={"before": ACTION_TOOLS_REGEX},
-        cannot=("some versions fire no event for a failed Edit, Read or Grep",),
+        cannot=("some of its versions fire no event for a failed Edit, Read or Grep",),
     ),
     "vscode": Target(
         title="VS Code",
@@ -117,7 +117,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_PROMPT_CONTEXT,
             NO_FAILURE_EVENT,
-            "learns at errors, not when a session ends: it has no event for that",
+            "heedful learns at each error: the agent has no event for a session's end",
         ),
         unconfirmed=("that it ignores unknown events in the file",),
     ),
@@ -174,7 +174,9 @@ TARGETS: Mapping[str, Target] = {
         # 1000 or more are milliseconds, and earlier versions know no other unit.
         units_per_second=1_000,
         matchers={"before": "run_shell_command|write_file|edit|mcp__.*"},
-        cannot=("learns none of your rules in versions without submitted_prompt",),
+        cannot=(
+            "if its events have no submitted_prompt, heedful learns no rules of yours",
+        ),
     ),
     "droid": Target(
         title="Factory Droid",
@@ -206,8 +208,8 @@ TARGETS: Mapping[str, Target] = {
             }
         },
         cannot=(
-            "gets no advice; heedful can only deny calls and hold up turns",
-            "learns nothing from its failures: its events have no results",
+            "heedful gives it no advice, and can only deny calls and hold up turns",
+            "heedful learns nothing from its failures: its events have no results",
         ),
     ),
     "codex": Target(
@@ -235,8 +237,8 @@ TARGETS: Mapping[str, Target] = {
         # More is an error of the whole file.
         stop_seconds=600,
         cannot=(
-            "gets advice with a prompt only; before a call, heedful can only deny",
-            "its settings are for all projects",
+            "heedful advises it with a prompt only; before a call, it can only deny",
+            "its settings apply to all projects",
         ),
         unconfirmed=("the variable KIMI_CODE_HOME",),
     ),
@@ -254,7 +256,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_PROMPT_CONTEXT,
             NO_CONTEXT_BEFORE,
-            "a hook's loop_limit limits how often a turn continues",
+            "the field loop_limit of a hook limits how often a turn continues",
         ),
         unconfirmed=("the fields before and after a call: the page was not at hand",),
     ),
@@ -270,7 +272,7 @@ TARGETS: Mapping[str, Target] = {
         units_per_second=1_000,
         matchers={"before": "run_shell_command|write_file|replace|mcp_.*"},
         cannot=(
-            "advice before a call arrives with the next request to the model",
+            "advice before a call reaches the model with its next request",
             NO_FAILURE_EVENT,
         ),
         unconfirmed=(
@@ -286,10 +288,10 @@ TARGETS: Mapping[str, Target] = {
         user=("~/Documents/Cline/Hooks",),
         marks=(".clinerules", "~/Documents/Cline", "~/.cline"),
         programs=("cline",),
-        exit_rule="an error, a time-out or an answer that is not JSON blocks the call",
+        exit_rule="it blocks the call if a hook fails, times out or answers no JSON",
         cannot=(
             NO_STOP,
-            "runs one script for each event: where you have one, heedful adds none",
+            "it runs one script for each event: if you have one, heedful adds none",
         ),
         unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
         next_step="turn the hooks on in the tab Hooks of Cline",
@@ -304,11 +306,11 @@ TARGETS: Mapping[str, Target] = {
         home=("XDG_CONFIG_HOME", "~/.config"),
         marks=(".opencode", "~/.config/opencode"),
         programs=("opencode",),
-        exit_rule="the plugin gives up after 3 s, and never fails",
+        exit_rule="heedful's plugin gives up after 3 s, and never fails",
         cannot=(
             NO_CONTEXT_BEFORE,
             NO_STOP,
-            "learns when a call fails, and when it works again",
+            "heedful learns when a call fails, and when it works again",
         ),
         unconfirmed=("opencode 2: this is a plugin of version 1",),
     ),
@@ -322,11 +324,11 @@ TARGETS: Mapping[str, Target] = {
         home=("XDG_CONFIG_HOME", "~/.config"),
         marks=(".kilo", ".kilocode", "~/.config/kilo"),
         programs=("kilo", "kilocode"),
-        exit_rule="the plugin gives up after 3 s, and never fails",
+        exit_rule="heedful's plugin gives up after 3 s, and never fails",
         cannot=(
             NO_CONTEXT_BEFORE,
             NO_STOP,
-            "learns when a call fails, and when it works again",
+            "heedful learns when a call fails, and when it works again",
         ),
         unconfirmed=("the folder of a project: it also reads .kilo/plugin",),
     ),
@@ -336,12 +338,12 @@ TARGETS: Mapping[str, Target] = {
         form="section",
         project=("AGENTS.md",),
         programs=("zed", "aider"),
-        exit_rule="no hook runs",
+        exit_rule="these agents run no hook",
         cannot=(
-            "knows only what its file says: no advice before or after a call",
-            "nothing is learnt from its sessions",
+            "the agents know only what this file says",
+            "heedful learns nothing from their sessions",
         ),
-        next_step="heedful hook agents-md brings the section up to date; with Aider, "
+        next_step="`heedful hook agents-md` updates the section; with Aider, "
         "add `read: AGENTS.md` to .aider.conf.yml",
     ),
 }
