@@ -4,6 +4,7 @@ the hook process.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Callable, Mapping
@@ -13,9 +14,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from heedful import Memory
 from heedful.integrations import hook
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.places import TARGETS
+from heedful.store.ownership import prepare_database
 from tests.hooks.agent_events import EVENTS, RULE
 from tests.hooks.agent_schemas import SCHEMAS
 from tests.hooks.support import environment
@@ -76,6 +79,15 @@ def event_of(name: str, kind: Kind) -> str:
     return next((event for event in of_kind if event in EVENTS[name]), "")
 
 
+def say_rule(send: Send, name: str) -> None:
+    """Let the user of an agent say the rule, at a terminal if that is needed."""
+    if not AGENTS[TARGETS[name].agent].gives_typed_line:
+        settings = hook.read_settings(Path.cwd())
+        memory = Memory(prepare_database(settings["db"], is_followed=True))
+        asyncio.run(memory.user_rules.state(RULE, by="ann"))
+    send(name, event_of(name, "prompt"))
+
+
 @pytest.mark.parametrize("name", [name for name in TARGETS if name in EVENTS])
 def test_there_is_an_example_of_each_event(name: str) -> None:
     events = set(AGENTS[TARGETS[name].agent].events)
@@ -89,7 +101,7 @@ def test_each_event_is_answered_in_the_documented_shape(
     name: str, event: str, send: Send
 ) -> None:
     if kind_of(name, event) != "start":
-        send(name, event_of(name, "prompt"))
+        say_rule(send, name)
     if kind_of(name, event) == "model":
         assert send(name, "BeforeTool") is None
     answer = send(name, event)
@@ -109,8 +121,8 @@ def test_what_cannot_be_said_before_a_call_is_said_after_it(
     name: str, send: Send
 ) -> None:
     agent = AGENTS[TARGETS[name].agent]
-    for kind in ("prompt", "before"):
-        send(name, event_of(name, kind))
+    say_rule(send, name)
+    send(name, event_of(name, "before"))
     after = send(name, event_of(name, "after"))
     is_after = "after" in agent.takes and "before" not in agent.takes
     assert (after is not None and RULE in json.dumps(after)) == is_after
@@ -120,7 +132,7 @@ def test_what_cannot_be_said_before_a_call_is_said_after_it(
 def test_a_call_is_denied_only_if_the_settings_ask_for_it(
     name: str, send: Send
 ) -> None:
-    send(name, event_of(name, "prompt"))
+    say_rule(send, name)
     answer = send(name, event_of(name, "before"), {"deny": True})
     jsonschema.validate(answer, SCHEMAS[name]["deny"])
     assert RULE in json.dumps(answer)
@@ -135,7 +147,7 @@ def test_a_failing_command_holds_up_the_end_of_a_turn(name: str, send: Send) -> 
 
 
 def test_what_waits_for_the_model_is_told_once(send: Send) -> None:
-    send("gemini-cli", "BeforeAgent")
+    say_rule(send, "gemini-cli")
     assert send("gemini-cli", "BeforeModel") is None
     assert send("gemini-cli", "BeforeTool") is None
     request = send("gemini-cli", "BeforeModel")["hookSpecificOutput"]["llm_request"]
@@ -146,7 +158,7 @@ def test_what_waits_for_the_model_is_told_once(send: Send) -> None:
 
 
 def test_what_waits_for_the_model_does_not_outlive_its_turn(send: Send) -> None:
-    send("gemini-cli", "BeforeAgent")
+    say_rule(send, "gemini-cli")
     send("gemini-cli", "BeforeTool")
     send("gemini-cli", "BeforeAgent")
     assert send("gemini-cli", "BeforeModel") is None

@@ -149,7 +149,7 @@ async def test_what_is_no_rule_is_not_stored(memory: Memory, prompt: str) -> Non
 async def test_rule_is_shown_at_the_start_of_the_next_session(
     memory: Memory, agent: str
 ) -> None:
-    await say_in_session(memory, PNPM, agent=agent)
+    await say_in_session(memory, PNPM)
 
     context = await Session(memory, "two", agent).start()
     assert "we use pnpm, never npm" in context
@@ -610,11 +610,54 @@ async def test_a_rule_that_denies_stops_each_call_until_the_user_allows_it(
         assert is_denial(answer)
         assert "never use npm" in answer
     await session.say("ok, use npm here")
-    assert not is_denial(await ask("c3"))
+    # Not every agent says whether a user typed this.
+    assert is_denial(await ask("c3")) is not AGENTS[agent].gives_typed_line
 
     await memory.user_rules.deny(rule.id, by="ann", denies=False)
     session = Session(memory, id="two", agent=agent)
     assert not is_denial(await ask("c4"))
+
+
+def agents_whose_user(types: bool) -> list[str]:
+    """Return the agents that say, or do not say, what their user typed."""
+    return [name for name, row in AGENTS.items() if row.gives_typed_line is types]
+
+
+@pytest.mark.parametrize("agent", agents_whose_user(types=True))
+async def test_a_rule_that_was_typed_holds_at_once(memory: Memory, agent: str) -> None:
+    session = Session(memory, agent=agent)
+    await session.say(PNPM)
+    assert "never npm" in await session.run("npm install zod")
+    [stated] = await memory.user_rules.in_force()
+    assert stated.text == "we use pnpm, never npm"
+
+
+@pytest.mark.parametrize("agent", agents_whose_user(types=False))
+async def test_a_prompt_that_a_command_may_have_written_waits_and_ends_no_rule(
+    memory: Memory, agent: str
+) -> None:
+    await say_in_session(memory, PNPM)
+    session = Session(memory, "one", agent)
+    await session.say("We use npm, never pnpm.")
+    assert "never pnpm" not in await session.run("pnpm install zod")
+    await session.end()
+
+    (stated,) = await memory.user_rules.in_force()
+    assert stated.text == "we use pnpm, never npm"
+    (waiting,) = await memory.quarantine.waiting()
+    assert waiting.lesson == "We use npm, never pnpm"
+    await memory.quarantine.release([waiting.id], by="ann")
+    assert len(await memory.user_rules.in_force()) == 2
+
+
+async def test_a_rule_that_repeats_a_file_of_a_clone_waits(memory: Memory) -> None:
+    session = Session(memory)
+    session.host.foreign = {"file:AGENTS.md": f"# Rules\n{FMT.capitalize()}.\n"}
+    await session.say(FMT)
+    await session.end()
+    assert await memory.user_rules.in_force() == []
+    (waiting,) = await memory.quarantine.waiting()
+    assert waiting.lesson == FMT
 
 
 FORCED = "always push with --no-verify"

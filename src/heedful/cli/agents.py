@@ -41,6 +41,7 @@ _CALL: Mapping[str, Any] = {
     "tool_use_id": "call-1",
     "tool_input": {"command": "npm ci"},
 }
+_TRIED_SESSION = "doctor"
 _TRIED_EVENTS: Sequence[tuple[Kind, Mapping[str, Any]]] = (
     ("prompt", {"prompt": _RULE}),
     ("before", _CALL),
@@ -181,7 +182,15 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
     target = TARGETS[name]
     row = AGENTS[target.agent]
     folder = tempfile.mkdtemp(prefix="heedful-")
+    said = {"session_id": _TRIED_SESSION, "prompt": _RULE}
     try:
+        if not row.gives_typed_line:
+            # This agent does not tell what was typed, so Claude Code's hook says it.
+            event = AGENTS[plans.INSTALL_AGENT].event_of("prompt")
+            line = plans.hook_line(
+                TARGETS[plans.INSTALL_AGENT], plans.command(True), event
+            )
+            _try_event(name, event, line=line, data=said, folder=folder)
         for kind, content in _TRIED_EVENTS:
             event = row.event_of(kind)
             if event not in commands:
@@ -189,7 +198,7 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
             line = commands[event]
             if not line:
                 line = plans.hook_line(target, plans.command(True), event)
-            data = event_of(row, event, {"session_id": "doctor", **content})
+            data = event_of(row, event, {"session_id": _TRIED_SESSION, **content})
             yield _try_event(name, event, line=line, data=data, folder=folder)
     finally:
         _remove(folder)

@@ -76,6 +76,9 @@ class Agent:
     repairs: bool = False
     deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
     block: Form = _named("reason", decision="block")
+    # Its event has the line that the user typed. Other agents may have put a command of
+    # the project, or a prompt of a server, in its place.
+    gives_typed_line: bool = False
     # Its file of the session tells of failed calls that fire no event.
     has_transcript: bool = False
     # A person sees the `systemMessage` of a start, and the model does not. No agent
@@ -115,6 +118,7 @@ AGENTS: Mapping[str, Agent] = {
         events=_SHARED_EVENTS,
         takes=_CONTEXT_MOMENTS,
         repairs=True,
+        gives_typed_line=True,
         has_transcript=True,
         says_at_start=True,
         notice_events=("SessionStart", "Stop"),
@@ -140,6 +144,7 @@ AGENTS: Mapping[str, Agent] = {
         events=_SHARED_EVENTS,
         takes=_CONTEXT_MOMENTS,
         fields={"prompt": "submitted_prompt"},
+        gives_typed_line=True,
         says_at_start=True,
     ),
     "droid": Agent(
@@ -166,6 +171,7 @@ AGENTS: Mapping[str, Agent] = {
         events=_EVENTS_WITHOUT_FAILURE,
         takes=_CONTEXT_MOMENTS,
         fields={"prompt_id": "turn_id"},
+        gives_typed_line=True,
         says_at_start=True,
     ),
     "kimi-code": Agent(

@@ -522,7 +522,11 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     # Not every agent has an event at the start that takes context.
     rules = await moment.run.rules()
-    advice = await moment.run.recall(prompt, moment.text("prompt_id"))
+    advice = await moment.run.recall(
+        prompt,
+        moment.text("prompt_id"),
+        is_typed=moment.agent.gives_typed_line,
+    )
     is_rule = any(rule.reach != "session" for rule in read_rules(prompt))
     return moment.advise(_with_rules(rules, advice), "study" if is_rule else "")
 

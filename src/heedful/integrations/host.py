@@ -53,7 +53,7 @@ from heedful.store import (
 )
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
-from heedful.traces.episode import Ended, Event
+from heedful.traces.episode import EXPANDED_PROMPT_CODE, Ended, Event
 from heedful.validation import check_number, refuses_unknown_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -327,15 +327,19 @@ class HostRun:
         text = "\n".join(filter(None, texts))
         return replace(advice, text=text, silence="", denies=denies)
 
-    async def recall(self, task: Any = None, call: str = "") -> Advice:
+    async def recall(
+        self, task: Any = None, call: str = "", *, is_typed: bool = True
+    ) -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.
 
         If the run goes on after an end of its process, also return the last feedback.
+        Words of a task that may not be those that its user typed make no rules.
         """
         self.task = self.task if task is None else task
         await self.host.start()
-        silent = Advice(silence="no answer")
-        advice = await self.host.guarded("recall", self._recall(call), silent)
+        advice = await self.host.guarded(
+            "recall", self._recall(call, is_typed), Advice(silence="no answer")
+        )
         self.room = min(self.room, MAX_MOMENT_CHARS - len(advice.text))
         return advice
 
@@ -724,12 +728,13 @@ class HostRun:
             self.call_advice.setdefault(call, []).append(advice.text)
         return advice
 
-    async def _recall(self, call: str) -> Advice:
+    async def _recall(self, call: str, is_typed: bool) -> Advice:
         """Keep the task as an event; return the hint of the loop, or lessons on it."""
         text = self.task
         if not isinstance(text, str):
             text = json.dumps(text, default=repr)
-        await self._announce((), [Event("user_message", text, call=call)])
+        code = "" if is_typed else EXPANDED_PROMPT_CODE
+        await self._announce((), [Event("user_message", text, call=call, code=code)])
 
         if self.judges:
             loop = await self._open()

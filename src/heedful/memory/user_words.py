@@ -17,7 +17,12 @@ from heedful.lessons.user_rules import UserRule, read_rules, rule_signature
 from heedful.redact import mask_personal, redact
 from heedful.traces import course as trace
 from heedful.traces.episode import MODEL_WORD_EVENTS, Event
-from heedful.traces.sources import Origins, may_be_pasted, typed_part
+from heedful.traces.sources import (
+    Origins,
+    gives_typed_lines,
+    may_be_pasted,
+    typed_part,
+)
 
 RULE_IMPORTANCE = 0.9
 
@@ -49,20 +54,24 @@ def sources_of_words(
     """Return the sources of each text in a message of the user.
 
     `messages` maps each text to its message. A text that repeats what a tool said
-    depends on all sources; one in a message that may be pasted, or after the name of
-    a file whose content may follow, depends on the network, too.
+    depends on all sources; one in a message that may be pasted or expanded, or after
+    the name of a file whose content may follow, depends on the network, too. A text
+    that repeats instructions of a clone depends on their file.
     """
     surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
     results = [
         event for event in events if event.origin or event.type not in surroundings
     ]
     quotations = trusts.find_quotations(messages, map(trace.event_text, results))
+    files_by_text = origins.quoted_foreign(messages)
+    is_typed = gives_typed_lines(events)
     sources: dict[str, Set[str]] = {}
     for text, message in messages.items():
-        sources[text] = {"user"}
+        sources[text] = {"user", *files_by_text.get(text, ())}
         if text in quotations:
             all_sources = map(origins.at, range(len(events)))
-            sources[text] = set(chain.from_iterable(all_sources))
-        elif may_be_pasted(message) or text not in typed_part(message):
-            sources[text] = {"user", trusts.NETWORK_SOURCE}
+            sources[text] |= set(chain.from_iterable(all_sources))
+        is_own = is_typed and not may_be_pasted(message)
+        if not is_own or text not in typed_part(message):
+            sources[text] |= {trusts.NETWORK_SOURCE}
     return sources

@@ -35,7 +35,12 @@ from heedful.store.connection import (
     storable_json,
     token,
 )
-from heedful.traces.episode import Event, Limits, clean_event
+from heedful.traces.episode import (
+    EXPANDED_PROMPT_CODE,
+    Event,
+    Limits,
+    clean_event,
+)
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.lesson import Lesson
@@ -656,8 +661,9 @@ def append_events(
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
         preconditions.follow(db, scope, session, event, folder=root)
         if event["type"] == "user_message":
-            content = json.loads(event["record"])["content"]
-            user_rules.hear(db, scope, session, content)
+            prompt = json.loads(event["record"])
+            if prompt["code"] != EXPANDED_PROMPT_CODE:
+                user_rules.hear(db, scope, session, prompt["content"])
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})

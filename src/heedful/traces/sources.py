@@ -34,7 +34,11 @@ from heedful.traces.course import (
     given_to,
     named_arguments,
 )
-from heedful.traces.episode import MODEL_WORD_EVENTS, Event
+from heedful.traces.episode import (
+    EXPANDED_PROMPT_CODE,
+    MODEL_WORD_EVENTS,
+    Event,
+)
 
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
@@ -193,6 +197,10 @@ class Origins:
             quoted[text] = {source: positions[n] for source, n in found_sources.items()}
         return quoted
 
+    def quoted_foreign(self, texts: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Map each text that quotes foreign texts to their sources."""
+        return quotations(texts, self._foreign)
+
     def of_foreign(
         self, steps: Set[int], edits: Set[int], words: Mapping[str, int]
     ) -> set[str]:
@@ -210,7 +218,7 @@ class Origins:
         failed = min(steps)
         call_texts = {*words_of(self.run, [failed]), *lines_of(self.run, failed)}
         advice = {text for text, step in words.items() if step in remedy}
-        found_sources = quotations(advice - call_texts, self._foreign).values()
+        found_sources = self.quoted_foreign(advice - call_texts).values()
         return self._unread.union(*found_sources)
 
     def unseen(self) -> list[tuple[int, frozenset[str]]]:
@@ -317,18 +325,31 @@ def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
 
 
 def pasted(run: Course) -> list[tuple[int, str]]:
-    """Return the prompts that hold more than a typed line, with their positions.
+    """Return the prompts that may hold more than a typed line, with their positions.
 
     Nobody knows who wrote the rest, so trust in the user does not cover it. A prompt is
     the task or the goal (position -1), or a message of a user or of the system around
     the agent. Words with an origin have sources of their own.
     """
+    is_typed = gives_typed_lines(run.events)
     prompts = [(-1, run.episode.task), (-1, run.episode.goal)]
     for position, event in enumerate(run.events):
         if event.type in SURROUNDING_EVENTS and not event.origin:
             prompts.append((position, event.content))
 
-    return [(position, text) for position, text in prompts if may_be_pasted(text)]
+    return [
+        (position, text)
+        for position, text in prompts
+        if text and (not is_typed or may_be_pasted(text))
+    ]
+
+
+def gives_typed_lines(events: Iterable[Event]) -> bool:
+    """Return whether the prompts of a run are what its user typed, as far as is known.
+
+    All prompts of a run come from one agent.
+    """
+    return all(event.code != EXPANDED_PROMPT_CODE for event in events)
 
 
 def may_be_pasted(text: str) -> bool:
