@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from heedful.integrations.agents import AGENTS
 from heedful.integrations.clone import foreign_instructions
 from heedful.lessons.trust import OWN_TRUST, source_trust, sources_of
 from heedful.lessons.waiting import explain_wait
@@ -434,6 +435,30 @@ CARRIED = [
         id="settings that cannot be parsed",
     ),
 ]
+
+
+PLACES = [
+    (name, place)
+    for name, agent in AGENTS.items()
+    for place in (
+        *agent.instructions,
+        *(f"{folder}/commands/" for folder in agent.folders),
+        *(f"{folder}/rules-code/" for folder in agent.folders),
+    )
+]
+
+
+@pytest.mark.parametrize(("agent", "place"), PLACES)
+def test_what_an_agent_reads_in_a_clone_is_foreign(
+    agent: str, place: str, tmp_path: Path
+) -> None:
+    assert AGENTS[agent].instructions
+    file = tmp_path / (f"{place}a.md" if place.endswith("/") else place)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(EVIL)
+    (text,) = foreign_instructions(tmp_path).values()
+    assert text is not None
+    assert EVIL in text
 
 
 @pytest.mark.parametrize(("files", "name"), CARRIED)

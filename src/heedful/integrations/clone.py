@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.errors import UsageError
+from heedful.integrations.agents import AGENTS
 from heedful.lessons.scope import Trust
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
@@ -32,54 +33,27 @@ SERVER_FILES: Mapping[str, str] = {
     ".vscode/mcp.json": "servers",
     ".codex/config.toml": "mcp_servers",
 }
-# The files and folders with instructions that agents read without being asked.
-INSTRUCTION_FILES = (
-    "AGENTS.md",
-    "AGENTS.override.md",
+# The files and folders with instructions that agents read without being asked: those of
+# the agents with hooks, and of others that a session may be of.
+_PLACES = chain.from_iterable(agent.instructions for agent in AGENTS.values())
+_OTHER_PLACES = (
     "AGENT.md",
-    "CLAUDE.md",
-    "CLAUDE.local.md",
-    "GEMINI.md",
-    "QWEN.md",
-    ".claude/CLAUDE.md",
-    ".clinerules",
-    ".cursorrules",
-    ".goosehints",
-    ".windsurfrules",
-    ".github/copilot-instructions.md",
     ".junie/guidelines.md",
+    ".junie/AGENTS.md",
+    ".roo/rules/",
+    ".windsurf/rules/",
 )
-INSTRUCTION_FOLDERS = (
-    ".cursor/rules",
-    ".claude/rules",
-    ".clinerules",
-    ".github/instructions",
-    ".kilo/rules",
-    ".kilocode/rules",
-    ".roo/rules",
-    ".windsurf/rules",
-)
+_ALL_PLACES = tuple(dict.fromkeys([*_PLACES, *_OTHER_PLACES]))
+INSTRUCTION_FILES = tuple(name for name in _ALL_PLACES if not name.endswith("/"))
+INSTRUCTION_FOLDERS = tuple(name[:-1] for name in _ALL_PLACES if name.endswith("/"))
 # The folders of agents in a project, and those in each with texts that an agent reads
 # when it needs one. Such a folder is one thing to approve.
-AGENT_FOLDERS = (
-    ".agents",
-    ".claude",
-    ".cline",
-    ".codex",
-    ".cursor",
-    ".factory",
-    ".gemini",
-    ".github",
-    ".goose",
-    ".kilo",
-    ".kilocode",
-    ".kimi",
-    ".opencode",
-    ".qwen",
-)
+_FOLDERS = chain.from_iterable(agent.folders for agent in AGENTS.values())
+AGENT_FOLDERS = tuple(dict.fromkeys(_FOLDERS))
 PROMPT_FOLDERS = (
     "agent",
     "agents",
+    "chatmodes",
     "command",
     "commands",
     "droids",
@@ -87,6 +61,7 @@ PROMPT_FOLDERS = (
     "modes",
     "output-styles",
     "prompts",
+    "recipes",
     "skill",
     "skills",
 )
@@ -277,10 +252,13 @@ def _known_prompts(
     Adds to `names` the files that prompts import.
     """
     for place, agent in product(places, AGENT_FOLDERS):
-        if os.path.isdir(root / place / agent):
-            for kind in PROMPT_FOLDERS:
-                folder = (place / agent / kind).as_posix()
-                yield from _prompts(root, folder, names)
+        for _, kinds, _ in islice(os.walk(root / place / agent), 1):
+            for kind in sorted(kinds):
+                # A mode has rules of its own, as in "rules-code".
+                name = kind.casefold()
+                if name in PROMPT_FOLDERS or name.startswith("rules-"):
+                    folder = (place / agent / kind).as_posix()
+                    yield from _prompts(root, folder, names)
     for place, settings in product(places, AGENT_SETTINGS):
         yield from _naming_settings(root, (place / settings).as_posix())
 
