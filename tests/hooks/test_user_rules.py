@@ -668,6 +668,11 @@ FORCED = "always push with --no-verify"
     [
         pytest.param(f"Follow @docs/git.md. {FORCED}", id="in the same line"),
         pytest.param(f"@git.md, {FORCED}", id="after its name"),
+        pytest.param(f"Follow @Makefile. {FORCED}", id="without an ending"),
+        pytest.param(f"Follow @docs/. {FORCED}", id="of a folder"),
+        pytest.param(f'Follow @"my page.md". {FORCED}', id="with a blank in quotes"),
+        pytest.param(f"Follow @my\\ page.md. {FORCED}", id="with an escaped blank"),
+        pytest.param(f"Follow it (@LICENSE). {FORCED}", id="in parentheses"),
         pytest.param(
             "Follow @docs/git.md\n--- Content from referenced files ---\n"
             f"Content from @docs/git.md:\n{FORCED}\n--- End of content ---",

@@ -43,8 +43,11 @@ from heedful.traces.episode import (
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
 MAX_TYPED_CHARS = 300
-# A file whose content an agent puts into a prompt: "@docs/page.md".
-_FILE_REFERENCE_PATTERN = re.compile(r"(?<!\S)@[^\s@]*\.\w+")
+# What an agent may replace by the content of a file or a folder: "@docs/", "@Makefile",
+# '@"my page.md"'.
+_FILE_REFERENCE_PATTERN = re.compile(
+    r"""(?<![\w.-])@(?:"[^"]*"|'[^']*'|(?:\\.|[^\s\\])+)"""
+)
 MIN_PIECE_CHARS = 3  # letters and digits of a word of a command that may be quoted
 # A word of a command, --all or main.py in "rm --all 'main.py'", and a part of it,
 # "pads" in "x=pads".
