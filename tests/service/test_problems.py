@@ -171,10 +171,17 @@ def test_a_body_that_is_no_object_is_refused_in_plain_words(api, method, path, b
     assert detail == "body: a JSON object is needed"
 
 
+def test_an_earlier_systems_error_repeats_no_secret(api):
+    body = {"loop_id": f"heedful_3f0c9a1b2d4e_{64 * 'a'}", "reflection_status": "late"}
+    answer = api.post("/orchestrator/loop-complete", json=body)
+    assert answer.json()["status"] == "error"
+    assert 64 * "a" not in answer.text
+
+
 def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(caplog):
     secret = "heedful_3f0c9a1b2d4e_" + 64 * "a"
     wrong = {
-        "loc": ("body", "a", 0),
+        "loc": ("body", secret, 0),
         "msg": f"no {secret}",
         "input": secret,
         "type": "x",

@@ -476,7 +476,8 @@ async def process_loop_completion(
     InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE_STATUS:
-        return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": loop_id}
+        name = redact(loop_id)
+        return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": name}
 
     personas = {"reflection_persona": reflection_persona or DEFAULT_PERSONA}
     if orchestrator_persona:

@@ -48,6 +48,7 @@ class Problem(Exception):
 
     def __post_init__(self) -> None:
         self.detail = redact(self.detail)
+        self.fields = redact_data(self.fields)
         Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
 
@@ -106,13 +107,9 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
         headers = RETRY_SOON_HEADERS
 
     attributes = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
-    fields = redact_data(
-        {
-            key: value
-            for key, value in attributes.items()
-            if isinstance(value, str | int)
-        }
-    )
+    fields: dict[str, Any] = {
+        key: value for key, value in attributes.items() if isinstance(value, str | int)
+    }
 
     detail = str(error)
     match error:
@@ -243,7 +240,7 @@ def _compatible_answer(
     fields = dict.fromkeys(names)
     for name in names:
         if isinstance(request.get(name), str):
-            fields[name] = request[name]
+            fields[name] = redact(request[name])
 
     refusal = {"status": "error", "message": problem.detail, **fields}
     return JSONResponse(refusal, problem.status, headers=problem.headers)
