@@ -220,6 +220,25 @@ def visible(text: str) -> str:
     return re.sub(r" {8,}", lambda blanks: f"[{len(blanks[0])} blanks]", text)
 
 
+def without_controls(text: str) -> str:
+    r"""Return lines in which control and format characters are escapes.
+
+    So no text of others moves the cursor of a terminal, or runs backwards.
+
+    >>> without_controls("a\x1b[2J\n\tb\u202e")
+    'a\\x1b[2J\n\tb\\u202e'
+    """
+    return _CONTROL_PATTERN.sub(
+        lambda found: found[0].encode("unicode_escape").decode("ascii"), text
+    )
+
+
+# The categories Cc and Cf, and separators of lines; without the ends of lines, tabs and
+# joiners of letters.
+_CONTROL_PATTERN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 MAX_ESCAPES = 3  # "&amp;amp;#101;" is an "e" to a model, too
 _PERCENT_PATTERN = re.compile("%([0-7][0-9A-Fa-f])")  # ASCII in an address
 # ASCII that is drawn as nothing, and that a model reads.

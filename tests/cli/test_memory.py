@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -305,6 +306,17 @@ def test_ctrl_c_while_a_log_is_read(desk):
 
 
 # Quarantine
+
+
+@pytest.mark.parametrize("kind", ["tool:", "server:", "reviewer:", "nobody "])
+def test_a_source_moves_no_cursor_and_turns_no_line(desk, session, kind):
+    source = f"{kind}a\x1b[2J\x9b2J\u202eb"
+    remember(desk, "e", "boom", lesson="l", trust="external", source=source)
+    typed = f"quarantine revoke {shlex.quote(source)}"
+    lines = ["quarantine list", "quarantine show 1", typed, "trust list", "lessons"]
+    for line in lines:
+        done = session((line, 0))
+        assert not {"\x1b", "\x9b", "\u202e"} & {*done.out, *done.err}, line
 
 
 def test_what_waits_is_read_and_reviewed(desk, session):

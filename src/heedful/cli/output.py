@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from heedful.cli.progress import Progress
-from heedful.sanitize import clean, visible
+from heedful.sanitize import clean, without_controls
 
 # What a column of a table shows: the field with this name, or the result of a function
 # of the record.
@@ -109,7 +109,7 @@ def show(text: object = "") -> None:
 
 def say(text: str) -> None:
     """Print a message to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(without_controls(text), file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:
@@ -130,7 +130,8 @@ def _json_value(value: Any) -> Any:
 def answer(document: Any, *texts: object) -> int:
     """With --json print `document` as JSON, else print the `texts`. Return 0.
 
-    An empty text is left out. A list has a line in each item.
+    An empty text is left out. A list has a line in each item. Only a table, whose cells
+    are clean, moves the cursor: others may have chosen words of the texts.
     """
     if current_command().json:
         print_json(document)
@@ -139,12 +140,17 @@ def answer(document: Any, *texts: object) -> int:
     lines: list[str] = []
     for text in texts:
         if isinstance(text, list):
-            lines += map(str, text)
+            lines += map(_safe_text, text)
         else:
-            lines.append(str(text))
+            lines.append(_safe_text(text))
 
     show("\n".join(filter(None, lines)).lstrip("\n"))
     return 0
+
+
+def _safe_text(text: object) -> str:
+    """Return a text for a terminal; the colours of a table stay."""
+    return str(text) if isinstance(text, TextTable) else without_controls(str(text))
 
 
 def emit(
@@ -370,8 +376,7 @@ def command_line(*words: object, db: str | None = None, **options: object) -> st
         elif value:
             command += option_words(name, str(value))
 
-    # A name in it may be of others: it must not draw on the terminal.
-    return f"{visible(shlex.join(command))}{_db_option(db)}"
+    return f"{shlex.join(command)}{_db_option(db)}"
 
 
 def name_database(text: str, db: str | None = None) -> str:

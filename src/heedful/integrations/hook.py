@@ -181,7 +181,7 @@ def _report_failure(error: Exception, event: str, agent: str, strict: bool) -> N
     _log_line(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
     row = AGENTS.get(agent)
     if reason and row is not None and event in row.notice_events:
-        notice = f"heedful: this hook did nothing: {reason}"
+        notice = f"heedful: this hook did nothing: {visible(reason)}"
         print(json.dumps({"systemMessage": notice}))
     if strict:
         print(f"heedful-hook: {reason or repr(error)}", file=sys.stderr)

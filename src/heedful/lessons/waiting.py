@@ -105,4 +105,4 @@ def _command_for(sources: list[str], stated: Mapping[str, Trust]) -> str:
     words = [source.removeprefix("program:") for source in others]
     if len(others) < len(statable):
         words.insert(0, "own")
-    return f"heedful hook trust {','.join(words)}"
+    return visible(f"heedful hook trust {','.join(words)}")
