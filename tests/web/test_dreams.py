@@ -82,7 +82,7 @@ def test_lessons_learnt_since_a_dream_explain_those_in_use_now(browser: Browser)
     (dream,) = data["dreams"]
     assert data["in_use"] == dream["after"] + 1 == 2
     assert "2 lessons are in use now, 1 more than after dream 1: learnt since." in page
-    assert "2 lessons in use before it, 1 right after" in page
+    assert "2 → 1 lesson in use" in page
 
 
 def test_the_lessons_of_a_merge_are_links(browser: Browser):
