@@ -571,7 +571,9 @@ def test_spend_begins_with_the_same_groups_and_shows_days_above_all(browser):
     assert page["by"] == "key"
     assert len(page["course"]) == 1
     (only,) = page["rows"]
-    assert f"100 % of the tokens: {only['name']}" in words_of(browser.get("/spend").text)
+    assert f"100 % of the tokens: {only['name']}" in words_of(
+        browser.get("/spend").text
+    )
 
     move_days(browser, {"sql-1": 3, "bug-1": 1})
     for by in ("key", "policy", "model", "day"):
