@@ -12,7 +12,7 @@ import pytest
 from heedful.lessons.lesson import Scope
 from heedful.web import figures
 from tests.service.support import read_data
-from tests.web.support import browsing
+from tests.web.support import browsing, words_of
 
 
 def run_saved(code: str, folder: Path) -> str:
@@ -59,9 +59,11 @@ def test_six_lines_make_two_loops_in_this_file(tmp_path, name):
 def test_others_are_not_told_the_file(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open(browser.api.key("read"))
-        facts = browser.data("/loops")["begin"]
+        facts = browser.data("/home")["begin"]
         assert facts["code"] == facts["demo"] == facts["recorded"] == facts["own"] == ""
-        assert "/v1/loops/ID" in browser.get("/loops").text
+        assert "/v1/loops/ID" in browser.get("").text
+        # Only Home says how to begin; Loops leads there.
+        assert "Next: how to begin" in words_of(browser.get("/loops").text)
 
 
 def test_an_empty_page_is_live(tmp_path):

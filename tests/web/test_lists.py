@@ -504,7 +504,7 @@ def test_spend_by_model_is_offered_also_if_no_model_is_named(browser):
     browser.api.run(store.write(SCOPE, forget_models))
     assert "by model" in words_of(browser.get("/spend").text)
     words = words_of(browser.get("/spend?by=model").text)
-    assert "not reported 100 %" in words
+    assert "100 % of the tokens: not reported" in words
 
 
 @pytest.mark.parametrize("by", ["key", "day"])
@@ -529,7 +529,7 @@ def test_spend_has_no_column_of_dashes(browser):
 @both
 def test_spend_by_day_has_tokens_and_cost_if_one_day_has(browser):
     words = words_of(browser.get("/spend?by=day").text)
-    assert "day ↓ part of the tokens loops calls tokens cost" in words
+    assert "day ↓ loops calls tokens cost" in words
     assert "calls tokens" in words
 
 
@@ -563,15 +563,31 @@ def test_spend_is_compared_by_a_cost_that_nearly_all_loops_have(browser):
     assert re.search(r"6\d % of the cost: large", words)
 
 
-def test_spend_does_not_begin_with_keys_of_one_loop_each(browser):
-    assert read(browser, "/spend")["by"] == "key"
+def test_spend_begins_with_the_same_groups_and_shows_days_above_all(browser):
     for number, (id, *_) in enumerate(LOOPS):
         statement = f"update loop set memory_key = 'key {number}' where id = '{id}'"
         change_rows(browser.api.setup.store.url, statement)
-    assert read(browser, "/spend")["by"] == "model"
-    change_rows(browser.api.setup.store.url, "update loop set model = 'small'")
-    assert read(browser, "/spend")["by"] == "day"
-    assert read(browser, "/spend", "?by=key")["by"] == "key"
+    page = read(browser, "/spend")
+    assert page["by"] == "key"
+    assert len(page["course"]) == 1
+    (only,) = page["rows"]
+    assert f"100 % of the tokens: {only['name']}" in words_of(
+        browser.get("/spend").text
+    )
+
+    move_days(browser, {"sql-1": 3, "bug-1": 1})
+    for by in ("key", "policy", "model", "day"):
+        course = read(browser, "/spend", f"?by={by}")["course"]
+        assert [bool(day["tokens"]) for day in course] == [True, False, True, True]
+        words = words_of(browser.get(f"/spend?by={by}").text)
+        assert "Tokens by day" in words
+        assert bool(re.search(r"tokens today, \d+ % of all", words)) == (by == "day")
+
+
+@both
+def test_spend_names_the_known_cost_where_it_is_no_measure(browser):
+    words = words_of(browser.get("/spend?by=model").text)
+    assert re.search(r"; \d+ % of the known cost: large", words)
 
 
 def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):

@@ -367,7 +367,7 @@ def test_the_page_of_dreams_shows_a_reflection_and_withdraws_it(tmp_path):
         page = browser.get("/dreams").text
         assert "on 3 failures with the tool git in 3 runs" in page
         assert "What went wrong with the tool git in 3 runs" in page
-        assert "3 lessons in use before it, 4 right after" in page
+        assert "3 → 4 lessons in use" in page
         for id in (1, 2, 3):
             assert f">lesson {id}</a>" in page
 

@@ -1,4 +1,4 @@
-"""What went wrong is a page: it says what to do, and leads to the main pages."""
+"""What went wrong is a page: it says what to do, and leads on."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_the_data_of_a_page_with_a_defect_stay_data(browser: Browser):
         pytest.param("/broken?project=main", 500, id="a defect"),
     ],
 )
-def test_each_error_leads_to_the_main_pages(browser: Browser, path: str, status: int):
+def test_each_error_has_the_menu_of_all_pages(browser: Browser, path: str, status: int):
     add_broken_page(browser)
     answer = browser.get(path)
     assert answer.status_code == status
-    addresses = {page.address for group in MENU for page in group.pages}
+    addresses = {group.pages[0].address for group in MENU}
     expected = {f"/ui{address}".removesuffix("/") for address in addresses}
     assert expected <= links_of(answer.text)
 
@@ -97,3 +97,7 @@ def test_what_is_not_there_is_named_with_where_to_look(
     page = words_of(answer.text)
     assert words in page
     assert place in page
+    # The search beside it is filled in.
+    assert re.search(
+        r'action="/ui/search">.*name="text"[^>]*value="nope"', answer.text, re.DOTALL
+    )

@@ -48,7 +48,13 @@ def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = "?text=sort+the+colours+red+and+blue"
     answer = browser.get(f"/recall.json{query}").json()["answer"]
-    page = words_of(browser.get(f"/recall{query}").text)
+    page = browser.get(f"/recall{query}").text
+    (shown,) = answer["shown"]
+    link = (
+        f'(<a href="/ui/lessons/{shown["id"]}?project=main">lesson {shown["id"]}</a>, '
+    )
+    assert page.count(link) == answer["prompt"].count(f"(lesson {shown['id']}, ") == 1
+    page = words_of(page)
     assert "--- accepted answer" in answer["prompt"]
     assert f"{len(answer['prompt'])} characters of its prompt" in answer["sentence"]
     assert answer["sentence"] in page

@@ -50,6 +50,7 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     assert words.index("Loops 3") < words.index("Lessons 1") < words.index("Traces 1")
     assert '<mark class="hit">ferry</mark> was late' in page
     assert 'Book a <mark class="hit">ferry</mark> to Kiel' in page
+    assert "failed first: currency" in words
 
 
 @pytest.mark.parametrize(

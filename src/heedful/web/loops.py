@@ -316,7 +316,6 @@ async def loops(visit: Visit) -> Document:
     return {
         "loops": rows,
         "key_names": name_keys([loop.memory_key for loop in newest.loops]),
-        "begin": begin(visit),
         "filters": filters,
         "unknown": unknown_filters(visit.query, *names),
         "unindexed": matches.unindexed if matches else 0,

@@ -75,7 +75,7 @@ async def spend(visit: Visit) -> Document:
     since = _first_whole_day(newest)
     loops = [loop for loop in newest.loops if loop.created >= since]
 
-    by = visit.query.get("by") or _default_group(loops)
+    by = visit.query.get("by") or "key"
     if by not in GROUPS:
         raise InvalidInput("by", by, ", ".join(GROUPS))
 
@@ -91,6 +91,7 @@ async def spend(visit: Visit) -> Document:
     rows = _group(loops, GROUPS[by][1], folds=by == "key" and not visit.is_table)
     if days is not None:
         rows = _day_rows(days, period)
+    rows_of_days = rows if by == "day" else _group(loops, GROUPS["day"][1], folds=False)
 
     spending = None
     if loops and period == ALL_TIME and not visit.is_table:
@@ -115,26 +116,14 @@ async def spend(visit: Visit) -> Document:
         "total": total,
         "measure": measure,
         "spending": spending,
-        "largest": max(rows, key=itemgetter("part")) if len(rows) > 1 else None,
-        "course": _course(rows, measure) if by == "day" else [],
+        "largest": max(rows, key=itemgetter("part"), default=None),
+        "course": _course(rows_of_days, measure),
         "since": min((loop.created for loop in loops), default=0.0),
         "whole": bool(since),
         "more_loops": newest.more,
         "counted": None if days is None else len(days.figures),
         "uncounted": 0 if days is None else len(days.uncounted),
     }
-
-
-def _default_group(loops: Sequence[RecentLoop]) -> str:
-    """Return what loops are grouped by without a choice.
-
-    It is the memory key, unless no two loops have the same.
-    """
-    keys = {loop.memory_key for loop in loops}
-    if len(loops) <= MAX_SINGLES or len(keys) < len(loops):
-        return "key"
-    models = {loop.model for loop in loops}
-    return "model" if len(models) > 1 else "day"
 
 
 def _first_whole_day(newest: Recent) -> float:
