@@ -113,7 +113,7 @@ def test_other_causes_are_named_by_attempt(browser: Browser):
         read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
 
     assert browser.data("/loops/causes")["failure"]["sentence"] == (
-        "Not solved: attempt 1 failed date; 2 to 4 failed total (wrong)."
+        "Not solved: attempt 1 failed date; attempts 2 to 4 failed total (wrong)."
     )
 
 

@@ -182,7 +182,7 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
     target = TARGETS[name]
     row = AGENTS[target.agent]
     folder = tempfile.mkdtemp(prefix="heedful-")
-    said = {"session_id": _TRIED_SESSION, "prompt": _RULE}
+    prompt_data = {"session_id": _TRIED_SESSION, "prompt": _RULE}
     try:
         if not row.gives_typed_line:
             # This agent does not tell what was typed, so Claude Code's hook says it.
@@ -190,7 +190,7 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
             line = plans.hook_line(
                 TARGETS[plans.INSTALL_AGENT], plans.command(True), event
             )
-            _try_event(name, event, line=line, data=said, folder=folder)
+            _try_event(name, event, line=line, data=prompt_data, folder=folder)
         for kind, content in _TRIED_EVENTS:
             event = row.event_of(kind)
             if event not in commands:

@@ -263,7 +263,9 @@ class Seen:
     @property
     def told(self) -> tuple[Mapping[str, Any], ...]:
         """The lessons that an agent is told: none that waits or has ended."""
-        return tuple(one for one in self.lessons if one["state"] in TOLD_STATES)
+        return tuple(
+            lesson for lesson in self.lessons if lesson["state"] in TOLD_STATES
+        )
 
     @property
     def release(self) -> str:

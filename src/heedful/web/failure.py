@@ -93,13 +93,14 @@ def _say_by_attempt(attempts: Sequence[Attempt], error: Finding) -> str:
     groups = []
     for cause, numbered in groupby(causes, key=itemgetter(1)):
         numbers = [number for number, _ in numbered]
-        groups.append(f"{name_range(numbers)} failed {cause}")
+        noun = "attempt" if len(numbers) == 1 else "attempts"
+        groups.append(f"{noun} {name_range(numbers)} failed {cause}")
     if len(groups) < 2:
         return ""
 
     if len(groups) > MAX_CAUSES:
         groups[MAX_CAUSES - 1 : -1] = ["…"]
-    return f"Not solved: attempt {'; '.join(groups)} ({_details(error)})"
+    return f"Not solved: {'; '.join(groups)} ({_details(error)})"
 
 
 def _say_repeats(loop: Loop) -> str:

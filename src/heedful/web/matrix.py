@@ -459,12 +459,13 @@ def _change(column: MatrixColumn) -> MatrixCell:
     lines = max(count_changed_lines(column.before, column.output))
     title = f"the first of {lines:,} changed lines" if lines > 1 else ""
     # Where nothing stayed, the new words say all.
-    stayed = change.lead or change.tail or not change.new
+    is_new_throughout = change.new and not (change.lead or change.tail)
+    gone = "" if is_new_throughout else _snippet(change.gone)
     return replace(
         change,
         text="changed",
         title=title,
-        gone=_snippet(change.gone) if stayed else "",
+        gone=gone,
         new=_snippet(change.new),
         to=place,
     )

@@ -317,10 +317,11 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
         done = f"the holdout of {with_lessons} was 0: nothing was withheld"
     else:
         done = f"nothing is withheld from the first loops; {with_lessons} so far"
+    is_well = holdout > 0 and bool(coins["tossed"] or not is_due)
     return _setup_row(
         "holdout",
         f"{done}; {here}",
-        well=holdout > 0 and bool(coins["tossed"] or not is_due),
+        well=is_well,
         cure=PROGRAMS_CURE if holdout else HOLDOUT_CURE,
     )
 
@@ -406,12 +407,9 @@ def describe_projects(rows: Sequence[Document]) -> str:
         if row.get("right") and row["right"]["of"] >= MIN_RANKED_LOOPS
     ]
     if len(shares) > 1:
-        (best, first), (worst, last) = max(shares), min(shares)
-        sentences.insert(
-            0,
-            f"Right at the first try: {percent(best)} in {first}, "
-            f"{percent(worst)} in {last}.",
-        )
+        best = _say_share(max(shares))
+        worst = _say_share(min(shares))
+        sentences.insert(0, f"Right at the first try: {best}, {worst}.")
     if any(row["waiting"] for row in rows):
         sentences.append(_say_most(rows, "waiting", "waiting text", "waiting texts"))
     for verdict in ("helps", "hurts"):
@@ -419,6 +417,12 @@ def describe_projects(rows: Sequence[Document]) -> str:
         if names:
             sentences.append(f"Memory {verdict} in {', '.join(names)}.")
     return " ".join(sentences)
+
+
+def _say_share(measured: tuple[float, str]) -> str:
+    """Return the share of a project in words."""
+    share, project = measured
+    return f"{percent(share)} in {project}"
 
 
 def _say_most(rows: Sequence[Document], name: str, noun: str, nouns: str) -> str:

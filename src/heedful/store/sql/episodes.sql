@@ -156,9 +156,10 @@ where p.passed = 0
 order by g.calls desc, g.sessions desc, p.digest limit :limit;
 
 -- name: substitutions
--- What worked in the place of these preconditions, but not what only :source knows.
-select digest, source, lesson_id, argument, old, new, sources, passed from substitution
+-- What worked in the place of these preconditions, but not what only :source knows, nor what a retired lesson says.
+select digest, source, lesson_id, argument, old, new, sources, passed from substitution s
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and source <> :source
+  and not exists (select 1 from lesson l where l.id = s.lesson_id and l.state = 'retired')
 order by passed, source, digest;
 
 -- name: substitute
