@@ -504,7 +504,7 @@ def test_spend_by_model_is_offered_also_if_no_model_is_named(browser):
     browser.api.run(store.write(SCOPE, forget_models))
     assert "by model" in words_of(browser.get("/spend").text)
     words = words_of(browser.get("/spend?by=model").text)
-    assert "100 % of the tokens: not reported" in words
+    assert "No loop names its model." in words
 
 
 @pytest.mark.parametrize("by", ["key", "day"])
