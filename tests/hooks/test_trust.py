@@ -180,11 +180,22 @@ def test_an_approved_server_is_trusted_until_it_changes(home: Home) -> None:
     assert "[server:docs] is an MCP server" in status
 
 
-def test_a_server_of_two_files_needs_both_approvals(home: Home) -> None:
+@pytest.mark.parametrize(
+    "other_file",
+    [
+        pytest.param(".cursor/mcp.json", id="Cursor"),
+        pytest.param(".factory/mcp.json", id="Droid"),
+        pytest.param(".qwen/settings.json", id="Qwen Code"),
+        pytest.param(".qwen/settings.local.json", id="Qwen Code on this machine"),
+    ],
+)
+def test_a_server_of_two_files_needs_both_approvals(
+    other_file: str, home: Home
+) -> None:
     bring_servers_and_instructions(home)
-    folder = home.clone / ".cursor"
-    folder.mkdir()
-    (folder / "mcp.json").write_text('{"mcpServers": {"docs": {"command": "b"}}}')
+    other = home.clone / other_file
+    other.parent.mkdir()
+    other.write_text('{"mcpServers": {"docs": {"command": "b"}}}')
     answers = ["y", "y", "y", "n", "n"]
     answer_at_terminal(home.clone, home.home, "hook install", answers)
     assert "server:docs is measured" not in run_command(home, "hook status")

@@ -29,7 +29,10 @@ from heedful.store.workspace import project_top, read_project_file
 SERVER_FILES: Mapping[str, str] = {
     ".mcp.json": "mcpServers",
     ".cursor/mcp.json": "mcpServers",
+    ".factory/mcp.json": "mcpServers",
     ".gemini/settings.json": "mcpServers",
+    ".qwen/settings.json": "mcpServers",
+    ".qwen/settings.local.json": "mcpServers",
     ".vscode/mcp.json": "servers",
     ".codex/config.toml": "mcp_servers",
 }
@@ -78,6 +81,7 @@ AGENT_SETTINGS = (
     ".opencode/opencode.json",
     ".opencode/opencode.jsonc",
     ".qwen/settings.json",
+    ".qwen/settings.local.json",
     "kilo.json",
     "kilo.jsonc",
     "opencode.json",
