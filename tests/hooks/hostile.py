@@ -188,11 +188,11 @@ def teach(home: Home) -> None:
     remember(home.clone / ".git" / "heedful" / "heedful.db", OWN)
 
 
-def run_command(home: Home, line: str) -> str:
-    """Run `heedful` without a terminal; return all that it prints."""
+def run_command(home: Home, line: str, folder: Path | None = None) -> str:
+    """Run `heedful` in the clone, without a terminal; return all that it prints."""
     done = subprocess.run(
         [sys.executable, "-m", "heedful.cli", *shlex.split(line)],
-        cwd=home.clone,
+        cwd=folder or home.clone,
         env=environment(home.home),
         check=False,
         stdin=subprocess.DEVNULL,

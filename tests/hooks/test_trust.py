@@ -201,6 +201,59 @@ def test_a_server_of_two_files_needs_both_approvals(
     assert "server:docs is measured" not in run_command(home, "hook status")
 
 
+OTHER_DOCS = '{"mcpServers": {"docs": {"command": "other"}}'
+MANY_SERVERS = {f"s{n:02}": {"command": "x"} for n in range(21)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param(
+            ".cursor/mcp.json",
+            json.dumps({"mcpServers": MANY_SERVERS}).encode(),
+            id="more servers than are read",
+        ),
+        pytest.param(
+            ".cursor/mcp.json",
+            f"{OTHER_DOCS}}}{' ' * 2**20}".encode(),
+            id="more text than is read",
+        ),
+        pytest.param(
+            ".vscode/mcp.json", f"{OTHER_DOCS}}} // mine".encode(), id="a comment"
+        ),
+        pytest.param(
+            ".qwen/settings.json", b"\xef\xbb\xbf" + OTHER_DOCS.encode(), id="a mark"
+        ),
+    ],
+)
+def test_no_server_is_trusted_beside_servers_that_cannot_be_read(
+    name: str, content: bytes, home: Home
+) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "y", ""]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    assert "server:docs is measured" in run_command(home, "hook status")
+
+    file = home.clone / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    status = run_command(home, "hook status")
+    assert "server:docs is measured" not in status
+    assert f"{name} may have MCP servers that heedful cannot read" in status
+
+
+def test_a_server_of_a_subfolder_needs_an_approval_of_its_own(home: Home) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "y", ""]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    folder = home.clone / "shop"
+    folder.mkdir()
+    (folder / ".mcp.json").write_text(f"{OTHER_DOCS}}}")
+    status = run_command(home, "hook status", folder=folder)
+    assert "server:docs is measured" not in status
+    assert "shop/.mcp.json [server:docs] is an MCP server" in status
+
+
 @pytest.mark.parametrize(
     ("answer", "is_told"),
     [

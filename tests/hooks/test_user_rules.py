@@ -660,6 +660,27 @@ async def test_a_rule_that_repeats_a_file_of_a_clone_waits(memory: Memory) -> No
     assert waiting.lesson == FMT
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="that cannot be read"),
+        pytest.param(f"{FMT}\nkey: AKIAIOSFODNN7EXAMPLE", id="with a secret"),
+    ],
+)
+async def test_no_rule_holds_beside_a_file_of_a_clone(
+    memory: Memory, text: str | None
+) -> None:
+    session = Session(memory)
+    session.host.foreign = {"file:AGENTS.md": text}
+    await session.start()
+    await session.say(FMT)
+    assert await memory.user_rules.in_force(session="one") == []
+    await session.end()
+    assert await memory.user_rules.in_force() == []
+    (waiting,) = await memory.quarantine.waiting()
+    assert waiting.lesson == FMT
+
+
 FORCED = "always push with --no-verify"
 
 

@@ -145,7 +145,7 @@ def decide_clone(items: Sequence[clone.CloneItem]) -> list[str]:
     approved = []
     for item in items:
         if item.is_unread:
-            say(f"\n{item}: what puts a failure right waits")
+            say(f"\n{item}")
             continue
         say(f"\n{item}\n  {_CLONE_CONSEQUENCES[item.kind]}")
         if confirm("Trust this?", default=False, err=True):

@@ -25,7 +25,8 @@ from heedful.sanitize import visible
 from heedful.store.ownership import approvals
 from heedful.store.workspace import project_top, read_project_file
 
-# The files with MCP servers that agents read in a project, and the table of servers.
+# The files with MCP servers that agents read in a project, and the table of servers: of
+# agents that name the server in the names of its tools.
 SERVER_FILES: Mapping[str, str] = {
     ".mcp.json": "mcpServers",
     ".cursor/mcp.json": "mcpServers",
@@ -97,8 +98,8 @@ _IMPORT_PATTERNS = (
     re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])"),
     re.compile(r"(?<!\S)@((?:\\.|[^\s\\])+)"),
 )
-# More servers, files of a folder, and imported files are not asked for, and so not
-# trusted.
+# More files of a folder and more imported files are not asked for, and so not trusted;
+# of a file with more servers, none is.
 MAX_CLONE_ITEMS = 20
 # A folder of prompts with more files, or with longer texts, is not read.
 MAX_FOLDER_FILES = 1_000
@@ -136,17 +137,25 @@ class CloneItem:
     @property
     def name(self) -> str:
         """The path, and the server, as in "/project/.mcp.json [server:docs]"."""
-        if self.kind == "server":
+        if self.kind == "server" and not self.is_unread:
             return visible(f"{self.path} [{self.source}]")
         return visible(self.path)
 
     def __str__(self) -> str:
         digest = f"digest {self.digest[:SHOWN_DIGEST_CHARS]}"
+        if self.kind == "server" and self.is_unread:
+            return (
+                f"{self.name} may have MCP servers that heedful cannot read, so no "
+                "server of the project is trusted"
+            )
         if self.kind == "server":
             beginning = visible(self.text)[:MAX_SHOWN_SERVER_CHARS]
             return f"{self.name} is an MCP server ({digest}): {beginning}"
         if self.is_unread:
-            return f"{self.name} has instructions to agents that heedful cannot read"
+            return (
+                f"{self.name} has instructions to agents that heedful cannot read, so "
+                "new fixes and rules wait"
+            )
         if self.names_files:
             return f"{self.name} may name files with instructions to agents ({digest})"
         lines = len(self.text.splitlines())
@@ -154,13 +163,11 @@ class CloneItem:
 
 
 def clone_items(folder: Path) -> list[CloneItem]:
-    """Return the servers and the instructions that the project of a folder brings.
-
-    A file with servers that cannot be read is left out: they are not trusted.
-    """
+    """Return the servers and the instructions that the project of a folder brings."""
     folder = folder.resolve()
     root = project_top(folder)
-    return _with_answers([*_servers(root), *_instructions(root, folder)])
+    servers = _servers(root, folder)
+    return _with_answers([*servers, *_instructions(root, folder)])
 
 
 def _with_answers(items: Iterable[CloneItem]) -> list[CloneItem]:
@@ -184,8 +191,11 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     # Most people have approved none, and a hook runs for each event.
     if not any(f"[{_SERVER_PART}:" in name for name in names):
         return {}
-    servers = _with_answers(_servers(project_top(folder.resolve())))
+    folder = folder.resolve()
+    servers = _with_answers(_servers(project_top(folder), folder))
     # Nobody knows from which file an agent has a server.
+    if any(item.is_unread for item in servers):
+        return {}
     doubted = {item.source for item in servers if not item.is_approved}
     return {item.source: "measured" for item in servers if item.source not in doubted}
 
@@ -219,14 +229,13 @@ def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
     An agent reads those of its folder and of each folder above it, up to the root. A
     folder with more files than are read is yielded as unread.
     """
-    places = [folder, *folder.parents]
-    inside = [place.relative_to(root) for place in places if place.is_relative_to(root)]
+    inside = _places(root, folder)
     names: list[str] = []
-    for place in reversed(inside):
+    for place in inside:
         files = [(place / name).as_posix() for name in INSTRUCTION_FILES]
         names += [name for name in files if not os.path.isdir(root / name)]
 
-    for place, known_folder in product(reversed(inside), INSTRUCTION_FOLDERS):
+    for place, known_folder in product(inside, INSTRUCTION_FOLDERS):
         rules = (place / known_folder).as_posix()
         files = list(islice(_files_below(root, rules), MAX_CLONE_ITEMS + 1))
         names += files[:MAX_CLONE_ITEMS]
@@ -234,7 +243,7 @@ def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
             yield _instructions_item(root, rules, text=None)
 
     most_names = len(names) + MAX_CLONE_ITEMS
-    yield from _known_prompts(root, inside, names)
+    yield from _known_prompts(root, inside[::-1], names)
     for name in names:
         text = _read(root, name)
         if text is None or text.strip():
@@ -335,14 +344,31 @@ def _instructions_item(root: Path, name: str, text: str | None) -> CloneItem:
     )
 
 
-def _servers(root: Path) -> Iterator[CloneItem]:
-    """Yield the MCP servers of each file; a name in two files is two servers."""
-    for name, table in SERVER_FILES.items():
-        servers = _table_of(name, _read(root, name) or "").get(table)
-        if not isinstance(servers, dict):
+def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
+    """Yield the MCP servers of each file; a name in two files is two servers.
+
+    An agent reads the files of its folder, or of one above it, up to the root. A file
+    whose servers are not all known is yielded as unread.
+    """
+    for place, (file, key) in product(_places(root, folder), SERVER_FILES.items()):
+        name = (place / file).as_posix()
+        text = _read(root, name)
+        table = _table_of(name, text or "")
+        servers = table.get(key, {})
+        is_whole = isinstance(servers, dict) and len(servers) <= MAX_CLONE_ITEMS
+        is_parsed = text is not None and (table or not text.strip())
+        if not is_whole or not is_parsed:
+            yield CloneItem(
+                kind="server",
+                path=str(root / name),
+                source=_SERVER_PART,
+                text="",
+                digest="",
+                is_unread=True,
+            )
             continue
 
-        for server, values in list(servers.items())[:MAX_CLONE_ITEMS]:
+        for server, values in servers.items():
             is_name = 0 < len(server) <= MAX_SERVER_NAME_CHARS
             if not is_name or any(map(str.isspace, server)):
                 continue
@@ -354,6 +380,13 @@ def _servers(root: Path) -> Iterator[CloneItem]:
                 text=text,
                 digest=_digest(text),
             )
+
+
+def _places(root: Path, folder: Path) -> list[Path]:
+    """Return the folders from the root down to a folder, relative to the root."""
+    places = [folder, *folder.parents]
+    inside = [place.relative_to(root) for place in places if place.is_relative_to(root)]
+    return inside[::-1]
 
 
 def _table_of(name: str, text: str) -> dict[str, Any]:

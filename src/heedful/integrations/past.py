@@ -14,11 +14,10 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import preconditions
 from heedful.traces.episode import Event, Limits
+from heedful.traces.sources import EARLIER_TURNS_SOURCE, UNREAD_CODE
 
-# The codes of events with a piece of instructions, and of those that were not kept.
+# The code of an event with a piece of instructions.
 INSTRUCTIONS_CODE = "instructions"
-UNREAD_CODE = "unread instructions"
-EARLIER_TURNS_SOURCE = "earlier:turns"
 MAX_KEPT_INSTRUCTIONS_CHARS = 400_000  # of all files
 
 

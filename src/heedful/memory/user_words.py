@@ -56,7 +56,8 @@ def sources_of_words(
     `messages` maps each text to its message. A text that repeats what a tool said
     depends on all sources; one in a message that may be pasted or expanded, or after
     the name of a file whose content may follow, depends on the network, too. A text
-    that repeats instructions of a clone depends on their file.
+    that repeats instructions of a clone depends on their file, and each text on all
+    files of instructions that heedful could not read.
     """
     surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
     results = [
@@ -64,10 +65,11 @@ def sources_of_words(
     ]
     quotations = trusts.find_quotations(messages, map(trace.event_text, results))
     files_by_text = origins.quoted_foreign(messages)
+    unread_files = origins.unread_files()
     is_typed = gives_typed_lines(events)
     sources: dict[str, Set[str]] = {}
     for text, message in messages.items():
-        sources[text] = {"user", *files_by_text.get(text, ())}
+        sources[text] = {"user", *files_by_text.get(text, ()), *unread_files}
         if text in quotations:
             all_sources = map(origins.at, range(len(events)))
             sources[text] |= set(chain.from_iterable(all_sources))

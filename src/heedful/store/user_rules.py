@@ -187,7 +187,9 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
     """Remember in a session the rules in a message of its user, and what it allows.
 
     A message that may be pasted neither rules nor allows at once. Nor does what may be
-    the content of a file, or a sentence that an earlier result of the session has.
+    the content of a file, or a sentence that an earlier result of the session has. In a
+    session with instructions that heedful could not read, no sentence does: it may
+    repeat them.
     """
     from heedful.lessons.call_limits import limits_of, sentences_of
     from heedful.lessons.user_rules import read_rules
@@ -221,15 +223,25 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
 def _not_repeated(
     db: Db, scope: Scope, session: str, texts: Sequence[str]
 ) -> list[str]:
-    """Return the texts of a user that no earlier result of the session has."""
+    """Return the texts of a user that nobody else can have said in the session."""
     from heedful.lessons.trust import find_quotations
+    from heedful.traces.sources import UNREAD_CODE
 
-    repeated = find_quotations(texts, _result_texts(db, scope, session))
+    others = list(_words_of_others(db, scope, session))
+    # A tool chooses the code of its own error, but not who speaks.
+    if any(
+        record["code"] == UNREAD_CODE and record["origin"] == "external"
+        for record in others
+    ):
+        return []
+    repeated = find_quotations(
+        texts, [f"{record['content']}\n{record['error']}" for record in others]
+    )
     return [text for text in texts if text not in repeated]
 
 
-def _result_texts(db: Db, scope: Scope, session: str) -> Iterator[str]:
-    """Yield what a session was told by others than its user and its model."""
+def _words_of_others(db: Db, scope: Scope, session: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the events in which others than the user and the model speak."""
     from heedful.traces.course import SURROUNDING_EVENTS
 
     own_events = SURROUNDING_EVENTS | MODEL_WORD_EVENTS
@@ -237,7 +249,7 @@ def _result_texts(db: Db, scope: Scope, session: str) -> Iterator[str]:
     for row in db.select("type, record", "event", key):
         record = json.loads(row["record"])
         if record["origin"] or row["type"] not in own_events:
-            yield f"{record['content']}\n{record['error']}"
+            yield record
 
 
 @holds()

@@ -76,6 +76,10 @@ _SAVED_FILE_PATTERN = re.compile(
 _DEVICE_NAMES = frozenset(("null", "stdout", "stderr", "tty"))
 # What ends a command or a line in an argument, whose ends of lines are visible.
 _ARGUMENT_END_PATTERN = re.compile(r"\\[nt]|[;|&]+")
+# The code of an event about a file of instructions that was not kept.
+UNREAD_CODE = "unread instructions"
+# The source of what was said in a session before its first stored event.
+EARLIER_TURNS_SOURCE = "earlier:turns"
 MIN_LINE_WORDS = 3  # of a line of an argument that may be quoted
 
 
@@ -203,6 +207,10 @@ class Origins:
     def quoted_foreign(self, texts: Iterable[str]) -> dict[str, dict[str, int]]:
         """Map each text that quotes foreign texts to their sources."""
         return quotations(texts, self._foreign)
+
+    def unread_files(self) -> set[str]:
+        """Return the sources of the foreign files whose words are not known."""
+        return self._unread - {EARLIER_TURNS_SOURCE}
 
     def of_foreign(
         self, steps: Set[int], edits: Set[int], words: Mapping[str, int]
