@@ -21,7 +21,7 @@ from heedful.redact import (
     redact_start,
 )
 from heedful.redact_rules import Rule
-from heedful.sanitize import redact_ends
+from heedful.sanitize import redact_ends, sanitize
 from tests.linear import assert_linear
 from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
@@ -140,6 +140,47 @@ def test_kinds_of_secrets_in_their_surroundings(
     clean = redact(text) if data is text else json.dumps(redact_data(json.loads(data)))
     assert secrets, kind
     assert is_found == (not any(left(secret, clean) for secret in secrets)), clean
+
+
+# What stands around a text, and within a secret, without being drawn.
+UNDRAWN = {
+    "a colour": "\x1b[31m{}\x1b[0m",
+    "a colour in JSON": "\\u001b[1;31m{}\\u001b[0m",
+    "a colour in a script": "\\033[31m{}\\033[0m",
+    "a link of a terminal": "\x1b]8;;http://a.test\x1b\\{}\x1b]8;;\x1b\\",
+    "a character set": "\x1b(B{}\x1b(B",
+    "a zero-width blank": "\u200b{}\u200b",
+    "a soft hyphen": "\u00ad{}\u00ad",
+    "a control character": "\x02{}\x03",
+    "an invisible letter": "\u3164{}\u3164",
+}
+PLANTED = [
+    *((token, token) for tokens in TOKENS.values() for token in tokens),
+    *((text, secret) for _, text, secret in PLACED),
+    *((text, secret) for text, secrets in ASSIGNED for secret in secrets),
+]
+
+
+@pytest.mark.parametrize("around", UNDRAWN.values(), ids=list(UNDRAWN))
+def test_what_is_not_drawn_hides_no_secret(around: str) -> None:
+    before, after = around.split("{}")
+    for text, secret in PLANTED:
+        if left(secret, redact(f"a {text} b")):
+            continue
+        middle = text.index(secret) + len(secret) // 2 if secret in text else 0
+        for hidden in (
+            around.format(text),
+            text.replace(secret, around.format(secret)),
+            f"{text[:middle]}{before}{after}{text[middle:]}",
+        ):
+            shown = redact(f"a {hidden} b")
+            assert not left(secret, shown), hidden
+            assert not left(secret, sanitize(shown)), hidden
+
+
+def test_colours_stay_where_no_secret_is() -> None:
+    text = "\x1b[31mnothing\x1b[0m to \u200bhide"
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize("text", LEFT)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
 from typing import Any, Literal
+from unicodedata import category
 
 from heedful.redact_rules import (
     ARGUMENT_SEPARATOR,
@@ -47,6 +48,20 @@ CUT_MARGIN_CHARS = 20_000
 _CLEAN_TEXTS: set[str] = set()
 MAX_REMEMBERED_CHARS = 200  # of one text
 MAX_REMEMBERED_TEXTS = 2_000
+# What a terminal obeys and does not draw (ECMA-48), as it is or as programs write it: a
+# style as "\x1b[31m", a link or a title up to its end, and a character set.
+_ESCAPE = r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)"
+TERMINAL_CODES = rf"""
+    {_ESCAPE}\[[0-?]*[ -/]*[@-~]
+  | {_ESCAPE}\](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
+  | {_ESCAPE}[ -/]+[0-~]
+"""
+# Letters and marks that are drawn as nothing.
+INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+_VARIATION_SELECTORS = "\u180b\u180c\u180d\u180f" + "".join(
+    map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
+)
+_MARK_PATTERN = r"\[redacted:\ [^\]]*\]"
 # A word without blanks that is long enough for a token.
 _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
 
@@ -61,7 +76,8 @@ def redact(text: str) -> str:
 
     It recognises tokens of common issuers, private keys, hashes of passwords,
     credentials in URLs, headers, commands and SQL, and the values of names such as
-    `password`; docs/secrets.md lists them.
+    `password`; docs/secrets.md lists them. A text with a secret among characters that
+    are not drawn, such as the colours of a terminal, loses these characters.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
@@ -69,12 +85,49 @@ def redact(text: str) -> str:
     if text in _CLEAN_TEXTS:
         return text
 
-    clean = _apply_rules(text)
+    clean = _redact_as_drawn(text, _apply_rules(text))
     if clean == text and len(text) <= MAX_REMEMBERED_CHARS:
         if len(_CLEAN_TEXTS) >= MAX_REMEMBERED_TEXTS:
             _CLEAN_TEXTS.clear()
         _CLEAN_TEXTS.add(text)
     return clean
+
+
+def _redact_as_drawn(text: str, clean: str) -> str:
+    """Return `clean`, a redacted text, without a secret that only its reader sees.
+
+    What is not drawn may part a secret or hide where it begins, and is left out later.
+    """
+    drawn = _as_drawn(text)
+    if drawn == text:
+        return clean
+    clean_drawn = _apply_rules(drawn)
+    if clean_drawn == drawn:
+        return clean
+    # Each may have found the whole of a secret of which the other found a part.
+    both = (clean_drawn, _apply_rules(_as_drawn(clean)))
+    return min(both, key=_unmarked_length)
+
+
+def _as_drawn(text: str) -> str:
+    """Return a text without codes of a terminal and what is drawn as nothing."""
+    if "\x1b" in text or "\\" in text:
+        text = _compiled(TERMINAL_CODES).sub("", text)
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    hidden = {
+        character
+        for character in set(text)
+        if character in INVISIBLE_LETTERS
+        or character in _VARIATION_SELECTORS
+        or (category(character)[0] == "C" and character not in "\n\r\t")
+    }
+    return text.translate(dict.fromkeys(map(ord, hidden))) if hidden else text
+
+
+def _unmarked_length(text: str) -> int:
+    """Return the number of characters of a redacted text outside the marks."""
+    return len(_compiled(_MARK_PATTERN).sub("", text))
 
 
 def redact_start(text: str, most: int) -> str:

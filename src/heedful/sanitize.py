@@ -11,7 +11,13 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
+from heedful.redact import (
+    CUT_MARGIN_CHARS,
+    INVISIBLE_LETTERS,
+    TERMINAL_CODES,
+    redact,
+    redact_start,
+)
 
 # Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between
 # bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar
@@ -72,14 +78,22 @@ CUT_MARK_PATTERN = re.compile(
     r"""(?:^|"|\\n)\[(?:\d+ characters|more values) are left out\](?:$|["\\])""",
     re.MULTILINE,
 )
-# Letters and marks that are drawn as nothing.
-_INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
-# A blank and a character as JSON writes them in a text: a line's end as "\\n", "e" as
-# "\\u0065" or "\\x65".
+# A blank and a character as programs write them: a line's end as "\\n", "e" as
+# "\\u0065", "\\U00000065", "\\u{65}" or "\\x65".
 _BLANK_ESCAPE_PATTERN = re.compile(r"\\[nrtbfv]")
-_CODE_ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
-# What sets a colour or a style in a terminal, as "\x1b[31m" does.
-_TERMINAL_STYLE_PATTERN = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
+_CODE_ESCAPE_PATTERN = re.compile(
+    r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]{1,5})\}"
+    r"|U000([0-9A-Fa-f]{5}))"
+)
+# What a terminal does not draw, and what it draws over.
+_UNDRAWN_PATTERN = re.compile(rf"{TERMINAL_CODES} | [^\x08\n]\x08", re.VERBOSE)
+# What marks up a text where words stand, and is not drawn: comments and tags of HTML, a
+# hidden end of a line, and within a word signs of emphasis and quotes.
+_MARKUP_PATTERN = re.compile(
+    r"""<!--(?:(?!-->).){0,200}--> | <[/\w][^<>]{0,1000}> | \\\n
+    | (?<=\w)[*_~`'"{}\\]{1,4}(?=\w)""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def sanitize(text: str, most: int | None = None) -> str:
@@ -99,7 +113,7 @@ def sanitize(text: str, most: int | None = None) -> str:
         characters = set(text)
         hidden = {character for character in characters if _is_control(character)}
         hidden -= set(_ALLOWED_CONTROLS)
-        hidden |= characters.intersection(_INVISIBLE_LETTERS)
+        hidden |= characters.intersection(INVISIBLE_LETTERS)
         if hidden:
             text = text.translate(dict.fromkeys(map(ord, hidden)))
         text = _LOOSE_SELECTOR_PATTERN.sub("", text)
@@ -240,20 +254,24 @@ _CONTROL_PATTERN = re.compile(
     "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 MAX_ESCAPES = 3  # "&amp;amp;#101;" is an "e" to a model, too
-_PERCENT_PATTERN = re.compile("%([0-7][0-9A-Fa-f])")  # ASCII in an address
+# ASCII in an address.
+_PERCENT_PATTERN = re.compile("%(?:u00)?([0-7][0-9A-Fa-f])")
 # ASCII that is drawn as nothing, and that a model reads.
 _TAG_CHARACTERS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
 
 
-def plain_text(text: str, *, escapes: bool = True) -> str:
+def plain_text(text: str, *, escapes: bool = True, markup: bool = True) -> str:
     r"""Return a text as its reader takes it, in small letters, to find its words again.
 
     Accents, colours of a terminal and all that is drawn as nothing are left out,
     letters of any width and style become plain, and so do those that HTML writes as
-    `&#101;` and an address as `%65`. With `escapes`, those of JSON are read, too.
+    `&#101;` and an address as `%65`. With `escapes`, those of programs are read, too.
+    Without `markup`, tags are left out, and so are signs of emphasis within a word.
 
     >>> plain_text("ZQ\u200b&#101;vil-\uff50ads\\nin caf\u00e9")
     'zqevil-pads in cafe'
+    >>> plain_text("zq<b>ev</b>il-**pads**", markup=False)
+    'zqevil-**pads**'
     """
     if escapes and "\\" in text:
         text = _BLANK_ESCAPE_PATTERN.sub(" ", text)
@@ -266,9 +284,12 @@ def plain_text(text: str, *, escapes: bool = True) -> str:
         for _ in range(MAX_ESCAPES):
             text = unescape(text)
     if "%" in text:
-        text = _PERCENT_PATTERN.sub(lambda code: chr(int(code[1], 16)), text)
-    if "\x1b" in text:
-        text = _TERMINAL_STYLE_PATTERN.sub("", text)
+        for _ in range(MAX_ESCAPES):
+            text = _PERCENT_PATTERN.sub(_escaped_character, text)
+    if "\x1b" in text or "\x08" in text:
+        text = _UNDRAWN_PATTERN.sub("", text)
+    if not markup:
+        text = _MARKUP_PATTERN.sub("", text)
 
     if not text.isascii():
         text = text.translate(_TAG_CHARACTERS)
@@ -280,13 +301,13 @@ def plain_text(text: str, *, escapes: bool = True) -> str:
 
 
 def _escaped_character(escape: re.Match[str]) -> str:
-    """Return the character of an escape, whose digits are in one of two groups."""
-    return chr(int(escape[1] or escape[2], 16))
+    """Return the character of an escape, whose digits are in one of the groups."""
+    return chr(int("".join(filter(None, escape.groups())), 16))
 
 
 def _is_drawn_as_nothing(character: str) -> bool:
     """Return True for an accent, and for an invisible character other than a blank."""
-    if character in _INVISIBLE_LETTERS or unicodedata.combining(character):
+    if character in INVISIBLE_LETTERS or unicodedata.combining(character):
         return True
     is_hidden = _is_control(character) or unicodedata.category(character) == "Mn"
     return is_hidden and not character.isspace()

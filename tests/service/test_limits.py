@@ -273,7 +273,12 @@ def test_every_answer_is_safe_and_has_the_id_of_its_request(api, path):
         assert headers["cache-control"] == "no-store"
         assert "default-src 'none'" in headers["content-security-policy"]
         assert not [name for name in headers if name.startswith("access-control")]
-    for request_id, is_kept in (("abc-1.2:3", True), ("a b", False), (65 * "a", False)):
+    for request_id, is_kept in (
+        ("abc-1.2:3", True),
+        ("a b", False),
+        (65 * "a", False),
+        ("AKIAIOSFODNN7EXAMPLE", False),
+    ):
         answer = api.get(path, headers={"X-Request-Id": request_id})
         assert (answer.headers["x-request-id"] == request_id) is is_kept
 

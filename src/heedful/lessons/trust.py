@@ -281,15 +281,15 @@ def quotations(
 
 
 def _readings(text: str) -> list[list[str]]:
-    r"""Return the words of a text; if it has escapes, also its words as written.
+    r"""Return the words of a text as it may be read, once for each way to read it.
 
-    Nobody knows whether `\notes` is a word or the end of a line and another word.
+    Nobody knows whether `\notes` is a word or the end of a line and another word, and
+    whether its reader sees the signs of `no<b>tes</b>`.
     """
-    readings = [_QUOTATION_WORD_PATTERN.findall(plain_text(text))]
+    plain_texts = {plain_text(text), plain_text(text, markup=False)}
     if "\\" in text:
-        unread = plain_text(text, escapes=False)
-        readings.append(_QUOTATION_WORD_PATTERN.findall(unread))
-    return readings
+        plain_texts.add(plain_text(text, escapes=False))
+    return [_QUOTATION_WORD_PATTERN.findall(plain) for plain in plain_texts]
 
 
 def _runs_of_readings(readings: list[list[str]], size: int) -> set[str]:

@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
-from heedful.redact import redact_data
+from heedful.redact import redact, redact_data
 from heedful.service.auth import Caller, Callers
 from heedful.service.problems import (
     ERROR_THROTTLE,
@@ -687,7 +687,9 @@ class _Response:
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
         self._id = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-        if not _REQUEST_ID_PATTERN.fullmatch(self._id):
+        is_id = _REQUEST_ID_PATTERN.fullmatch(self._id)
+        # The log has the id, and is to have no secret.
+        if not is_id or redact(self._id) != self._id:
             self._id = random.randbytes(8).hex()
         scope["state"]["request_id"] = self._id
         self._scope = scope
