@@ -33,11 +33,11 @@ def memory_in(folder: Path) -> Memory:
     return Memory(in_file(str(folder / "memory.db")), trust=trust, holdout=0.0)
 
 
-async def retire(memory: Memory, id: int) -> None:
-    """Let a person retire a lesson."""
+async def amend(memory: Memory, id: int, **change: bool | str) -> None:
+    """Let a person change a lesson, as in `editions.amend`."""
     row = await memory.store.read(memory.scope, editions.one, id)
     ruling = partial(editions.amend, edition=row["edition"], by="ann", why="bad")
-    await memory.store.write(memory.scope, ruling, id, retired=True)
+    await memory.store.write(memory.scope, ruling, id, **change)
 
 
 async def is_told(memory: Memory) -> bool:

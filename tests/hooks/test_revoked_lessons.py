@@ -9,7 +9,7 @@ import pytest
 from heedful import Memory
 from heedful.integrations.host import HostRun
 from heedful.traces.episode import Event
-from tests.fix_of_page import BAD, ERROR, FIX, PAGE, drive_fix, memory_in, retire
+from tests.fix_of_page import BAD, ERROR, FIX, PAGE, amend, drive_fix, memory_in
 from tests.hosts import patient_host
 
 OTHER_FIX = f"{FIX} --ci"
@@ -52,12 +52,21 @@ async def test_what_a_session_repeats_goes_with_the_source(
     assert "evil.js" not in advice
 
 
-async def test_a_lesson_that_a_person_retired_is_not_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"retired": True}, id="retired"),
+        pytest.param({"text": "Run the tests with make test."}, id="reworded"),
+    ],
+)
+async def test_what_a_person_took_back_is_not_told(
+    change: dict[str, bool | str], tmp_path: Path
+) -> None:
     memory = memory_in(tmp_path)
     run = await drive_fix(memory)
     await run.learn(ends="success")
     (lesson,) = (await memory.seen("", ERROR)).lessons
-    await retire(memory, lesson["id"])
+    await amend(memory, lesson["id"], **change)
 
     _, advice = await fail(memory, "two")
     assert "evil.js" not in advice

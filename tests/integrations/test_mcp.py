@@ -33,7 +33,7 @@ from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
-from tests.fix_of_page import retire
+from tests.fix_of_page import amend
 from tests.memory.dreams import SAME, TEXT
 from tests.service.running import running
 from tests.service.support import served
@@ -167,7 +167,7 @@ async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
 
 async def test_a_retired_lesson_is_told_no_more(world: World) -> None:
     lesson = await world.memory.remember("pads", ERROR, lesson="Run npm i pads.")
-    await retire(world.memory, lesson.id)
+    await amend(world.memory, lesson.id, retired=True)
     async with world.connect() as client:
         seen = await call_tool(client, "seen_error", error=ERROR, error_type="pads")
         assert seen["count"] == 1
