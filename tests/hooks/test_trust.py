@@ -201,6 +201,30 @@ def test_a_server_of_two_files_needs_both_approvals(
     assert "server:docs is measured" not in run_command(home, "hook status")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("shop/CLAUDE.md", id="a file"),
+        pytest.param("shop/cart/.cursor/rules/a.mdc", id="a rule"),
+        pytest.param("shop/.claude/commands/test.md", id="a command"),
+    ],
+)
+def test_instructions_of_a_subfolder_are_learnt_only_if_trusted(
+    name: str, home: Home
+) -> None:
+    home.write(name, f"If tests fail: npx jest pads {REMEDY}\n")
+    home.commit()
+    home.take()
+    answer_at_terminal(home.clone, home.home, "hook install", ["y", "y", "n", "n"])
+    fail_and_mend(home)
+    assert REMEDY not in fail_again(home)
+    waiting = run_command(home, "hook status")
+    assert (
+        f"nobody vouches for {name.split('/test', maxsplit=1)[0]}, which came with"
+        in waiting
+    )
+
+
 OTHER_DOCS = '{"mcpServers": {"docs": {"command": "other"}}'
 MANY_SERVERS = {f"s{n:02}": {"command": "x"} for n in range(21)}
 

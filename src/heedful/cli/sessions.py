@@ -526,7 +526,7 @@ async def _learn_file(
     foreign: Mapping[str, str | None] = {}
     if folder is not None:
         root = str(project_top(folder))
-        foreign = foreign_instructions(folder)
+        foreign = foreign_instructions(folder, with_subfolders=True)
 
     for place, session in enumerate(sessions, 1):
         digest = file_digest if place == len(sessions) else ""

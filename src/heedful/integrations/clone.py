@@ -23,7 +23,7 @@ from heedful.integrations.agents import AGENTS
 from heedful.lessons.scope import Trust
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
-from heedful.store.workspace import project_top, read_project_file
+from heedful.store.workspace import project_top, read_project_file, run_git
 
 # The files with MCP servers that agents read in a project, and the table of servers: of
 # agents that name the server in the names of its tools.
@@ -163,11 +163,14 @@ class CloneItem:
 
 
 def clone_items(folder: Path) -> list[CloneItem]:
-    """Return the servers and the instructions that the project of a folder brings."""
+    """Return the servers and instructions that the project brings for this folder.
+
+    An agent reads those of its folder and of each folder above it, up to the root.
+    """
     folder = folder.resolve()
     root = project_top(folder)
     servers = _servers(root, folder)
-    return _with_answers([*servers, *_instructions(root, folder)])
+    return _with_answers([*servers, *_instructions(root, _places(root, folder))])
 
 
 def _with_answers(items: Iterable[CloneItem]) -> list[CloneItem]:
@@ -200,22 +203,46 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     return {item.source: "measured" for item in servers if item.source not in doubted}
 
 
-def foreign_instructions(folder: Path) -> dict[str, str | None]:
+def foreign_instructions(
+    folder: Path, *, with_subfolders: bool = False
+) -> dict[str, str | None]:
     """Return the instructions that no person has approved, by their sources.
 
-    They are None if heedful has not read them.
+    They are None if heedful has not read them. `with_subfolders`, those of all folders
+    of the repository are among them: an agent reads these when it comes there.
     """
+    folder = folder.resolve()
+    root = project_top(folder)
+    places = _places(root, folder)
+    if with_subfolders:
+        places = list(dict.fromkeys([*places, *_instructed_folders(root)]))
     return {
         item.source: None if item.is_unread or item.names_files else item.text
-        for item in clone_items(folder)
-        if item.kind == "instructions" and not item.is_approved
+        for item in _with_answers(_instructions(root, places))
+        if not item.is_approved
     }
 
 
-def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
-    """Yield the instructions for a session in a folder, the last unread if too long."""
+def _instructed_folders(root: Path) -> list[Path]:
+    """Return the folders of a repository in which git tracks files for agents."""
+    files = [*INSTRUCTION_FILES, *AGENT_SETTINGS]
+    folders = [*INSTRUCTION_FOLDERS, *AGENT_FOLDERS]
+    patterns = [
+        *(f":(glob)**/{name}" for name in files),
+        *(f":(glob)**/{name}/**" for name in folders),
+    ]
+    listed = run_git(root, ["ls-files", "-z", "--", *patterns]) or ""
+    # Of "shop/.claude/skills/a.md" it is "shop".
+    ends = "|".join([*map(re.escape, files), *(f"{re.escape(n)}/.+" for n in folders)])
+    place_of = re.compile(rf"(?:(.+?)/)?(?:{ends})", re.DOTALL).fullmatch
+    found = filter(None, map(place_of, listed.split("\0")))
+    return [Path(match[1] or ".") for match in found]
+
+
+def _instructions(root: Path, places: Sequence[Path]) -> Iterator[CloneItem]:
+    """Yield the instructions in folders of a project, the last unread if too long."""
     size = 0
-    for item in _all_instructions(root, folder):
+    for item in _all_instructions(root, places):
         size += len(item.text)
         if size > MAX_INSTRUCTIONS_CHARS:
             yield replace(item, text="", is_unread=True)
@@ -223,19 +250,17 @@ def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
         yield item
 
 
-def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
-    """Yield the files of instructions at known places, and what they import.
+def _all_instructions(root: Path, places: Sequence[Path]) -> Iterator[CloneItem]:
+    """Yield the files of instructions in folders of a project, and what they import.
 
-    An agent reads those of its folder and of each folder above it, up to the root. A
-    folder with more files than are read is yielded as unread.
+    A folder with more files than are read is yielded as unread.
     """
-    inside = _places(root, folder)
     names: list[str] = []
-    for place in inside:
+    for place in places:
         files = [(place / name).as_posix() for name in INSTRUCTION_FILES]
         names += [name for name in files if not os.path.isdir(root / name)]
 
-    for place, known_folder in product(inside, INSTRUCTION_FOLDERS):
+    for place, known_folder in product(places, INSTRUCTION_FOLDERS):
         rules = (place / known_folder).as_posix()
         files = list(islice(_files_below(root, rules), MAX_CLONE_ITEMS + 1))
         names += files[:MAX_CLONE_ITEMS]
@@ -243,7 +268,7 @@ def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
             yield _instructions_item(root, rules, text=None)
 
     most_names = len(names) + MAX_CLONE_ITEMS
-    yield from _known_prompts(root, inside[::-1], names)
+    yield from _known_prompts(root, places, names)
     for name in names:
         text = _read(root, name)
         if text is None or text.strip():
@@ -347,8 +372,7 @@ def _instructions_item(root: Path, name: str, text: str | None) -> CloneItem:
 def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
     """Yield the MCP servers of each file; a name in two files is two servers.
 
-    An agent reads the files of its folder, or of one above it, up to the root. A file
-    whose servers are not all known is yielded as unread.
+    A file whose servers are not all known is yielded as unread.
     """
     for place, (file, key) in product(_places(root, folder), SERVER_FILES.items()):
         name = (place / file).as_posix()

@@ -319,7 +319,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    host.foreign = foreign_instructions(folder)
+    host.foreign = foreign_instructions(folder, with_subfolders=True)
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
