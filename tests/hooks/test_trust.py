@@ -219,10 +219,7 @@ def test_instructions_of_a_subfolder_are_learnt_only_if_trusted(
     fail_and_mend(home)
     assert REMEDY not in fail_again(home)
     waiting = run_command(home, "hook status")
-    assert (
-        f"nobody vouches for {name.split('/test', maxsplit=1)[0]}, which came with"
-        in waiting
-    )
+    assert f"nobody vouches for {name.removesuffix('/test.md')}, which" in waiting
 
 
 OTHER_DOCS = '{"mcpServers": {"docs": {"command": "other"}}'
