@@ -234,6 +234,16 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
         plan_marketplace(folder, "my-team", "")
 
 
+def test_a_link_of_the_project_is_no_folder_for_it(home: Home) -> None:
+    home.take()
+    outside = home.home / "outside"
+    outside.mkdir()
+    (home.clone / "offer").symlink_to(outside)
+    screen = run_command(home, "hook plugin offer --owner my-team --yes")
+    assert "outside of" in screen
+    assert files_in(outside) == set()
+
+
 def test_the_plugin_of_this_machine_has_the_hooks_of_codex_too(home: Home) -> None:
     home.take()
     run_command(home, f"hook install --yes --plugin {home.home / 'plug'}")

@@ -174,6 +174,22 @@ def test_no_program_is_trusted_by_the_word_of_another(command):
     assert lowest_trust(trusts) in QUARANTINE_TRUST
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gtimeout 30 gh issue view 5",
+        "op run -- gh issue view 5",
+        "torsocks /usr/bin/curl a.test",
+        "nix-shell -p gh --run 'gh issue view 5'",
+        "docker-compose logs web",
+    ],
+)
+def test_a_program_that_fetches_is_a_source_whatever_runs_it(command):
+    stated: Any = {"tool": "measured", "program": "measured"}
+    trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
+    assert lowest_trust(trusts) in QUARANTINE_TRUST
+
+
 OWN_COMMANDS = """
 time -p curl a.test
 eval curl a.test

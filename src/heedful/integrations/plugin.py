@@ -9,6 +9,7 @@ folder of the plug-in, where it does not find the memory of a project.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from heedful.errors import UsageError
 from heedful.integrations.file_changes import FileChange, check_within, read_text
 from heedful.integrations.install import command, target_hooks
 from heedful.integrations.places import TARGETS
+from heedful.store.workspace import project_top
 
 NAME = "heedful"
 # A registry of MCP servers takes at most 100 characters.
@@ -103,14 +105,19 @@ def plan_plugin(
 def plan_marketplace(folder: Path, owner: str, skill: str) -> list[FileChange]:
     """Return the changes that write a marketplace with the plug-in, and `server.json`.
 
-    `owner` is an account on GitHub. Raises UsageError if it cannot be one, or if
-    another marketplace is in the folder.
+    `owner` is an account on GitHub. Raises UsageError if it cannot be one, if another
+    marketplace is in the folder, or if a link leads from this project out of it.
     """
     if not _ACCOUNT_REGEX.fullmatch(owner):
         raise UsageError(
             f"{owner!r} is no account on GitHub; give letters, digits and single "
             "hyphens: --owner my-team"
         )
+
+    project = project_top(Path.cwd())
+    place = Path(os.path.abspath(folder))
+    if place.is_relative_to(project):
+        check_within(place, project)
 
     source = f"./{PLUGIN_PLACE}"
     documents: dict[str, Document] = {

@@ -38,7 +38,7 @@ MAX_SCANNED_CHARS = 20_000
 _FORBIDDEN_PATTERN = re.compile(
     r"\b(?:(?P<order>never|do not|don['’]?t|must not|should not|stop|avoid)(?: ever)?"
     r"|not|instead of|rather than|over)\s+(?P<words>[^,;:!]+?)"
-    r"(?=\.?$|[,;:!]|\s(?:but|use|because|since|and|unless|when|before|after)\b)",
+    r"(?=\.?$|[,;:!]|\s(?:but|use|because|since|and|unless|until|when|before|after)\b)",
     re.IGNORECASE,
 )
 _MARKED_PATTERN = re.compile(r"[`\"“]([^`\"”\n]{2,80})[`\"”]")
@@ -276,9 +276,11 @@ def may_limit(text: str, arguments: Mapping[str, Any] | str) -> bool:
     return any(word in text.lower() for word in words)
 
 
+# In which project a rule holds, and for how long.
 _REACH_PATTERN = re.compile(
-    r"\s+(?:in|to|for|from|on)\s+(?:this|the|our|my)\s+"
-    r"(?:repository|repo|project|codebase|workspace|folder)\b",
+    r"\s+(?:(?:in|to|for|from|on)\s+(?:this|the|our|my)\s+"
+    r"(?:repository|repo|project|codebase|workspace|folder|session|task)"
+    r"|for now|for the moment|for once|right now|today|this (?:time|session))\b",
     re.IGNORECASE,
 )
 

@@ -72,11 +72,15 @@ OWN_TRUST: Mapping[str, Trust] = {
 # Programs that print what is on other computers, also without an address in their
 # command. A statement about "program" does not cover them.
 FETCHING_PROGRAMS = frozenset(
-    "aria2c aws axel az curl dig docker ftp gcloud gh glab helm host http https "
-    "invoke-restmethod invoke-webrequest irm iwr kubectl lftp links lynx mail mosh "
-    "mutt mysql nc ncat netcat nslookup openssl podman psql rclone redis-cli rsh rsync "
-    "scp sftp socat ssh svn telnet w3m wget wget2 whois xh".split()
+    "acli aria2c aws axel az curl curlie dig docker docker-compose elinks flyctl ftp "
+    "gcloud gh glab grpcurl helm heroku host http https hub invoke-restmethod "
+    "invoke-webrequest irm iwr jira kubectl lftp links lynx mail mongosh mosh mutt "
+    "mysql nc ncat nerdctl netcat nslookup oc openssl podman podman-compose psql rclone "
+    "redis-cli rsh rsync scp sftp socat ssh svn tea telnet vercel w3m wget wget2 whois "
+    "xh".split()
 )
+# What stands between the words of a command, also of one in quotes.
+_WORD_END_PATTERN = re.compile(r"[\s'\"`;|&()<>]+")
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
 # Words in a row that make a quotation. On recorded runs no word of a model shares 8
@@ -384,10 +388,13 @@ def sources_of(
     The network is a source, too, if it is unclear which programs the command runs, as
     in the language of PowerShell, if there is no command, or if the command or one of
     the tool's other `arguments` has an address. A tool of an MCP server depends on the
-    server, too. heedful cannot see what a program itself fetches.
+    server, too. A fetching program is a source wherever its name stands before other
+    words: any program may run it. heedful cannot see what a program itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
     ['program:curl', 'program:python']
+    >>> sorted(sources_of("Bash", "gtimeout 30 gh issue view 5"))
+    ['program:gh', 'program:gtimeout']
     """
     name = tool.casefold()
     if name not in SHELL_TOOLS:
@@ -403,6 +410,10 @@ def sources_of(
 
     line = read_command(command)
     sources = {f"program:{program[:150]}" for program in line.programs}
+    words = _WORD_END_PATTERN.split(command)[:-1]
+    names = {program_name(word.rpartition("/")[2]) for word in words}
+    # On recorded sessions, one in 3,575 commands has such a name and does not run it.
+    sources.update(f"program:{name}" for name in names & FETCHING_PROGRAMS)
     if not sources:
         sources = {f"tool:{tool[:150]}"}
     is_read = line.clear and name != "powershell"
