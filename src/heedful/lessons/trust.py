@@ -75,9 +75,9 @@ FETCHING_PROGRAMS = frozenset(
     "acli aria2c aws axel az curl curlie dig docker docker-compose elinks flyctl ftp "
     "gcloud gh glab grpcurl helm heroku host http https hub invoke-restmethod "
     "invoke-webrequest irm iwr jira kubectl lftp links lynx mail mongosh mosh mutt "
-    "mysql nc ncat nerdctl netcat nslookup oc openssl podman podman-compose psql rclone "
-    "redis-cli rsh rsync scp sftp socat ssh svn tea telnet vercel w3m wget wget2 whois "
-    "xh".split()
+    "mysql nc ncat nerdctl netcat nslookup oc openssl podman podman-compose psql "
+    "rclone redis-cli rsh rsync scp sftp socat ssh svn tea telnet vercel w3m wget "
+    "wget2 whois xh".split()
 )
 # What stands between the words of a command, also of one in quotes.
 _WORD_END_PATTERN = re.compile(r"[\s'\"`;|&()<>]+")
