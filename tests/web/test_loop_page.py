@@ -213,7 +213,10 @@ def test_what_was_masked_says_so_with_its_kind(browser: Browser):
 def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
-    assert "Passed at attempt 2; pytest failed first." in page
+    assert (
+        "Passed at attempt 2: pytest failed in attempt 1 (2 failed), "
+        "until the answer became “b”."
+    ) in page
 
 
 @pytest.mark.parametrize(
