@@ -128,7 +128,7 @@ def test_a_check_has_the_name_in_its_findings(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
     assert browser.data("/loops/one")["made"][1]["checked"] == ["pytest"]
-    assert "✓ pytest passed" in page
+    assert "pytest ✗ ✓ decision" in page
 
 
 @pytest.mark.both
@@ -214,7 +214,7 @@ def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browse
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
     assert (
-        "Passed at attempt 2: pytest failed in attempt 1 (2 failed), "
+        "Passed at attempt 2: pytest failed in attempt 1 (wrong), "
         "until the answer became “b”."
     ) in page
 
@@ -222,8 +222,16 @@ def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browse
 @pytest.mark.parametrize(
     ("failures", "said"),
     [
-        pytest.param(("form", "words"), "form, words", id="two checks"),
-        pytest.param(("form", "form"), "form", id="the same check twice"),
+        pytest.param(
+            ("form", "words"),
+            "form failed in attempt 1, words in attempt 2",
+            id="two checks",
+        ),
+        pytest.param(
+            ("form", "form"),
+            "form failed in attempts 1 and 2 (wrong)",
+            id="the same check twice",
+        ),
     ],
 )
 def test_a_loop_that_passed_names_the_checks_that_failed_first(
@@ -243,7 +251,7 @@ def test_a_loop_that_passed_names_the_checks_that_failed_first(
         read_data(browser.api.put(address, json=attempt))
     assert browser.data("/loops/long")["after"] == said
     last = len(failures) + 1
-    sentence = f"Passed at attempt {last}; {said} failed first."
+    sentence = f"Passed at attempt {last}: {said}, until “{last - 1}” became “{last}”."
     assert sentence in words_of(browser.get("/loops/long").text)
 
 
