@@ -232,6 +232,7 @@ async def pair(visit: Visit) -> Document:
         return {
             "names": names,
             "sentence": "",
+            "related": False,
             "loops": [loop.plain() for loop in loops],
             "others": offered,
             "rows": [],
@@ -256,6 +257,7 @@ async def pair(visit: Visit) -> Document:
     return {
         "names": names,
         "sentence": describe_pair(first, second),
+        "related": is_related,
         "loops": [first.plain(), second.plain()],
         "others": [],
         "rows": rows,
