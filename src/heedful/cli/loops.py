@@ -379,7 +379,8 @@ def runs(
         all_runs = await newest_runs(store, scope, limit)
         names = sorted({run.head.task["pipeline"] for run in all_runs})
         if names:
-            hint = f"{similar_name(pipeline, names)}; there are runs of {', '.join(names)}"
+            question = similar_name(pipeline, names)
+            hint = f"{question}; there are runs of {', '.join(names)}"
         raise NotFound("run of the pipeline", pipeline, where(), remedy=hint)
 
     reports, hint = ask_scope(read)
