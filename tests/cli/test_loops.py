@@ -622,8 +622,8 @@ def test_runs_and_their_statistics(session_of_runs):
         (
             "runs weekly",
             3,
-            "no run of the pipeline 'weekly' in project 'default' of heedful.db; "
-            "there are runs of forecast, nightly\n",
+            "'weekly' in project 'default' of heedful.db; there are runs of forecast, ",
+            "nightly\n",
         ),
         ("runs nightli", 3, "(did you mean 'nightly'?); there are runs of forecast"),
         ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),

@@ -147,11 +147,23 @@ def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
     assert [row["cells"][0]["text"] for row in rows] == ["✓", "✓"]
 
 
+def test_one_attempt_has_a_table_as_several_have(browser: Browser):
+    record_loop(browser.api, "one", ["a"])
+    page = words_of(browser.get("/loops/one").text)
+    assert "attempt 1 pytest ✗ decision again" in page
+
+
+def test_the_answers_of_a_stopped_loop_come_before_its_forms(browser: Browser):
+    record_loop(browser.api, "one", ["a", "a", "a"])
+    page = browser.get("/loops/one").text
+    assert page.index('id="attempt-1"') < page.index('id="override"')
+
+
 def test_an_open_loop_says_what_would_stop_it(browser: Browser):
     record_loop(browser.api, "one", ["a"])
     page = words_of(browser.get("/loops/one").text)
-    stop = "Would have stopped it: a limit of 1 attempt instead of 4"
-    assert f"What would stop it {stop}" in page
+    assert "What would stop it what stops it how near all attempts made 1 of 4" in page
+    assert "continues it with id=one" in page
     assert "policy default" in page
     assert "1 line" not in page
 
