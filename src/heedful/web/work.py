@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report, StageReport
@@ -40,7 +41,7 @@ MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_SORTED_RUNS = 100  # the newest ones, among which runs are sought and sorted
 # What each order of the runs compares; without one, the newest come first.
-RUN_ORDERS = {
+RUN_ORDERS: Mapping[str, Callable[[Document], Any]] = {
     "state": lambda run: (
         len(run["failed"]),
         run["state"] != "passed",
