@@ -236,7 +236,7 @@ def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browse
     [
         pytest.param(
             ("form", "words"),
-            "form failed in attempt 1, words in attempt 2",
+            "form failed in attempt 1, words failed in attempt 2",
             id="two checks",
         ),
         pytest.param(

@@ -232,10 +232,10 @@ def earlier_failures(loop: Loop) -> str:
                 numbers.append(number)
             detail = clean(reason.detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
     phrases = [
-        f"{code} in {_name_attempts(numbers)}" for code, numbers in failures.items()
+        f"{code} failed in {_name_attempts(numbers)}"
+        for code, numbers in failures.items()
     ]
     words = clean(", ".join(phrases), 2 * MAX_SENTENCE_TEXT_CHARS)
-    words = words.replace(" in attempt", " failed in attempt", 1)
     return f"{words} ({detail})" if len(phrases) == 1 else words
 
 
