@@ -42,11 +42,7 @@ MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_SORTED_RUNS = 100  # the newest ones, among which runs are sought and sorted
 # What each order of the runs compares; without one, the newest come first.
 RUN_ORDERS: Mapping[str, Callable[[Document], Any]] = {
-    "state": lambda run: (
-        len(run["failed"]),
-        run["state"] != "passed",
-        len(run["unchecked"]),
-    ),
+    "state": itemgetter("failed", "unchecked"),
     "attempts": itemgetter("attempts"),
     "time": itemgetter("seconds"),
     "cost": itemgetter("cost"),
