@@ -84,6 +84,13 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from loop_note where loop = loop.n) as notes,
+       case when kind = 'stage' then (
+         select case when length(a.value) <= :chars then a.value end
+         from loop whole join loop opening on opening.tenant = whole.tenant and opening.project = whole.project
+           and opening.id = whole.id || '/' || /*sqlite json_extract(whole.task, '$.stages[0]') *//*postgres (whole.task::json -> 'stages' ->> 0) */
+         join attempt a on a.loop = opening.n
+         where whole.tenant = loop.tenant and whole.project = loop.project and whole.id = loop.run and whole.kind = 'run'
+         order by a.number desc limit 1) end as input,
        (select case when length(record) <= :record_chars then record else '' end
         from attempt where loop = loop.n order by number desc limit 1) as last,
        (select case when length(record) <= :record_chars then record else '{}' end from attempt where loop = loop.n and number = 1) as first,
