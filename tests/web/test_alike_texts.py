@@ -89,9 +89,7 @@ def test_texts_that_differ_by_a_word_are_one_row_everywhere(browser: Browser):
     found = browser.data("/search?text=installer")["waiting"]
     assert found["number"] == 7
     assert sorted(len(row["ids"]) for row in found["rows"]) == [1, 6]
-    assert "and 3 more first ×6" in words_of(
-        browser.get("/search?text=installer").text
-    )
+    assert "and 3 more first ×6" in words_of(browser.get("/search?text=installer").text)
 
 
 def test_a_row_of_several_texts_of_strangers_is_asked_about_before_its_release(

@@ -411,9 +411,7 @@ def describe_projects(rows: Sequence[Document]) -> str:
         worst = _say_share(min(shares))
         sentences.insert(0, f"Right at the first try: {best}, {worst}.")
     if any(row["waiting"] for row in rows):
-        sentences.append(
-            _say_most(rows, "waiting", "text that waits", "texts that wait")
-        )
+        sentences.append(_say_most(rows, "waiting", "waiting text", "waiting texts"))
     for verdict in ("helps", "hurts"):
         names = [row["project"] for row in rows if row["verdict"] == verdict]
         if names:
