@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.lesson import TRUST_ORDER, Example, Match, Scope
-from heedful.lessons.signs import SIGN_KINDS, DangerSign, danger, find_signs
+from heedful.lessons.signs import SIGN_KINDS, DangerSign, danger
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire
@@ -34,6 +34,7 @@ from heedful.web.decisions import (
     EXAMPLE_TEXTS,
     count_decisions,
     read_ids,
+    signs_of,
     texts_of,
 )
 from heedful.web.facets import unknown_filters
@@ -240,7 +241,7 @@ def _group(members: Sequence[Row]) -> InboxRow:
     is_shown = _has_shown_texts(examples[0], first["lesson"])
     example = examples[0] if is_shown else {}
     prompt_texts += example.values()
-    signs = _find_signs(prompt_texts, [*patterns, *example_texts])
+    signs = signs_of(prompt_texts, [*patterns, *example_texts])
     is_one_error = len(group_alike(patterns, str, type)) == 1
     return InboxRow(
         id=first["id"],
@@ -264,25 +265,6 @@ def _group(members: Sequence[Row]) -> InboxRow:
         example=example,
         wordings=wordings,
     )
-
-
-def _find_signs(
-    prompt_texts: Iterable[str], other_texts: Iterable[str]
-) -> dict[DangerSign, bool]:
-    """Return the signs of danger, and whether a prompt shows them, those first.
-
-    A sign whose words are a part of those of one before it is left out.
-    """
-    signs = dict.fromkeys(find_signs(dict.fromkeys(prompt_texts)), True)
-    kinds = [sign.kind for sign in signs]
-    error_signs = find_signs(dict.fromkeys(other_texts))
-    signs |= {sign: False for sign in error_signs if sign.kind not in kinds}
-    graver = ""
-    for sign in list(signs):
-        if sign.words in graver:
-            del signs[sign]
-        graver += f"\n{sign.words}"
-    return signs
 
 
 def _lowest_trust(rows: Sequence[Row]) -> str:
@@ -434,7 +416,7 @@ async def held(visit: Visit, n: int) -> Document:
     )
     example_texts = texts_of(entry["example"] or {}).values()
     prompt_texts = [entry["lesson"], entry["error_type"], *example_texts]
-    signs = _find_signs(prompt_texts, equal.patterns)
+    signs = signs_of(prompt_texts, equal.patterns)
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
