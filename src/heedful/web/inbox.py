@@ -181,8 +181,8 @@ def groups(
     numbered = list(map(_group, members.values()))
     ordered = []
     for alike in group_alike(numbered, attrgetter("words"), attrgetter("appearance")):
-        ids = chain.from_iterable(group.ids for group in alike)
-        ordered.append(_group([rows_of[id] for id in ids]))
+        alike_ids = chain.from_iterable(group.ids for group in alike)
+        ordered.append(_group([rows_of[id] for id in alike_ids]))
     return sorted(ordered, key=lambda group: group.rank), read
 
 

@@ -181,7 +181,7 @@ async def _find_waiting(visit: Visit, text: str) -> Document:
     ids = [match.id for match in matches if match.state == "quarantined"]
     entries = await visit.caller.read(quarantine.quarantined, ids)
     entry_of = {entry.id: entry for entry in entries}
-    waiting = []
+    waiting: list[Document] = []
     for entry in map(entry_of.__getitem__, ids):
         example = entry.example or Example("", "")
         title = entry.lesson or entry.pattern
