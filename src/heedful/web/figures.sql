@@ -298,6 +298,16 @@ where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 
   and (:pipeline = '' or /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ = :pipeline)
 order by n desc limit :limit;
 
+-- name: near_ids
+-- Loops, or runs of pipelines, with an id like the one of the address of a page: it begins alike, or has it as a part.
+select id from (
+  select id, n, substr(:path, case when kind = 'run' then 7 else 8 end) as sought from loop
+  where tenant = :tenant and project = :project and practises = ''
+    and substr(:path, 1, 6) = case when kind = 'run' then '/runs/' else '/loops' end
+) as loop
+where length(sought) > 3 and (replace(id, sought, '') <> id or substr(id, 1, length(sought) - 1) = substr(sought, 1, length(sought) - 1))
+order by n desc limit 3;
+
 -- name: pipelines
 -- The pipelines of the newest runs, those with the most runs first.
 select pipeline, count(*) as runs from (
