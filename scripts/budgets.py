@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 50_800,
+        "statements": 51_000,
         "largest module": 450,
         "mean line": 43.5,
         "long lines, %": 0,

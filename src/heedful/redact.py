@@ -60,9 +60,8 @@ TERMINAL_CODES = rf"""
 _ESCAPE_STARTS = ("\x1b", "\\u001", "\\x1", "\\033", "\\e")
 # Letters and marks that are drawn as nothing.
 INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
-_VARIATION_SELECTORS = "\u180b\u180c\u180d\u180f" + "".join(
-    map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
-)
+# Marks of the way in which the character before them is drawn, as a range of a pattern.
+VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARK_PATTERN = r"\[redacted:\ [^\]]*\]"
 # A word without blanks that is long enough for a token.
 _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
@@ -120,10 +119,10 @@ def _as_drawn(text: str) -> str:
     hidden = {
         character
         for character in set(text)
-        if character in INVISIBLE_LETTERS
-        or character in _VARIATION_SELECTORS
-        or (category(character)[0] == "C" and character not in "\n\r\t")
+        if category(character)[0] == "C" and character not in "\n\r\t"
     }
+    undrawn = f"[{INVISIBLE_LETTERS}{VARIATION_SELECTORS}]"
+    hidden.update(_compiled(undrawn).findall(text))
     return text.translate(dict.fromkeys(map(ord, hidden))) if hidden else text
 
 

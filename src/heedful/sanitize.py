@@ -15,6 +15,7 @@ from heedful.redact import (
     CUT_MARGIN_CHARS,
     INVISIBLE_LETTERS,
     TERMINAL_CODES,
+    VARIATION_SELECTORS,
     redact,
     redact_start,
 )
@@ -55,20 +56,19 @@ _CHAT_TOKEN_STARTS = ("<", "＜", "[", "［", "!", "Human:", "Assistant:")
 # Scripts and pictographs need these, but only right after a visible character outside
 # ASCII. After each other, or within ASCII, they would only hide something: all chat
 # tokens consist of ASCII and the signs `｜＜＞［］`.
-_VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _ZERO_WIDTH_JOINERS = "\u200c\u200d\u180e"
 MAX_CUT_WORD_CHARS = 20  # the characters of a word that a cut may leave out
 _ALLOWED_CONTROLS = f"\n\t{_ZERO_WIDTH_JOINERS}"
 _VISIBLE_CHARACTER = (
-    rf"[^\x00-\x7f\s｜＜＞［］▁{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
+    rf"[^\x00-\x7f\s｜＜＞［］▁{VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
 )
 # A selector or a joiner without such a character before it. A selector may also follow
 # the digit of a keycap, and a joiner may follow a selector.
 _LOOSE_SELECTOR_PATTERN = re.compile(
-    rf"(?<!{_VISIBLE_CHARACTER})(?<![0-9#*])[{_VARIATION_SELECTORS}]"
+    rf"(?<!{_VISIBLE_CHARACTER})(?<![0-9#*])[{VARIATION_SELECTORS}]"
 )
 _LOOSE_JOINER_PATTERN = re.compile(
-    rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
+    rf"(?<!{_VISIBLE_CHARACTER})(?<![{VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
 # Stands for words that heedful cannot read; the next pattern finds it.
 UNREAD_MARK = "[more values are left out]"
@@ -89,7 +89,7 @@ _CODE_ESCAPE_PATTERN = re.compile(
 _UNDRAWN_PATTERN = re.compile(rf"{TERMINAL_CODES} | [^\x08\n]\x08", re.VERBOSE)
 # What marks up a text where words stand, and is not drawn: comments and tags of HTML, a
 # hidden end of a line, and within a word signs of emphasis and quotes.
-_MARKUP_PATTERN = re.compile(
+_WORD_MARKUP_PATTERN = re.compile(
     r"""<!--(?:(?!-->).){0,200}--> | <[/\w][^<>]{0,1000}> | \\\n
     | (?<=\w)[*_~`'"{}\\]{1,4}(?=\w)""",
     re.DOTALL | re.VERBOSE,
@@ -289,7 +289,7 @@ def plain_text(text: str, *, escapes: bool = True, markup: bool = True) -> str:
     if "\x1b" in text or "\x08" in text:
         text = _UNDRAWN_PATTERN.sub("", text)
     if not markup:
-        text = _MARKUP_PATTERN.sub("", text)
+        text = _WORD_MARKUP_PATTERN.sub("", text)
 
     if not text.isascii():
         text = text.translate(_TAG_CHARACTERS)

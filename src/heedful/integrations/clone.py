@@ -235,8 +235,8 @@ def _instructed_folders(root: Path) -> list[Path]:
     # Of "shop/.claude/skills/a.md" it is "shop".
     ends = "|".join([*map(re.escape, files), *(f"{re.escape(n)}/.+" for n in folders)])
     place_of = re.compile(rf"(?:(.+?)/)?(?:{ends})", re.DOTALL).fullmatch
-    found = filter(None, map(place_of, listed.split("\0")))
-    return [Path(match[1] or ".") for match in found]
+    matches = filter(None, map(place_of, listed.split("\0")))
+    return [Path(match[1] or ".") for match in matches]
 
 
 def _instructions(root: Path, places: Sequence[Path]) -> Iterator[CloneItem]:

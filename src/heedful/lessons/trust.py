@@ -293,7 +293,7 @@ def _readings(text: str) -> list[list[str]]:
     plain_texts = {plain_text(text), plain_text(text, markup=False)}
     if "\\" in text:
         plain_texts.add(plain_text(text, escapes=False))
-    return [_QUOTATION_WORD_PATTERN.findall(plain) for plain in plain_texts]
+    return [_QUOTATION_WORD_PATTERN.findall(reading) for reading in plain_texts]
 
 
 def _runs_of_readings(readings: list[list[str]], size: int) -> set[str]:

@@ -62,8 +62,8 @@ async def search(visit: Visit) -> Document:
         finders |= {"waiting": _find_waiting, "traces": _find_traces}
 
     # At once: each of the searches for lessons takes as long as all the others.
-    found = await asyncio.gather(*(find(visit, text) for find in finders.values()))
-    return facts | dict(zip(finders, found, strict=True))
+    results = await asyncio.gather(*(find(visit, text) for find in finders.values()))
+    return facts | dict(zip(finders, results, strict=True))
 
 
 async def _find_loops(visit: Visit, text: str) -> Document:

@@ -64,11 +64,11 @@ async def runs(visit: Visit) -> Document:
     text = visit.query.get("text", "").strip()
     sort = visit.query.get("sort") or "-began"
     is_whole = not text and sort == "-began"
-    most = MAX_PIPELINE_RUNS if is_whole else MAX_SORTED_RUNS
+    row_limit = MAX_PIPELINE_RUNS if is_whole else MAX_SORTED_RUNS
     rows = await visit.caller.read(
-        figures.runs, most + 1, visit.number("cursor"), chosen
+        figures.runs, row_limit + 1, visit.number("cursor"), chosen
     )
-    runs, cursor = split_page(rows, most, "n")
+    runs, cursor = split_page(rows, row_limit, "n")
     for run in runs:
         report = await run_store.report_of(
             visit.caller.setup.store, visit.caller.scope, run["id"]
