@@ -682,6 +682,14 @@ def test_every_list_has_csv_and_other_pages_have_none(browser):
     assert browser.get("/loops/sql-1.csv").status_code == 404
 
 
+@pytest.mark.parametrize("project", ["main", "nothing-here"])
+def test_csv_begins_with_the_names_of_its_columns_also_without_rows(browser, project):
+    for page in browser.site.pages:
+        if page.table:
+            answer = browser.get(f"{page.address}.csv?project={project}")
+            assert answer.text.splitlines()[0] == ",".join(page.table.columns)
+
+
 def test_csv_needs_what_its_page_needs(browser):
     browser.open(browser.api.key("recall"))
     assert browser.get("/quarantine.csv").status_code == 403
