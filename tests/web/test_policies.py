@@ -51,7 +51,9 @@ def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
     (changed,) = [row for row in data["rows"] if row["differing"]]
     totals = browser.data(f"/policies/loops?second={changed['notation']}")["totals"]
     assert totals["fewer"] == changed["differing"] == 1
-    assert f'href="{escape(changed["loops_of"])}"' in browser.get(f"/policies{query}").text
+    assert (
+        f'href="{escape(changed["loops_of"])}"' in browser.get(f"/policies{query}").text
+    )
 
 
 def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):

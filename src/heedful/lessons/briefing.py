@@ -570,15 +570,13 @@ def choose_for_loop(
         for match in unlisted
         if match.id not in listed
     ]
-    others = [
-        (match, _room_obstacle(match) if obstacle == NO_ROOM else obstacle)
-        for match, obstacle in others
-    ]
-    return Selection(chosen, others)
+    return Selection(chosen, [(match, _exact(why, match)) for match, why in others])
 
 
-def _room_obstacle(match: Match) -> Obstacle:
-    """Return whether others came first, or a lesson does not even fit alone."""
+def _exact(obstacle: Obstacle, match: Match) -> Obstacle:
+    """Return the obstacle; without room, whether the lesson would fit alone."""
+    if obstacle != NO_ROOM:
+        return obstacle
     rules = [match] if match.cause else []
     fits_alone = choose([match], advice=True, rules=rules)
     return OTHERS_FIRST if fits_alone else NO_ROOM

@@ -834,8 +834,8 @@ def replayable(
 ) -> Replayable:
     """Return the newest loops with at most `MAX_REDECIDED_ATTEMPTS` attempts.
 
-    They changed since the time `updated`, and have this `state` and memory `key`; "" and 0 allow
-    all. Their records have at most `MAX_LISTING_BYTES`, and those of each
+    They changed since the time `updated`, and have this `state` and memory `key`; ""
+    and 0 allow all. Their records have at most `MAX_LISTING_BYTES`, and those of each
     `MAX_FIGURE_LOOP_BYTES`.
     """
     attempt_rows = rows(
