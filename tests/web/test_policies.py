@@ -46,7 +46,7 @@ def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
     assert data["rows"][1]["trade"]["change"] == "8 % less"
     assert "8 % less 0 1" in page
     # Which loops, and how many of them differ, is in sight.
-    assert "On the newest 21 loops with at most 200 attempts, since " in page
+    assert "On the newest 21 loops, since " in page
     assert "correct answers lost, of 20 loops that differ" in page
     (changed,) = [row for row in data["rows"] if row["differing"]]
     totals = browser.data(f"/policies/loops?second={changed['notation']}")["totals"]
