@@ -685,12 +685,13 @@ def test_every_list_has_csv_and_other_pages_have_none(browser):
     assert browser.get("/loops/sql-1.csv").status_code == 404
 
 
-@pytest.mark.parametrize("project", ["main", "nothing-here"])
-def test_csv_begins_with_the_names_of_its_columns_also_without_rows(browser, project):
-    for page in browser.site.pages:
-        if page.table:
-            answer = browser.get(f"{page.address}.csv?project={project}")
-            assert answer.text.splitlines()[0] == ",".join(page.table.columns)
+def test_csv_has_the_names_of_its_columns_also_without_rows(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        for page in browser.site.pages:
+            if page.table:
+                answer = browser.get(f"{page.address}.csv")
+                assert answer.text.splitlines() == [",".join(page.table.columns)]
 
 
 def test_csv_needs_what_its_page_needs(browser):
@@ -762,9 +763,9 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     # What helps stands first without being asked for, the newest at another address.
     assert read(browser, "/lessons")["lessons"] == judged
     newest = read(browser, "/lessons", "?sort=-first")["lessons"]
-    assert [row["error_type"] for row in newest] == ["bad", "good"]
+    assert [row["error_type"] for row in newest[:2]] == ["bad", "good"]
     oldest = read(browser, "/lessons", "?sort=first")["lessons"]
-    assert [row["error_type"] for row in oldest] == ["good", "bad"]
+    assert [row["error_type"] for row in oldest[-2:]] == ["good", "bad"]
     page = words_of(browser.get(f"/lessons/{judged[0]['id']}").text)
     assert "right at the first try, with it against without" in page
     assert not re.search(r"\d+ % right at the first try", page)
