@@ -200,14 +200,14 @@ def _replay_policies(compared: Comparable, names: Sequence[str]) -> ReplayedPoli
         trades.append(trade_of(name, recorded, scores))
         pairs = zip(recorded, scores, strict=True)
         differing.append(sum(_differ(*pair) for pair in pairs))
-    advice = advise(recorded, scores_by_name)
-    return ReplayedPolicies(rows, trades, differing, advice)
+    return ReplayedPolicies(rows, trades, differing, advise(recorded, scores_by_name))
 
 
 def _differ(recorded: LoopScore, replayed: LoopScore) -> bool:
     """Return whether a policy is known to differ from the record on a loop."""
-    attempts = replayed.attempts != recorded.attempts
-    return replayed.is_known and (attempts or replayed.quality != recorded.quality)
+    return replayed.is_known and (
+        replayed.attempts != recorded.attempts or replayed.quality != recorded.quality
+    )
 
 
 def _scores(loops: Sequence[RecordedLoop], rules: Policy) -> list[LoopScore]:
