@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Exposure, Lesson, Outcome, Scope
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
-from heedful.store import exposures, lessons
+from heedful.store import lessons
 from heedful.web import figures
 from heedful.web.table import Table
 from tests.engines import change_rows
@@ -685,15 +685,6 @@ def test_every_list_has_csv_and_other_pages_have_none(browser):
     assert browser.get("/loops/sql-1.csv").status_code == 404
 
 
-def test_csv_has_the_names_of_its_columns_also_without_rows(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        for page in browser.site.pages:
-            if page.table:
-                answer = browser.get(f"{page.address}.csv")
-                assert answer.text.splitlines() == [",".join(page.table.columns)]
-
-
 def test_csv_needs_what_its_page_needs(browser):
     browser.open(browser.api.key("recall"))
     assert browser.get("/quarantine.csv").status_code == 403
@@ -721,69 +712,6 @@ def test_a_loop_whose_id_ends_like_csv_has_its_page(browser):
     link = re.search(r'"/ui(/loops/a[^"?]*)', browser.get("/loops").text)
     assert link is not None
     assert browser.get(link[1]).status_code == 200
-
-
-@both
-def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
-    for name in ("good", "bad"):
-        lesson = {
-            "error_type": name,
-            "text": f"{name} x",
-            "lesson": f"be {name}",
-        }
-        read_data(browser.api.post("/v1/reflections", json=lesson), 201)
-    lessons = read(browser, "/lessons", "?sort=seen")["lessons"]
-    names = {row["error_type"]: f"{row['kind']}/{row['signature']}" for row in lessons}
-    for number in range(40):
-        for name in ("good", "bad"):
-            is_shown = number % 2 == 0
-            is_right = is_shown if name == "good" else not is_shown
-            id = f"{name} {number}"
-            coin = Exposure(names[name], id, shown=is_shown, share=0.5)
-            end = Outcome(id, is_right, calls=1)
-            browser.api.run(
-                browser.api.setup.store.write(
-                    SCOPE, exposures.remember, (), exposures=[coin], outcome=end
-                )
-            )
-
-    rows = read(browser, "/lessons", "?sort=-effect")["lessons"]
-    proof = {row["lesson"]: row for row in read(browser, "/proof")["lessons"]}
-    assert rows[0]["error_type"] == "good"
-    assert rows[0]["effect"]["uplift"] == proof[names["good"]]["uplift"]
-    assert rows[0]["effect"]["conclusion"] == proof[names["good"]]["conclusion"]
-    worst = read(browser, "/lessons", "?sort=effect")["lessons"]
-    assert worst[0]["error_type"] == "bad"
-    judged = read(browser, "/lessons", "?sort=-verdict")["lessons"]
-    assert [row["error_type"] for row in judged[:2]] == ["good", "bad"]
-    lesson_verdicts = [row["effect"]["verdict"] for row in judged[:2]]
-    assert lesson_verdicts == [
-        proof[names[name]]["verdict"] for name in ("good", "bad")
-    ]
-    # What helps stands first without being asked for, the newest at another address.
-    assert read(browser, "/lessons")["lessons"] == judged
-    newest = read(browser, "/lessons", "?sort=-first")["lessons"]
-    assert [row["error_type"] for row in newest[:2]] == ["bad", "good"]
-    oldest = read(browser, "/lessons", "?sort=first")["lessons"]
-    assert [row["error_type"] for row in oldest[-2:]] == ["good", "bad"]
-    page = words_of(browser.get(f"/lessons/{judged[0]['id']}").text)
-    assert "right at the first try, with it against without" in page
-    assert not re.search(r"\d+ % right at the first try", page)
-    helped = [
-        row["helped"] for row in read(browser, "/lessons", "?sort=-helped")["lessons"]
-    ]
-    assert helped == sorted(helped, reverse=True)
-
-    counts = read(browser, "/lessons")["counts"]
-    conclusions = [row["conclusion"] for row in proof.values()]
-    assert counts["helps"] == conclusions.count("helps") == 1
-    assert counts["hurts"] == conclusions.count("hurts") == 1
-    assert counts["lessons"] == sum(counts.values()) - counts["lessons"]
-    page = words_of(browser.get("/lessons").text)
-    number = counts["lessons"]
-    assert (
-        f"1 of {number} lessons proven to help at the first try 1 helps 1 hurts" in page
-    )
 
 
 @both

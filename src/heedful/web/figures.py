@@ -872,7 +872,7 @@ def replayable(
         loops.append(RecordedLoop(loop, ended=head["state"] != "open"))
         tasks[id], _ = beginning(head["task"], head["task_chars"])
     since = min((head["created"] for head in heads.values()), default=0.0)
-    return Replayable(loops, tasks, unread, since)
+    return Replayable(loops=loops, tasks=tasks, unread=unread, since=since)
 
 
 @bulk

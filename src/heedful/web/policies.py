@@ -184,7 +184,7 @@ async def _read_recorded(visit: Visit) -> figures.Replayable:
 def _replay_policies(compared: Comparable, names: Sequence[str]) -> ReplayedPolicies:
     """Replay the policies, each by its name, and advise one; nothing without loops."""
     if not compared.loops:
-        return ReplayedPolicies([], [], [], NO_SAVING)
+        return ReplayedPolicies(figures=[], trades=[], differing=[], advice=NO_SAVING)
 
     recorded = _scores(compared.loops, RECORDED_POLICY)
     rows = [figures_of(RECORDED_POLICY, recorded)]
@@ -200,7 +200,12 @@ def _replay_policies(compared: Comparable, names: Sequence[str]) -> ReplayedPoli
         trades.append(trade_of(name, recorded, scores))
         pairs = zip(recorded, scores, strict=True)
         differing.append(sum(_differ(*pair) for pair in pairs))
-    return ReplayedPolicies(rows, trades, differing, advise(recorded, scores_by_name))
+    return ReplayedPolicies(
+        figures=rows,
+        trades=trades,
+        differing=differing,
+        advice=advise(recorded, scores_by_name),
+    )
 
 
 def _differ(recorded: LoopScore, replayed: LoopScore) -> bool:
