@@ -127,6 +127,7 @@ def test_every_setting_is_there_with_its_default():
         briefing.HARMFUL_MEMORY.reason,
         briefing.HOLDOUT.reason,
         briefing.NO_ROOM_REASON,
+        briefing.OTHERS_FIRST_REASON,
         briefing.PARTICULARS_REASON,
         briefing.SAME_RULE_REASON,
         host.UNFIT_SILENCE,

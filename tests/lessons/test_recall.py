@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.lessons.briefing import choose_for_loop
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.ranking import (
     as_messages,
@@ -196,6 +197,15 @@ def test_what_does_not_fit_is_left_out_whole():
     (task, accepted) = as_messages([long])
     assert task.content == "one"
     assert accepted.content == "x. " * 400
+
+
+def test_a_lesson_that_is_left_out_says_whether_others_took_its_place():
+    long = build_match(1, "task one", accepted="x. " * 900, cosine=1.0)
+    short = [build_match(n, f"task {n}", cosine=0.9 - n / 100) for n in range(2, 6)]
+    selection = choose_for_loop("task", [long, *short], 0.0)
+    assert ids(selection.chosen) == [2, 3, 4]
+    reasons = {match.id: obstacle.reason for match, obstacle in selection.others}
+    assert reasons == {1: "it is too long for the prompt", 5: "others come first"}
 
 
 @given(st.lists(finds, max_size=12), st.integers(0, 300), st.integers(0, 2**64 - 1))

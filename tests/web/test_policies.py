@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from html import unescape
+from html import escape, unescape
 
 import pytest
 
@@ -44,7 +44,16 @@ def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
     assert data["rows"][1]["rules"][0] == "at most 2 attempts"
     # The table has the figure of the sentence.
     assert data["rows"][1]["trade"]["change"] == "8 % less"
-    assert "8 % less 20 of 20" in page
+    assert "8 % less 0 1" in page
+    # Which loops, and how many of them differ, is in sight.
+    assert "On the newest 21 loops, since " in page
+    assert "correct answers lost, of 20 loops that differ" in page
+    (changed,) = [row for row in data["rows"] if row["differing"]]
+    totals = browser.data(f"/policies/loops?second={changed['notation']}")["totals"]
+    assert totals["fewer"] == changed["differing"] == 1
+    assert (
+        f'href="{escape(changed["loops_of"])}"' in browser.get(f"/policies{query}").text
+    )
 
 
 def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):
@@ -116,7 +125,7 @@ def test_a_cost_that_only_some_attempts_reported_says_of_how_many(browser: Brows
 
 def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browser):
     query = "?first=default&second=thorough"
-    sentence = "Of the newest 21 loops, they do the same on 20; the record cannot tell"
+    sentence = "They do the same on 20 of the newest 21 loops: the record cannot tell"
     data = browser.data(f"/policies/loops{query}")
     page = words_of(browser.get(f"/policies/loops{query}").text)
 

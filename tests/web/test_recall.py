@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from heedful import Context, Finding, run
@@ -56,7 +58,7 @@ def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
     assert page.count(link) == answer["prompt"].count(f"(lesson {shown['id']}, ") == 1
     page = words_of(page)
     assert "--- accepted answer" in answer["prompt"]
-    assert f"{len(answer['prompt'])} characters of its prompt" in answer["sentence"]
+    assert f"{len(answer['prompt'])} characters of the prompt" in answer["sentence"]
     assert answer["sentence"] in page
     assert "sort the colours red and blue" in page
 
@@ -97,9 +99,8 @@ def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
     browser.api.run(work)
     query = "?text=what+else&key=scales"
     answer = browser.data(f"/recall{query}")["answer"]
-    assert answer["sentence"].startswith(
-        "1 rule of 1 lesson: for a loop with this task and the check unit"
-    )
+    assert answer["sentence"].startswith("1 rule would be shown: of 1 lesson, ")
+    assert answer["sentence"].endswith("; rules only to a loop with the check unit")
     page = words_of(browser.get(f"/recall{query}").text)
     assert "only if the loop has the check unit" in page
 
@@ -127,7 +128,8 @@ def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
     assert question == {"kind": "task", "text": "weigh it", "key": "scales"}
     answer = browser.data("/recall?text=weigh+it")["answer"]
     assert answer["sentence"] == (
-        "Nothing shown: 1 matching rule belongs to the memory key scales; fill it in"
+        "Nothing would be shown: 1 matching rule belongs to the memory key scales; "
+        "fill it in"
     )
     page = browser.get("/recall?text=weigh+it").text
     assert '<option value="scales">' in page
@@ -139,10 +141,12 @@ def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
 def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = f"?kind=error&text={LESSON['text']} and more words"
-    page = words_of(browser.get(f"/recall{query}").text)
+    page = browser.get(f"/recall{query}").text
     assert (
-        "This error is not in memory, and only the same error counts; nearest:" in page
-    )
+        "Nothing would be shown: this error is not in memory, and only the same error "
+        "counts; nearest:"
+    ) in words_of(page)
+    assert "answer helps" not in page
     page = words_of(browser.get("/recall?kind=action&text=zqw").text)
     assert "memory has learnt of no action that failed." in page
 
@@ -156,7 +160,9 @@ def test_an_error_names_the_texts_that_wait_about_it_with_their_signs(browser: B
     assert "| sh" in [sign["kind"] for sign in text["signs"]]
     assert f"/ui/quarantine/{text['id']}?" in page
     assert "<script>alert(1)" not in page
-    assert data["answer"]["sentence"].startswith("This error was seen 1 time, but")
+    assert data["answer"]["sentence"].startswith(
+        "Nothing would be shown: this error was seen 1 time, but"
+    )
     assert "answer helps" not in page
 
 
@@ -214,6 +220,43 @@ def test_what_is_not_shown_for_one_reason_is_one_row():
     assert far["number"] == 1
 
 
+def test_what_has_no_vector_is_apart_from_what_was_compared_by_meaning():
+    by_words = Choice(
+        outcome="missed",
+        lesson=1,
+        form="rule",
+        leg="likeness",
+        score=0.1,
+        why="share of words 0.10 of 0.40 needed",
+        obstacle="it is about another task",
+        command="heedful reembed",
+    )
+    by_meaning = replace(by_words, lesson=2, why="cosine 0.11", command="")
+    with_command, without = group_missed([by_words, by_meaning])
+    assert [lesson["id"] for lesson in with_command["lessons"]] == [1]
+    assert [lesson["id"] for lesson in without["lessons"]] == [2]
+    assert without["command"] == ""
+
+
+def test_a_reason_for_silence_is_whole_and_names_no_command_without_its_purpose(
+    browser: Browser,
+):
+    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
+    answer = browser.data("/recall?text=red+zqw+one+two+three+four+five+six+seven")[
+        "answer"
+    ]
+    assert answer["sentence"] == (
+        "Nothing would be shown: no lesson is about a similar task"
+    )
+    page = words_of(
+        browser.get("/recall?text=red+zqw+one+two+three+four+five+six+seven").text
+    )
+    assert "No memory key, so no rules: fill in the memory key." in page
+    assert "Compared by words alone; for meanings, run" in page
+    assert "To compare meanings:" not in page
+    assert "To change that:" not in page
+
+
 @pytest.mark.both
 def test_an_error_that_only_traces_have_leads_to_them(browser: Browser):
     error = "AssertionError: zqw differ"
@@ -232,7 +275,10 @@ def test_an_error_whose_prompt_has_only_an_answer_says_so(browser: Browser):
     address = f"/recall.json?kind=error&text={text}"
     answer = browser.get(address).json()["answer"]
     assert LESSON["lesson"] not in answer["prompt"]
-    assert ": an accepted answer would be shown, not its words" in answer["sentence"]
+    assert answer["sentence"] == (
+        "1 lesson would be shown: this error was seen 1 time; the accepted answer, "
+        "not the words"
+    )
 
 
 def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Browser):
@@ -254,7 +300,8 @@ def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Brow
     reason = answer["missed"][0]["reason"]
     assert reason.startswith("it is a rule of the memory key 'scales'")
     assert answer["sentence"] == (
-        "Nothing shown: 1 matching rule belongs to the memory key scales; fill it in"
+        "Nothing would be shown: 1 matching rule belongs to the memory key scales; "
+        "fill it in"
     )
     page = browser.get("/recall?text=weigh+it").text
     assert "key=scales" in page
@@ -263,10 +310,11 @@ def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Brow
     page = browser.get("/recall?text=zqw").text
     assert "No memory key, so no rules: fill in the memory key." in page
     page = words_of(browser.get("/recall?text=weigh+it&key=scales").text)
-    assert "Nothing shown: broken in 1 loop and fixed in none" in page
+    assert "Nothing would be shown: broken in 1 loop and fixed in none" in page
 
     # What the loops of the key broke may be forgotten, and the lesson stays.
     change_rows(store.url, "delete from cause")
     answer = browser.data("/recall?text=weigh+it")["answer"]
-    assert answer["sentence"] == f"Nothing shown: {answer['missed'][0]['reason']}"
+    reason = answer["missed"][0]["reason"]
+    assert answer["sentence"] == f"Nothing would be shown: {reason}"
     assert answer["other_key"] == ""

@@ -43,16 +43,20 @@ def test_lessons_that_were_never_shown_are_listed_with_the_reason(
     page = browser.data("/lessons?shown=never")
     # Only two loops have a record of what memory decided.
     reasons = {row["text"]: row["unshown"] for row in page["lessons"]}
-    about_none = "memory considered it for none of the newest 2 loops"
-    assert reasons[texts[0]] == "in 2 of the newest 2 loops: it is about another task"
-    assert reasons[texts[1]] == about_none
+    far = "it is about another task (in 2 of the newest 2 loops)"
+    assert reasons[texts[0]] == far
+    assert reasons[texts[1]] == "considered for none of the newest 2 loops"
     assert texts[2] not in reasons, "it was shown"
     matches = browser.data("/lessons?shown=never&text=file")["lessons"]
     assert [row["text"] for row in matches] == [texts[1]]
 
     html = browser.get("/lessons").text
     assert re.search(r'href="/ui/lessons\?[^"]*shown=never[^"]*">\d never shown', html)
-    assert reasons[texts[0]] in words_of(browser.get("/lessons?shown=never").text)
+    # The list has the cause beside the lesson, the page of the lesson the sentence.
+    assert far.removeprefix("it is ") in words_of(
+        browser.get("/lessons?shown=never").text
+    )
+    assert far in browser.data(f"/lessons/{ids[texts[0]]}")["sentence"]
     assert browser.get("/lessons.json?shown=often").status_code == 422
 
 
@@ -78,5 +82,7 @@ def test_a_lesson_that_recurs_says_what_keeps_it_from_its_newest_loop(
         "shown once a second loop breaks it"
     )
     assert lesson["unshown"] == reason
+    listed = words_of(browser.get("/lessons").text)
+    assert "under its memory key broken in 1 loop and fixed in none" in listed
     page = browser.data(f"/lessons/{lesson['id']}")
     assert page["sentence"] == f"Never shown: {reason}"

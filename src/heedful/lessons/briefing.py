@@ -63,7 +63,8 @@ EXAMPLE_WORDS = "the accepted answer of a similar task"
 Tell = Literal["both", "rules", "examples"]
 PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
 DISTANCE_REASON = "it is about another task"
-NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
+OTHERS_FIRST_REASON = "others come first"
+NO_ROOM_REASON = "it is too long for the prompt"
 SAME_RULE_REASON = "another rule says the same"
 WAITING_REASON = "it waits in quarantine"
 # A rule without a fix may say only that an answer was wrong, and accepted answers show
@@ -92,6 +93,7 @@ class Obstacle(NamedTuple):
 
 
 PROOF_COMMAND = "heedful proof"
+OTHERS_FIRST = Obstacle(OTHERS_FIRST_REASON)
 NO_ROOM = Obstacle(NO_ROOM_REASON)
 HOLDOUT = Obstacle(HOLDOUT_REASON)
 HARMFUL_MEMORY = Obstacle(
@@ -568,7 +570,16 @@ def choose_for_loop(
         for match in unlisted
         if match.id not in listed
     ]
-    return Selection(chosen, others)
+    return Selection(chosen, [(match, _exact(why, match)) for match, why in others])
+
+
+def _exact(obstacle: Obstacle, match: Match) -> Obstacle:
+    """Return the obstacle; without room, whether the lesson would fit alone."""
+    if obstacle != NO_ROOM:
+        return obstacle
+    rules = [match] if match.cause else []
+    fits_alone = choose([match], advice=True, rules=rules)
+    return OTHERS_FIRST if fits_alone else NO_ROOM
 
 
 def _without_rules(barred: Sequence[Match], matches: Sequence[Match]) -> list[Match]:

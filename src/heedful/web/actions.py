@@ -142,7 +142,7 @@ async def answer_action(visit: Visit, text: str) -> Document:
     question = {"tool": tool, "arguments": arguments}
     answer: Document = await visit.ask("POST", "/v1/before", question)
     warnings = _count_warnings(answer)
-    answer["sentence"] = "No known failure for this call"
+    answer["sentence"] = "Nothing would be shown: no known failure of this call"
     if warnings:
         answer["sentence"] = (
             f"{counted(warnings, 'warning')} would be shown before this runs"
@@ -167,7 +167,9 @@ async def answer_action(visit: Visit, text: str) -> Document:
     newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
     answer["known"] = len(failures)
     if not failures:
-        answer["sentence"] = "Nothing known: memory has learnt of no action that failed"
+        answer["sentence"] = (
+            "Nothing would be shown: memory has learnt of no action that failed"
+        )
     answer["nearest"] = [
         failure.plain(preconditions) for failure in reversed(newest_last)
     ]

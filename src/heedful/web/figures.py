@@ -812,11 +812,14 @@ def _shown_attempt(db: Db, scope: Scope, n: int, number: int) -> Plain:
 class Replayable(NamedTuple):
     """Loops to decide again, oldest first, the beginnings of their tasks by id, and how
     many more were left out because their records are too large.
+
+    The first of the loops was created `since` a time, 0.0 if there is none.
     """
 
     loops: list[RecordedLoop]
     tasks: dict[str, Any]
     unread: int
+    since: float
 
 
 @bulk
@@ -825,21 +828,21 @@ def replayable(
     scope: Scope,
     limit: int,
     *,
-    since: float = 0.0,
+    updated: float = 0.0,
     state: str = "",
     key: str = "",
 ) -> Replayable:
     """Return the newest loops with at most `MAX_REDECIDED_ATTEMPTS` attempts.
 
-    They changed `since` a time, and have this `state` and memory `key`; "" and 0 allow
-    all. Their records have at most `MAX_LISTING_BYTES`, and those of each
+    They changed since the time `updated`, and have this `state` and memory `key`; ""
+    and 0 allow all. Their records have at most `MAX_LISTING_BYTES`, and those of each
     `MAX_FIGURE_LOOP_BYTES`.
     """
     attempt_rows = rows(
         db,
         scope,
         "replayed",
-        since=since,
+        since=updated,
         state=state,
         key=key,
         limit=limit,
@@ -868,7 +871,8 @@ def replayable(
         loop = Loop(id, tuple(goals), attempts=tuple(attempts[id]), extra=extra)
         loops.append(RecordedLoop(loop, ended=head["state"] != "open"))
         tasks[id], _ = beginning(head["task"], head["task_chars"])
-    return Replayable(loops, tasks, unread)
+    since = min((head["created"] for head in heads.values()), default=0.0)
+    return Replayable(loops=loops, tasks=tasks, unread=unread, since=since)
 
 
 @bulk

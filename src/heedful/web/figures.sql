@@ -253,10 +253,10 @@ order by loop.n desc, attempt.number;
 -- name: replayed
 -- As `judged`, with what a replay needs besides.
 select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars,
-       case when attempt.number = 1 then loop.goals end as goals, loop.extra, loop.state, attempt.record from (
-  select n, id, task, goals, extra, state, size,
+       case when attempt.number = 1 then loop.goals end as goals, loop.extra, loop.state, loop.created, attempt.record from (
+  select n, id, task, goals, extra, state, created, size,
          sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
-    select n, id, task, goals, extra, state,
+    select n, id, task, goals, extra, state, created,
            (select sum(length(record)) + length(goals) from attempt where loop = loop.n) as size
     from loop
     where tenant = :tenant and project = :project and kind <> 'run' and practises = '' and updated >= :since

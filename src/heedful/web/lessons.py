@@ -58,7 +58,9 @@ from heedful.web.table import Table, time_of
 MAX_PAGE_LESSONS = 50
 # The newest lessons that fit are sorted, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
-LESSON_SORTS = ("seen", "helped", "hurt", "effect", "verdict")
+LESSON_SORTS = ("seen", "helped", "hurt", "effect", "verdict", "first")
+DEFAULT_LESSON_SORT = "-verdict"
+NEWEST_FIRST = "-first"  # the only order that reaches all lessons
 # What pages say of a comparison.
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
@@ -102,9 +104,12 @@ async def lessons(visit: Visit) -> Document:
     if filters["shown"] not in ("", unshown.NEVER):
         raise InvalidInput("shown", filters["shown"], unshown.NEVER)
 
+    newest: Sequence[Row] = ()
+    if not filters["text"]:
+        newest = await _newest_lessons(visit, filters)
+
     rows: Sequence[Any]
     cursor = None
-    window = 0
     silence = ""
     if filters["text"]:
         matches = await _search_lessons(visit, filters)
@@ -112,8 +117,9 @@ async def lessons(visit: Visit) -> Document:
         if filters["shown"]:
             rows = [row for row in rows if not row["last_shown"]]
         silence = matches.silence
-    elif sort or filters["shown"]:
-        rows, cursor, window = await _sorted_lessons(visit, filters, sort)
+    elif filters["shown"] or sort != NEWEST_FIRST:
+        order = sort or DEFAULT_LESSON_SORT
+        rows, cursor = await _sorted_lessons(visit, newest, order)
     else:
         limit = visit.most(MAX_PAGE_LESSONS)
         listed = await review.list_lessons(
@@ -126,8 +132,6 @@ async def lessons(visit: Visit) -> Document:
             state=filters["state"] or "used",
         )
         rows, cursor = split_page(listed, limit, "id")
-        # What no loop was shown has no figures to look at.
-        rows = sorted(rows, key=lambda row: not row["last_shown"])
 
     lessons = await with_instructions(visit, await _with_links(visit, rows))
     measures = await measure(visit)
@@ -136,64 +140,60 @@ async def lessons(visit: Visit) -> Document:
     for lesson in lessons:
         lesson["unshown"] = reasons.get(lesson["id"], "")
 
-    counts = None
-    if not filters["text"]:
-        newest = await _newest_lessons(visit, filters)
-        counts = count_effects(newest, measures)
     return {
         "filters": filters,
         "kinds": LESSON_KINDS,
         "states": get_args(State),
         "lessons": lessons,
-        "counts": counts,
+        "counts": None if filters["text"] else count_effects(newest, measures),
         "draws": say_draws_of(measures),
         "silence": silence,
         "sort": sort,
-        "sorts": sort_links(visit, sort, LESSON_SORTS),
-        "window": window,
-        "limited": window == MAX_SORTED_LESSONS,
+        "sorts": sort_links(visit, sort or DEFAULT_LESSON_SORT, LESSON_SORTS),
+        "limited": len(newest) == MAX_SORTED_LESSONS,
         **page_links(visit, cursor),
     }
 
 
 async def _sorted_lessons(
-    visit: Visit, filters: Document, sort: str
-) -> tuple[list[Any], int, int]:
-    """Return a page of the newest lessons that fit, in an order; "" is newest first.
+    visit: Visit, newest: Sequence[Row], sort: str
+) -> tuple[list[Any], int]:
+    """Return a page of the newest lessons in an order, and the next cursor.
 
-    Also returns the next cursor, and how many lessons were put in order. Raises
-    InvalidInput.
+    Raises InvalidInput.
     """
     name = sort.removeprefix("-")
-    if sort and name not in LESSON_SORTS:
+    if name not in LESSON_SORTS:
         allowed = ", ".join([*LESSON_SORTS, *(f"-{other}" for other in LESSON_SORTS)])
         raise InvalidInput("sort", sort, allowed)
 
     measures = await measure(visit)
-    newest = await _newest_lessons(visit, filters)
 
-    def value(row: Row) -> float:
+    def value(row: Row) -> tuple[float, ...]:
         """Return what the lesson is sorted by; an unknown effect comes last."""
-        if name == "verdict":
-            return -float(ALL_VERDICTS.index(_verdict_on(dict(row), measures)))
-        if name != "effect":
-            return float(row[name])
-        effect = measures.effects.get(f"{row['kind']}/{row['signature']}")
+        if name == "first":
+            return (row["id"],)
+        if name not in ("effect", "verdict"):
+            return (row[name],)
+        lesson = f"{row['kind']}/{row['signature']}"
+        effect = measures.effects.get(lesson)
         gain = effect["uplift"]["gain"] if effect else None
+        if name == "verdict":
+            verdict = _verdict_on(dict(row), measures)
+            loops = measures.loops.get(lesson, 0)
+            return (-ALL_VERDICTS.index(verdict), gain or 0.0, loops)
         if gain is None:
-            return -2.0 if sort.startswith("-") else 2.0
-        return float(gain)
+            return (-2.0 if sort.startswith("-") else 2.0,)
+        return (gain,)
 
     begin = visit.number("cursor")
     end = begin + visit.most(MAX_PAGE_LESSONS)
-    ordered = list(newest)
-    if sort:
-        ordered.sort(key=value, reverse=sort.startswith("-"))
+    ordered = sorted(newest, key=value, reverse=sort.startswith("-"))
     ids = [row["id"] for row in ordered[begin:end]]
     rows = await visit.caller.read(editions.some, ids)
     lessons = [review.visible(visit.caller, row) for row in rows]
     cursor = end if end < len(ordered) else 0
-    return lessons, cursor, len(ordered)
+    return lessons, cursor
 
 
 async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:

@@ -54,7 +54,7 @@ class Meant:
         if self.meaning == "words":
             error = cut(error_of(lesson), MAX_NAMED_CHARS)
             return (
-                f"These are the words of lesson {lesson['id']}, and no error; its "
+                f"these are the words of lesson {lesson['id']}, and no error; its "
                 f"error is {error}"
             )
 

@@ -48,11 +48,13 @@ NO_SAVING = PolicyAdvice(sentence="")
 class ReplayedPolicies(NamedTuple):
     """The figures of loops as recorded, then under each policy, and the advice.
 
-    `trades` are what each saves and loses on the loops of which the record can tell.
+    `trades` are what each saves and loses on the loops of which the record can tell,
+    and `differing` counts those on which its attempts or its answer differ.
     """
 
     figures: list[Figures]
     trades: list[Trade]
+    differing: list[int]
     advice: PolicyAdvice
 
 
@@ -65,7 +67,7 @@ async def policies(visit: Visit) -> Document:
     text = "\n".join(notations or PRESETS)
     facts: Document = {"asked": text, "filters": filters, "rows": []}
     try:
-        recorded, _, unread = await _read_recorded(visit)
+        recorded, _, unread, oldest = await _read_recorded(visit)
         chosen = [policy(notation) for notation in notations]
         compared = await offload(comparable, recorded, chosen, PRESETS.values())
         reachable = await offload(_reach, visit.query.get("reach", ""))
@@ -80,8 +82,13 @@ async def policies(visit: Visit) -> Document:
     rules = [[], *map(describe_policy, compared.policies)]
     rows = []
     # The first row is what was recorded, which has no notation.
-    for result, trade, notation, words in zip(
-        replayed.figures, replayed.trades, ["", *names], rules, strict=False
+    for result, trade, differing, notation, words in zip(
+        replayed.figures,
+        replayed.trades,
+        replayed.differing,
+        ["", *names],
+        rules,
+        strict=False,
     ):
         dot = kinds.get(trade.policy, "")
         rows.append(
@@ -90,6 +97,7 @@ async def policies(visit: Visit) -> Document:
                 "notation": notation,
                 "rules": words,
                 "trade": {**asdict(trade), "change": trade.change, "kept": trade.kept},
+                "differing": differing,
                 "dot": dot,
                 "front": dot == "front",
                 "loops_of": visit.link("/policies/loops", second=notation, **filters),
@@ -108,6 +116,7 @@ async def policies(visit: Visit) -> Document:
         "long": figures.MAX_REDECIDED_ATTEMPTS,
         "reach": reachable,
         "rows": rows,
+        "since": oldest,
         "unread": unread,
     }
 
@@ -139,7 +148,10 @@ def _draw(trades: Sequence[Trade], loops: int) -> Document:
                 exact=trade.loops == loops,
             )
         )
-    marks = ["recorded", *(_mark(trade.policy) for trade in drawn[1:])]
+    marks = ["recorded"]
+    for trade in drawn[1:]:
+        doubt = " (not sure)" if trade.loops < loops else ""
+        marks.append(f"{_mark(trade.policy)}{doubt}")
     measure = "cost" if drawn[0].is_money else "attempts"
     return frontier(points, marks=marks, of_record=measure)
 
@@ -163,7 +175,7 @@ async def _read_recorded(visit: Visit) -> figures.Replayable:
     return await visit.caller.read(
         figures.replayable,
         visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1),
-        since=since(visit),
+        updated=since(visit),
         state=visit.query.get("state", ""),
         key=visit.query.get("key", ""),
     )
@@ -172,20 +184,35 @@ async def _read_recorded(visit: Visit) -> figures.Replayable:
 def _replay_policies(compared: Comparable, names: Sequence[str]) -> ReplayedPolicies:
     """Replay the policies, each by its name, and advise one; nothing without loops."""
     if not compared.loops:
-        return ReplayedPolicies([], [], NO_SAVING)
+        return ReplayedPolicies(figures=[], trades=[], differing=[], advice=NO_SAVING)
 
     recorded = _scores(compared.loops, RECORDED_POLICY)
     rows = [figures_of(RECORDED_POLICY, recorded)]
     # What was recorded is what happened, however a loop ended.
     happened = [replace(score, exact=True) for score in recorded]
     trades = [trade_of(RECORDED_POLICY.name, happened, happened)]
+    differing = [0]
     scores_by_name: dict[str, Sequence[LoopScore]] = {}
     for name, rules in zip(names, compared.policies, strict=True):
         scores = _scores(compared.loops, rules)
         scores_by_name[name] = scores
         rows.append(replace(figures_of(rules, scores), policy=name))
         trades.append(trade_of(name, recorded, scores))
-    return ReplayedPolicies(rows, trades, advise(recorded, scores_by_name))
+        pairs = zip(recorded, scores, strict=True)
+        differing.append(sum(_differ(*pair) for pair in pairs))
+    return ReplayedPolicies(
+        figures=rows,
+        trades=trades,
+        differing=differing,
+        advice=advise(recorded, scores_by_name),
+    )
+
+
+def _differ(recorded: LoopScore, replayed: LoopScore) -> bool:
+    """Return whether a policy is known to differ from the record on a loop."""
+    return replayed.is_known and (
+        replayed.attempts != recorded.attempts or replayed.quality != recorded.quality
+    )
 
 
 def _scores(loops: Sequence[RecordedLoop], rules: Policy) -> list[LoopScore]:
@@ -237,7 +264,7 @@ async def compared(visit: Visit) -> Document:
     }
 
     try:
-        all_loops, tasks, unread = await _read_recorded(visit)
+        all_loops, tasks, unread, _ = await _read_recorded(visit)
         ended = [record for record in all_loops if record.ended]
         recorded = [record for record in ended if record.judged]
         if names == [as_recorded, as_recorded]:
@@ -420,9 +447,10 @@ def describe_totals(
     if totals["unknown"]:
         unknown = f"; the record cannot tell for {totals['unknown']:,}: {why}"
     if totals["same"] == loops:
-        return f"They do the same on {newest}"
+        return f"They do the same: on {newest}"
     if totals["same"] + totals["unknown"] == loops:
-        return f"Of {newest}, they do the same on {totals['same']:,}{unknown}"
+        same = f"They do the same on {totals['same']:,} of {newest}"
+        return f"{same}: {unknown.removeprefix('; ')}"
 
     first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
     if first == RECORDED_POLICY.name:

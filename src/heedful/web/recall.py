@@ -164,7 +164,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     missed = group_missed(briefing.choices)
     first_reason = missed[0]["reason"] if missed and not prompt else DISTANCE_REASON
     if first_reason != DISTANCE_REASON:
-        sentence = f"Nothing shown: {first_reason}"
+        sentence = f"Nothing would be shown: {first_reason}"
     if first_reason.startswith(OTHER_KEY_WORDS):
         ids = [c.lesson for c in briefing.choices if c.obstacle == first_reason]
         rows = await visit.caller.read(
@@ -176,13 +176,16 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             other_key = row["memory_key"]
             verb = "belongs" if row["rules"] == 1 else "belong"
             sentence = (
-                f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to "
-                f"the memory key {other_key}; fill it in"
+                f"Nothing would be shown: {counted(row['rules'], 'matching rule')} "
+                f"{verb} to the memory key {other_key}; fill it in"
             )
     return {
         **briefing.plain(),
         "other_key": other_key,
-        "silence": briefing.silence.replace(NO_KEY_REASON, NO_KEY_ADVICE),
+        "reasons": [
+            reason.replace(NO_KEY_REASON, NO_KEY_ADVICE)
+            for reason in briefing.reasons_for_silence
+        ],
         "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
         "holdout": visit.caller.memory.holdout,
@@ -205,7 +208,7 @@ def describe_briefing(
     """
     choices = [choice for choice in briefing.choices if choice.outcome == "told"]
     if not choices:
-        return "Nothing shown: memory has nothing for a loop with this task"
+        return "Nothing would be shown: no lesson is about a similar task"
 
     parts = []
     for form in ("rule", "example"):
@@ -214,13 +217,13 @@ def describe_briefing(
             parts.append(counted(number, form))
     lessons = len({choice.lesson for choice in choices})
     checks = sorted(set(chain.from_iterable(checks_of.values())))
-    loop = "for a loop with this task"
+    condition = ""
     if checks:
         noun = "check" if len(checks) == 1 else "checks"
-        loop += f" and the {noun} {' and '.join(checks)}"
+        condition = f"; rules only to a loop with the {noun} {' and '.join(checks)}"
     return (
-        f"{' and '.join(parts)} of {counted(lessons, 'lesson')}: {loop}, "
-        f"{counted(len(prompt), 'character')} of its prompt"
+        f"{' and '.join(parts)} would be shown: of {counted(lessons, 'lesson')}, "
+        f"{counted(len(prompt), 'character')} of the prompt{condition}"
     )
 
 
@@ -273,15 +276,17 @@ def _described(choice: Choice) -> Document:
 def group_missed(choices: Iterable[Choice]) -> list[Document]:
     """Return the lessons that are not shown, by the reason, in the order of choices.
 
-    `number` counts what is not shown for a reason. The first lessons are named, each
+    Those without a vector are apart from those that were compared by meaning. `number`
+    counts what is not shown for a reason. The first lessons are named, each
     with what was compared.
     """
-    groups: dict[str, Document] = {}
+    groups: dict[tuple[str, bool], Document] = {}
     for choice in choices:
         if choice.outcome not in ("missed", "closest"):
             continue
+        # What was compared by meaning needs no vector.
         group = groups.setdefault(
-            choice.obstacle,
+            (choice.obstacle, "reembed" in choice.command),
             {
                 "reason": choice.obstacle,
                 "command": choice.command,
@@ -329,7 +334,7 @@ async def _answer_error(visit: Visit, text: str) -> Document:
         meant = await find_meant(visit, text, similar)
         if meant is not None:
             answer["meant"] = list(map(described, meant.lessons))
-            answer["sentence"] = meant.sentence
+            answer["sentence"] = f"Nothing would be shown: {meant.sentence}"
             waiting += meant.waiting
             meant_ids = {lesson["id"] for lesson in meant.lessons}
             similar = [row for row in similar if row["id"] not in meant_ids]
@@ -360,25 +365,26 @@ def describe_error(
     """
     usable = _usable(answer["lessons"])
     if not answer["count"]:
-        sentence = "This error is not in memory, and only the same error counts"
+        sentence = (
+            "Nothing would be shown: this error is not in memory, and only the same "
+            "error counts"
+        )
         if answer["traces"]:
             sentence += "; the traces below have it"
         if similar:
             sentence += f"; nearest: {cut(similar[0]['text'], MAX_NEAREST_CHARS)}"
         return sentence.rstrip(".")
 
-    seen = f"This error was seen {counted(answer['count'], 'time')}"
+    seen = f"would be shown: this error was seen {counted(answer['count'], 'time')}"
     if usable:
-        lessons = f"{counted(len(usable), 'lesson')} about it"
+        lessons = counted(len(usable), "lesson")
         # The prompt has the words of a lesson only where it has no accepted answer.
         if shown and all(match.example.accepted for match in shown):
-            return (
-                f"{seen}; {lessons}: an accepted answer would be shown, not its words"
-            )
-        return f"{seen}; {lessons} would be shown"
+            return f"{lessons} {seen}; the accepted answer, not the words"
+        return f"{lessons} {seen}"
     if answer["lessons"]:
-        return f"{seen}, but nothing is shown: what is known of it waits for a review"
-    return f"{seen}, and no lesson is about it"
+        return f"Nothing {seen}, but what is known of it waits for a review"
+    return f"Nothing {seen}, and no lesson is about it"
 
 
 @bulk

@@ -41,9 +41,7 @@ async def find_reasons(visit: Visit, lessons: Sequence[Document]) -> dict[int, s
     reasons, looked_at = await visit.caller.read(read_reasons, ids)
     none = "no loop has asked memory yet"
     if looked_at:
-        none = (
-            f"memory considered it for none of the newest {counted(looked_at, 'loop')}"
-        )
+        none = f"considered for none of the newest {counted(looked_at, 'loop')}"
     silent = [id for id in ids if not reasons[id]]
     for number, id in enumerate(silent):
         now = ""
@@ -115,9 +113,9 @@ def read_reasons(
                 obstacles[choice.lesson][choice.obstacle] += 1
 
     looked_at = len(briefing_rows)
-    newest = f"the newest {counted(looked_at, 'loop')}"
+    newest = counted(looked_at, "loop")
     reasons = dict.fromkeys(ids, "")
     for id, counts in obstacles.items():
         for obstacle, number in counts.most_common(1):
-            reasons[id] = f"in {number} of {newest}: {obstacle}"
+            reasons[id] = f"{obstacle} (in {number} of the newest {newest})"
     return reasons, looked_at

@@ -1,0 +1,82 @@
+"""The list of lessons begins with what is proven; empty lists have their CSV heads."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.store import exposures
+from tests.service.support import read_data
+from tests.web.support import Browser, words_of
+
+SCOPE = Scope("acme", "main")
+
+
+def test_csv_has_the_names_of_its_columns_also_without_rows(browser: Browser):
+    for page in browser.site.pages:
+        if page.table:
+            answer = browser.get(f"{page.address}.csv")
+            assert answer.text.splitlines() == [",".join(page.table.columns)]
+
+
+@pytest.mark.both
+def test_lessons_are_sorted_by_what_loops_say_of_them(browser: Browser):
+    for name in ("good", "bad"):
+        lesson = {
+            "error_type": name,
+            "text": f"{name} x",
+            "lesson": f"be {name}",
+        }
+        read_data(browser.api.post("/v1/reflections", json=lesson), 201)
+    lessons = browser.data("/lessons?sort=seen")["lessons"]
+    names = {row["error_type"]: f"{row['kind']}/{row['signature']}" for row in lessons}
+    for number in range(40):
+        for name in ("good", "bad"):
+            is_shown = number % 2 == 0
+            is_right = is_shown if name == "good" else not is_shown
+            id = f"{name} {number}"
+            coin = Exposure(names[name], id, shown=is_shown, share=0.5)
+            end = Outcome(id, is_right, calls=1)
+            browser.api.run(
+                browser.api.setup.store.write(
+                    SCOPE, exposures.remember, (), exposures=[coin], outcome=end
+                )
+            )
+
+    rows = browser.data("/lessons?sort=-effect")["lessons"]
+    proof = {row["lesson"]: row for row in browser.data("/proof")["lessons"]}
+    assert rows[0]["error_type"] == "good"
+    assert rows[0]["effect"]["uplift"] == proof[names["good"]]["uplift"]
+    assert rows[0]["effect"]["conclusion"] == proof[names["good"]]["conclusion"]
+    worst = browser.data("/lessons?sort=effect")["lessons"]
+    assert worst[0]["error_type"] == "bad"
+    judged = browser.data("/lessons?sort=-verdict")["lessons"]
+    assert [row["error_type"] for row in judged[:2]] == ["good", "bad"]
+    lesson_verdicts = [row["effect"]["verdict"] for row in judged[:2]]
+    assert lesson_verdicts == [
+        proof[names[name]]["verdict"] for name in ("good", "bad")
+    ]
+    # What helps stands first without being asked for, the newest at another address.
+    assert browser.data("/lessons")["lessons"] == judged
+    newest = browser.data("/lessons?sort=-first")["lessons"]
+    assert [row["error_type"] for row in newest[:2]] == ["bad", "good"]
+    oldest = browser.data("/lessons?sort=first")["lessons"]
+    assert [row["error_type"] for row in oldest[-2:]] == ["good", "bad"]
+    page = words_of(browser.get(f"/lessons/{judged[0]['id']}").text)
+    assert "right at the first try, with it against without" in page
+    assert not re.search(r"\d+ % right at the first try", page)
+    helped = [row["helped"] for row in browser.data("/lessons?sort=-helped")["lessons"]]
+    assert helped == sorted(helped, reverse=True)
+
+    counts = browser.data("/lessons")["counts"]
+    conclusions = [row["conclusion"] for row in proof.values()]
+    assert counts["helps"] == conclusions.count("helps") == 1
+    assert counts["hurts"] == conclusions.count("hurts") == 1
+    assert counts["lessons"] == sum(counts.values()) - counts["lessons"]
+    page = words_of(browser.get("/lessons").text)
+    number = counts["lessons"]
+    assert (
+        f"1 of {number} lessons proven to help at the first try 1 helps 1 hurts" in page
+    )
