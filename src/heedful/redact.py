@@ -56,6 +56,8 @@ TERMINAL_CODES = rf"""
   | {_ESCAPE}\](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
   | {_ESCAPE}[ -/]+[0-~]
 """
+# The beginnings of escapes; a text without them has no code of a terminal.
+_ESCAPE_STARTS = ("\x1b", "\\u001", "\\x1", "\\033", "\\e")
 # Letters and marks that are drawn as nothing.
 INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 _VARIATION_SELECTORS = "\u180b\u180c\u180d\u180f" + "".join(
@@ -111,7 +113,7 @@ def _redact_as_drawn(text: str, clean: str) -> str:
 
 def _as_drawn(text: str) -> str:
     """Return a text without codes of a terminal and what is drawn as nothing."""
-    if "\x1b" in text or "\\" in text:
+    if any(map(text.__contains__, _ESCAPE_STARTS)):
         text = _compiled(TERMINAL_CODES).sub("", text)
     if text.isascii() and text.replace("\n", "").isprintable():
         return text

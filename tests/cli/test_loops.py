@@ -621,9 +621,11 @@ def test_runs_and_their_statistics(session_of_runs):
         ("runs", 0, "Next: heedful why nightly-1"),
         (
             "runs weekly",
-            0,
-            "no run of a pipeline 'weekly' in project 'default' of heedful.db\n",
+            3,
+            "'weekly' in project 'default' of heedful.db; there are runs of forecast, ",
+            "nightly\n",
         ),
+        ("runs nightli", 3, "(did you mean 'nightly'?); there are runs of forecast"),
         ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
         ("runs --json", 0),
     ).json["runs"]

@@ -866,14 +866,17 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     )
     assert installed.code == 0
     assert "+" in installed.err
+    assert "tool:Edit is measured" in desk.heedful("hook status", HOME=home).out
     assert "already" in desk.heedful("hook install --trust none", HOME=home).out
     status = desk.heedful("hook status --json", HOME=home).json
-    assert "tool:Edit is measured" in desk.heedful("hook status", HOME=home).out
     assert list(status.values()) == [list(AGENTS["claude-code"].events)]
+    shown = desk.heedful("hook status", HOME=home).out
+    assert "measured" not in shown
+    assert "operator" not in shown
     listed = desk.heedful("trust list --json", HOME=home).json["trust"]
     assert {row["source"] for row in listed} >= {"tool:mine", "tool:Edit", "user"}
     assert {(*row.values(),) for row in listed} >= {
-        ("program:make", "measured"),
+        ("program:make", "tool"),
         ("tool", "tool"),
     }
     assert desk.heedful("hook install --trust tool:", HOME=home).code == 2

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.explain import changes, explain
-from heedful.loop.record import Evaluation, Loop, Override
+from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Repeat, Stop
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_from, loop_of, scored
@@ -148,6 +148,12 @@ SENTENCES = [
     ),
     pytest.param(
         loop_of(X), support.NEVER, "Open after attempt 1: x.", id="it goes on"
+    ),
+    pytest.param(
+        loop_of(Evaluation((Finding("tone", "Too rude."),))),
+        support.NEVER,
+        "Open after attempt 1: Too rude.",
+        id="a reason that is a sentence has one full stop",
     ),
     pytest.param(
         loop_of(Evaluation(met=1.0)),

@@ -473,7 +473,7 @@ def test_a_list_that_is_cut_says_how_many_more_there_are(site: Browser):
 
     page, data = read_home(site)
     assert len(data["unsolved"]) == 5
-    assert "made 2 more How all loops went" in page
+    assert "made 2 more loops How all loops went" in page
 
 
 def test_a_share_of_few_loops_is_two_numbers(site: Browser, file: Path):

@@ -128,7 +128,7 @@ def test_a_check_has_the_name_in_its_findings(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
     assert browser.data("/loops/one")["made"][1]["checked"] == ["pytest"]
-    assert "✓ pytest passed" in page
+    assert "pytest ✗ ✓ decision" in page
 
 
 @pytest.mark.both
@@ -147,11 +147,23 @@ def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
     assert [row["cells"][0]["text"] for row in rows] == ["✓", "✓"]
 
 
+def test_one_attempt_has_a_table_as_several_have(browser: Browser):
+    record_loop(browser.api, "one", ["a"])
+    page = words_of(browser.get("/loops/one").text)
+    assert "attempt 1 pytest ✗ decision again" in page
+
+
+def test_the_answers_of_a_stopped_loop_come_before_its_forms(browser: Browser):
+    record_loop(browser.api, "one", ["a", "a", "a"])
+    page = browser.get("/loops/one").text
+    assert page.index('id="attempt-1"') < page.index('id="override"')
+
+
 def test_an_open_loop_says_what_would_stop_it(browser: Browser):
     record_loop(browser.api, "one", ["a"])
     page = words_of(browser.get("/loops/one").text)
-    stop = "Would have stopped it: a limit of 1 attempt instead of 4"
-    assert f"What would stop it {stop}" in page
+    assert "What would stop it what stops it how near all attempts made 1 of 4" in page
+    assert "continues it with id=one" in page
     assert "policy default" in page
     assert "1 line" not in page
 
@@ -213,14 +225,25 @@ def test_what_was_masked_says_so_with_its_kind(browser: Browser):
 def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
-    assert "Passed at attempt 2; pytest failed first." in page
+    assert (
+        "Passed at attempt 2: pytest failed in attempt 1 (wrong), "
+        "until the answer became “b”."
+    ) in page
 
 
 @pytest.mark.parametrize(
     ("failures", "said"),
     [
-        pytest.param(("form", "words"), "form, words", id="two checks"),
-        pytest.param(("form", "form"), "form", id="the same check twice"),
+        pytest.param(
+            ("form", "words"),
+            "form failed in attempt 1, words failed in attempt 2",
+            id="two checks",
+        ),
+        pytest.param(
+            ("form", "form"),
+            "form failed in attempts 1 and 2 (wrong)",
+            id="the same check twice",
+        ),
     ],
 )
 def test_a_loop_that_passed_names_the_checks_that_failed_first(
@@ -240,7 +263,7 @@ def test_a_loop_that_passed_names_the_checks_that_failed_first(
         read_data(browser.api.put(address, json=attempt))
     assert browser.data("/loops/long")["after"] == said
     last = len(failures) + 1
-    sentence = f"Passed at attempt {last}; {said} failed first."
+    sentence = f"Passed at attempt {last}: {said}, until “{last - 1}” became “{last}”."
     assert sentence in words_of(browser.get("/loops/long").text)
 
 

@@ -183,7 +183,7 @@ def test_a_change_of_several_lines_says_how_many(browser: Browser):
 def test_a_repeated_answer_names_the_attempt_that_it_repeats(browser: Browser):
     record_loop(browser.api, "loop", ["a", "b", "a"])
     page = browser.data("/loops/loop")
-    assert row_texts(page, "change") == ["begins", "changed", "repeats 1"]
+    assert row_texts(page, "change") == ["begins", "rewritten", "repeats 1"]
 
 
 def test_each_cell_leads_to_a_place_on_the_page(browser: Browser):

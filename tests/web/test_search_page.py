@@ -47,7 +47,11 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     assert answer["traces"]["number"] == 1
     page = browser.get("/search?text=ferry&project=main").text
     words = words_of(page)
-    assert words.index("Loops 3") < words.index("Lessons 1") < words.index("Traces 1")
+    assert (
+        words.index("Loops task")
+        < words.index("Lessons lesson")
+        < words.index("Traces run")
+    )
     assert '<mark class="hit">ferry</mark> was late' in page
     assert 'Book a <mark class="hit">ferry</mark> to Kiel' in page
     assert "failed first: currency" in words

@@ -373,15 +373,19 @@ def runs(
         if newest:
             return [await report_of(store, scope, run.id) for run in newest], ""
 
-        all_runs = await newest_runs(store, scope, limit) if pipeline else []
-        names = [run.head.task["pipeline"] for run in all_runs]
-        return [], similar_name(pipeline, names) or await other_scopes(store, scope)
+        hint = await other_scopes(store, scope)
+        if not pipeline:
+            return [], hint
+        all_runs = await newest_runs(store, scope, limit)
+        names = sorted({run.head.task["pipeline"] for run in all_runs})
+        if names:
+            question = similar_name(pipeline, names)
+            hint = f"{question}; there are runs of {', '.join(names)}"
+        raise NotFound("run of the pipeline", pipeline, where(), remedy=hint)
 
     reports, hint = ask_scope(read)
     rows = list(map(_run_row, reports))
-
-    pipeline_name = f" {pipeline!r}" if pipeline else ""
-    empty = f"no run of a pipeline{pipeline_name} in {where()}{hint}"
+    empty = f"no run of a pipeline in {where()}{hint}"
     then = following("why", reports[0].run) if reports else ""
     if not stats:
         return emit(

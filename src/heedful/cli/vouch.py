@@ -20,7 +20,12 @@ from heedful.integrations import clone
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.lessons.lesson import Trust
-from heedful.lessons.trust import LOCAL_TOOLS, OWN_TRUST, check_statement
+from heedful.lessons.trust import (
+    LOCAL_TOOLS,
+    OWN_TRUST,
+    check_statement,
+    source_trust,
+)
 from heedful.lessons.waiting import OWN_COMMAND, explain_wait
 from heedful.memory.memory import Memory
 from heedful.store.ownership import approvals
@@ -83,12 +88,13 @@ def stated_trust() -> Mapping[str, Trust]:
 def state_names(names: Sequence[str], everywhere: bool) -> int:
     """Record whom the user trusts; return how many texts leave quarantine by it.
 
-    With a name, the own words are trusted, too. The only name "none" states that
-    nothing is trusted.
+    With a name, the own words are trusted, too. The only name "none" states of each
+    source that was trusted that it is not.
     """
     trust_by_source: dict[str, Trust] = {}
     if list(names) == [NOBODY]:
-        trust_by_source = {"tool": "tool"}
+        trusted = approvals()["trust"] if everywhere else stated_trust()
+        trust_by_source = {name: source_trust(name, {}) for name in [*trusted, "tool"]}
     else:
         for name in names:
             if name == OWN:

@@ -117,7 +117,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_PROMPT_CONTEXT,
             NO_FAILURE_EVENT,
-            "heedful learns at each error: the agent has no event for a session's end",
+            "heedful learns at each error, as no event says that a session ends",
         ),
         unconfirmed=("that it ignores unknown events in the file",),
     ),
@@ -310,7 +310,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_CONTEXT_BEFORE,
             NO_STOP,
-            "heedful learns when a call fails, and when it works again",
+            "heedful learns only from calls that fail, and work when they are repeated",
         ),
         unconfirmed=("opencode 2: this is a plugin of version 1",),
     ),
@@ -328,7 +328,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_CONTEXT_BEFORE,
             NO_STOP,
-            "heedful learns when a call fails, and when it works again",
+            "heedful learns only from calls that fail, and work when they are repeated",
         ),
         unconfirmed=("the folder of a project: it also reads .kilo/plugin",),
     ),
@@ -340,7 +340,7 @@ TARGETS: Mapping[str, Target] = {
         programs=("zed", "aider"),
         exit_rule="these agents run no hook",
         cannot=(
-            "the agents know only what this file says",
+            "these agents know only what AGENTS.md says",
             "heedful learns nothing from their sessions",
         ),
         next_step="`heedful hook agents-md` updates the section; with Aider, "

@@ -280,7 +280,7 @@ class Explanation:
 
         end = describe_end(self.verdict, len(self.lines), self.unvalidated)
         if self.failure:
-            end += f" {clean(self.failure, 600)}."
+            end += f" {clean(self.failure, 600).removesuffix('.')}."
         if isinstance(self.verdict, Again) or self.verdict.passed:
             return end
 

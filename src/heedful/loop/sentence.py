@@ -153,7 +153,8 @@ def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
     else:
         opening = "Stopped before the first attempt"
 
-    return f"{opening}: {reason}." if reason else f"{opening}."
+    # A reason may be a whole sentence of a check.
+    return f"{opening}: {reason.removesuffix('.')}." if reason else f"{opening}."
 
 
 def describe_value(name: str, was: float, to: float) -> str:

@@ -11,6 +11,7 @@ All that belongs to a page is in this room:
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
+- `alike.py`: near-equal texts as one.
 - `summaries.py`, `found_traces.py`: what lists show of loops and traces.
 - `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
   common; `table.py`: the rows of a list as CSV.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.lessons.signs import danger, find_signs
+from heedful.lessons.signs import DangerSign, danger, find_signs
 from heedful.pages.report import counted
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, token
@@ -98,6 +98,25 @@ async def decisions(visit: Visit) -> Document:
     }
 
 
+def signs_of(
+    prompt_texts: Iterable[str], other_texts: Iterable[str]
+) -> dict[DangerSign, bool]:
+    """Return the signs of danger, and whether a prompt shows them, those first.
+
+    A sign whose words are a part of those of one before it is left out.
+    """
+    signs = dict.fromkeys(find_signs(dict.fromkeys(prompt_texts)), True)
+    kinds = [sign.kind for sign in signs]
+    error_signs = find_signs(dict.fromkeys(other_texts))
+    signs |= {sign: False for sign in error_signs if sign.kind not in kinds}
+    graver = ""
+    for sign in list(signs):
+        if sign.words in graver:
+            del signs[sign]
+        graver += f"\n{sign.words}"
+    return signs
+
+
 def _with_signs(row: Document) -> Document:
     """Return a decision with the signs of its text, as they were while it waited.
 
@@ -106,13 +125,14 @@ def _with_signs(row: Document) -> Document:
     error = (row.pop("error_type"), row.pop("pattern"))
     example = json.loads(row.pop("record"))
     prompt_texts = [row["text"], *texts_of(example).values()]
-    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
-    signs = find_signs(dict.fromkeys([*prompt_texts, *error]))
+    signs = signs_of(prompt_texts, error)
     return {
         **row,
         "danger": danger(signs),
         "signs": list(map(asdict, signs)),
-        "error_signs": [sign.kind for sign in signs if sign.kind not in shown_kinds],
+        "error_signs": [
+            sign.kind for sign, in_prompt in signs.items() if not in_prompt
+        ],
         "in_force": _is_in_force(row),
     }
 

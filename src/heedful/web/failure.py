@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -48,7 +48,10 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     if not failing:
         details = dict.fromkeys(reason.detail for reason in reasons)
         missed = "; ".join(list(details)[:MAX_OTHER_CHECKS])
-        return {"sentence": f"Not solved: {missed}.", "remedy": None}
+        return {
+            "sentence": f"Not solved: {missed.removesuffix('.')}.",
+            "remedy": None,
+        }
 
     error = last[failing[0]]
     number = counts[error.check]
@@ -201,19 +204,51 @@ def count_broken(loop: Loop) -> Counter[str]:
     return counts
 
 
+def failed_checks(loop: Loop) -> list[str]:
+    """Return the checks that failed in an attempt of a loop, each once, in order."""
+    errors = [
+        error for attempt in loop.attempts for error in _errors_of(loop, attempt.number)
+    ]
+    return list(dict.fromkeys(error.check for error in errors))
+
+
 def earlier_failures(loop: Loop) -> str:
-    """Return the checks and goals that failed before a loop passed, in words."""
+    """Return what failed in which attempts before a loop passed, in words.
+
+    Of one check alone, it is also said what the check said last.
+    """
     evaluations = [attempt.evaluation for attempt in loop.attempts]
     if not evaluations or evaluations[-1] is None:
         return ""
     if triggers(evaluations[-1], loop.goals):
         return ""
 
-    reasons = chain.from_iterable(
-        triggers(evaluation, loop.goals) for evaluation in evaluations if evaluation
-    )
-    names = dict.fromkeys(reason.code for reason in reasons)
-    return clean(", ".join(names), MAX_SENTENCE_TEXT_CHARS)
+    failures: dict[str, list[int]] = {}
+    detail = ""
+    for number, evaluation in enumerate(evaluations, 1):
+        for reason in triggers(evaluation, loop.goals) if evaluation else ():
+            numbers = failures.setdefault(reason.code, [])
+            if number not in numbers:
+                numbers.append(number)
+            detail = clean(reason.detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
+    phrases = [
+        f"{code} failed in {_name_attempts(numbers)}"
+        for code, numbers in failures.items()
+    ]
+    words = clean(", ".join(phrases), 2 * MAX_SENTENCE_TEXT_CHARS)
+    return f"{words} ({detail})" if len(phrases) == 1 else words
+
+
+def _name_attempts(numbers: Sequence[int]) -> str:
+    """Return in words which attempts these are, the lowest number first.
+
+    >>> _name_attempts([1]), _name_attempts([1, 2, 3]), _name_attempts([1, 3])
+    ('attempt 1', 'attempts 1 to 3', '2 of attempts 1 to 3')
+    """
+    noun = "attempt" if len(numbers) == 1 else "attempts"
+    whole = range(numbers[0], numbers[-1] + 1)
+    words = f"{noun} {name_range(whole)}"
+    return words if len(whole) == len(numbers) else f"{len(numbers)} of {words}"
 
 
 def as_good_as_best(loop: Loop) -> list[int]:

@@ -84,6 +84,13 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from loop_note where loop = loop.n) as notes,
+       case when kind = 'stage' then (
+         select case when length(a.value) <= :chars then a.value end
+         from loop whole join loop opening on opening.tenant = whole.tenant and opening.project = whole.project
+           and opening.id = whole.id || '/' || /*sqlite json_extract(whole.task, '$.stages[0]') *//*postgres (whole.task::json -> 'stages' ->> 0) */
+         join attempt a on a.loop = opening.n
+         where whole.tenant = loop.tenant and whole.project = loop.project and whole.id = loop.run and whole.kind = 'run'
+         order by a.number desc limit 1) end as input,
        (select case when length(record) <= :record_chars then record else '' end
         from attempt where loop = loop.n order by number desc limit 1) as last,
        (select case when length(record) <= :record_chars then record else '{}' end from attempt where loop = loop.n and number = 1) as first,
@@ -290,6 +297,16 @@ select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json 
 where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
   and (:pipeline = '' or /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ = :pipeline)
 order by n desc limit :limit;
+
+-- name: near_ids
+-- Loops, or runs of pipelines, with an id like the one of the address of a page: it begins alike, or has it as a part.
+select id from (
+  select id, n, substr(:path, case when kind = 'run' then 7 else 8 end) as sought from loop
+  where tenant = :tenant and project = :project and practises = ''
+    and substr(:path, 1, 6) = case when kind = 'run' then '/runs/' else '/loops' end
+) as loop
+where length(sought) > 3 and (replace(id, sought, '') <> id or substr(id, 1, length(sought) - 1) = substr(sought, 1, length(sought) - 1))
+order by n desc limit 3;
 
 -- name: pipelines
 -- The pipelines of the newest runs, those with the most runs first.

@@ -2,8 +2,8 @@
 
 Texts that nobody has reviewed are ordered by how often their error came back while they
 waited, and then by their signs of danger. Rows of which a prompt would say the same, or
-the same but for numbers, are one group. A ruling of the list is about all of a group;
-one on the page of a text is about the equal texts.
+the same but for numbers or for one word, are one group. A ruling of the list is about
+all of a group; one on the page of a text is about the equal texts.
 """
 
 from __future__ import annotations
@@ -15,23 +15,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.lesson import TRUST_ORDER, Example, Match, Scope
-from heedful.lessons.signs import SIGN_KINDS, DangerSign, danger, find_signs
+from heedful.lessons.signs import SIGN_KINDS, DangerSign, danger
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
+from heedful.web.alike import group_alike, name_alike
 from heedful.web.decisions import (
     EXAMPLE_TEXTS,
     count_decisions,
     read_ids,
+    signs_of,
     texts_of,
 )
 from heedful.web.facets import unknown_filters
@@ -62,9 +65,7 @@ _NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 class Wording:
     """What equal texts of a group say; `ids` are theirs, the most often missed first.
 
-    `patterns` are the errors that they are about. `numbers` are those in the words by
-    which they differ from the other wordings of the group, or else in the error type.
-    `trust` is the lowest of theirs.
+    `patterns` are the errors that they are about. `trust` is the lowest of theirs.
     """
 
     ids: tuple[int, ...]
@@ -72,7 +73,6 @@ class Wording:
     error_type: str
     patterns: tuple[str, ...]
     trust: str
-    numbers: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,21 +80,25 @@ class InboxRow:
     """Texts in quarantine of which a prompt would say the same.
 
     `id` is that of the text most often missed, or of the newest of those. If they
-    differ by numbers, each of them is one of the `wordings`. `lesson` is what the text
-    `id` says, "" if it is only its error. `error_type` is in the words that a
-    prompt shows of it. `missed` counts how often their errors came back while they
-    waited; these were seen `seen` times, first at `first_seen` and last `at`.
-    `patterns` are those errors. `trust` is the lowest of theirs. `example` has the
-    texts of the example that they all have. `error_signs` are the kinds of signs that
-    only their errors have, which no prompt shows.
+    differ by numbers or by a word, each of them is one of the `wordings`, and `words`
+    says all of them. `lesson` is what the text `id` says, "" if it is only its error.
+    `error_type` is in the words that a prompt shows of it. `missed` counts how often
+    their errors came back while they waited; these were seen `seen` times, first at
+    `first_seen` and last `at`. `patterns` are those errors, and `errors` says them, or
+    the first of different ones. `trust` is the lowest of theirs. `example` has the
+    texts of the example that they all have. `signs` are without those whose words are a
+    part of a graver one. `error_signs` are the kinds of signs that only their errors
+    have, which no prompt shows.
     """
 
     id: int
     ids: tuple[int, ...]
+    words: str
     lesson: str
     kind: str
     error_type: str
     patterns: tuple[str, ...]
+    errors: str
     trust: str
     sources: tuple[str, ...]
     missed: int
@@ -111,6 +115,13 @@ class InboxRow:
         """The sort key: often missed first, then dangerous, by strangers, newest."""
         is_known = self.trust != "external"
         return -self.missed, -danger(self.signs), -len(self.signs), is_known, -self.id
+
+    @property
+    def appearance(self) -> tuple[object, ...]:
+        """What rows must share, besides near-equal words, to be shown as one."""
+        sign_kinds = tuple(sign.kind for sign in self.signs)
+        shown = (self.kind, self.error_type, *self.example.values())
+        return shown, self.trust, sign_kinds, self.error_signs
 
     @property
     def is_suspect(self) -> bool:
@@ -166,8 +177,13 @@ def groups(
         read += 1
         members.setdefault(_alike(row), []).append(row)
 
-    ordered = sorted(map(_group, members.values()), key=lambda group: group.rank)
-    return ordered, read
+    rows_of = {row["id"]: row for row in chain.from_iterable(members.values())}
+    numbered = list(map(_group, members.values()))
+    ordered = []
+    for alike in group_alike(numbered, attrgetter("words"), attrgetter("appearance")):
+        alike_ids = chain.from_iterable(group.ids for group in alike)
+        ordered.append(_group([rows_of[id] for id in alike_ids]))
+    return sorted(ordered, key=lambda group: group.rank), read
 
 
 def _alike(row: Row) -> tuple[str, ...]:
@@ -194,33 +210,22 @@ def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
     for row in rows:
         rows_of.setdefault(_words_of(row), []).append(row)
 
-    differing = [words for words, _ in rows_of]
-    if len(set(differing)) < len(differing):
-        differing = [" ".join(words) for words in rows_of]
-    numbers_of = list(map(_NUMERAL_PATTERN.findall, differing))
-    columns = list(zip(*numbers_of, strict=True))
     wordings = []
-    for (words, equal_rows), numbers in zip(rows_of.items(), numbers_of, strict=True):
-        own_numbers = [
-            number
-            for number, column in zip(numbers, columns, strict=True)
-            if len(set(column)) > 1
-        ]
+    for words, equal_rows in rows_of.items():
         wording = Wording(
             ids=tuple(row["id"] for row in equal_rows),
             words=words[0],
             error_type=words[1],
             patterns=tuple(dict.fromkeys(row["pattern"] for row in equal_rows)),
             trust=_lowest_trust(equal_rows),
-            numbers="/".join(own_numbers),
         )
         wordings.append(wording)
     return tuple(wordings)
 
 
-def _group(newest_first: Sequence[Row]) -> InboxRow:
+def _group(members: Sequence[Row]) -> InboxRow:
     """Return the group of these rows; the one most often missed stands for it."""
-    rows = sorted(newest_first, key=lambda row: -row["missed"])
+    rows = sorted(members, key=lambda row: (-row["missed"], -row["id"]))
     first = rows[0]
     # A lesson has one row for each text, but its error is missed only once.
     missed = {row["lesson_id"]: row["missed"] for row in reversed(rows)}
@@ -231,21 +236,22 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
     prompt_texts = [wording.words for wording in wordings]
     prompt_texts += [wording.error_type for wording in wordings]
     example_texts = chain.from_iterable(example.values() for example in examples)
-    all_texts = [*prompt_texts, *patterns, *example_texts]
-    signs = find_signs(dict.fromkeys(all_texts))
     # A prompt shows the error type, the rest of the error only if there is no lesson,
     # which is then the wording, and an example that says more than the lesson.
     is_shown = _has_shown_texts(examples[0], first["lesson"])
     example = examples[0] if is_shown else {}
     prompt_texts += example.values()
-    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
+    signs = signs_of(prompt_texts, [*patterns, *example_texts])
+    is_one_error = len(group_alike(patterns, str, type)) == 1
     return InboxRow(
         id=first["id"],
         ids=tuple(row["id"] for row in rows),
+        words=name_alike([wording.words for wording in wordings]),
         lesson=first["lesson"],
         kind=first["kind"],
         error_type=wordings[0].error_type,
         patterns=patterns,
+        errors=name_alike(patterns if is_one_error else patterns[:1]),
         trust=_lowest_trust(rows),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
         missed=sum(missed.values()),
@@ -253,7 +259,9 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
         first_seen=min(row["first_seen"] for row in rows),
         at=max(row["last_seen"] for row in rows),
         signs=tuple(signs),
-        error_signs=tuple(sign.kind for sign in signs if sign.kind not in shown_kinds),
+        error_signs=tuple(
+            sign.kind for sign, in_prompt in signs.items() if not in_prompt
+        ),
         example=example,
         wordings=wordings,
     )
@@ -384,12 +392,14 @@ async def held(visit: Visit, n: int) -> Document:
         following = f"/quarantine/{(behind or others)[0].id}"
 
     wordings = group_of_text.wordings if group_of_text else ()
-    ids: tuple[int, ...] = (n,)
-    patterns: tuple[str, ...] = (entry["pattern"],)
-    for wording in wordings:
-        if n in wording.ids:
-            ids = wording.ids
-            patterns = wording.patterns
+    alone = Wording(
+        ids=(n,),
+        words=entry["lesson"],
+        error_type=entry["error_type"],
+        patterns=(entry["pattern"],),
+        trust=entry["trust"],
+    )
+    equal = next((wording for wording in wordings if n in wording.ids), alone)
     numbered = [wording for wording in wordings if n not in wording.ids]
     # One decision is about all of them, unless some are trusted more than others.
     together = len({wording.trust for wording in wordings}) == 1
@@ -401,19 +411,12 @@ async def held(visit: Visit, n: int) -> Document:
         figures.rows,
         "seen_since",
         token=place,
-        ids=json.dumps(ids),
+        ids=json.dumps(equal.ids),
         limit=MAX_MISSED,
     )
     example_texts = texts_of(entry["example"] or {}).values()
     prompt_texts = [entry["lesson"], entry["error_type"], *example_texts]
-    signs = find_signs(dict.fromkeys([*prompt_texts, *patterns]))
-    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
-    error_signs: set[str] = {
-        sign.kind for sign in signs if sign.kind not in shown_kinds
-    }
-    if group_of_text is not None and not numbered:
-        signs = list(group_of_text.signs)
-        error_signs = set(group_of_text.error_signs)
+    signs = signs_of(prompt_texts, equal.patterns)
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
@@ -422,15 +425,17 @@ async def held(visit: Visit, n: int) -> Document:
     seen_in = {sighting["source"] for sighting in origin.get("sightings", ())}
     return {
         "entry": entry,
-        "ids": ids[:MAX_GROUP_IDS],
-        "patterns": patterns,
-        "copies": len(ids),
+        "ids": equal.ids[:MAX_GROUP_IDS],
+        "patterns": equal.patterns,
+        "copies": len(equal.ids),
         "numbered": list(map(asdict, numbered)),
         "like_ids": like_ids[:MAX_GROUP_IDS],
         "together": together,
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
-        "error_signs": sorted(error_signs),
+        "error_signs": [
+            sign.kind for sign, in_prompt in signs.items() if not in_prompt
+        ],
         **_prompt_facts(entry, lesson),
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),

@@ -459,11 +459,11 @@ def _change(column: MatrixColumn) -> MatrixCell:
     lines = max(count_changed_lines(column.before, column.output))
     title = f"the first of {lines:,} changed lines" if lines > 1 else ""
     # Where nothing stayed, the new words say all.
-    is_new_throughout = change.new and not (change.lead or change.tail)
-    gone = "" if is_new_throughout else _snippet(change.gone)
+    is_rewritten = change.gone and change.new and not (change.lead or change.tail)
+    gone = "" if is_rewritten else _snippet(change.gone)
     return replace(
         change,
-        text="changed",
+        text="rewritten" if is_rewritten else "changed",
         title=title,
         gone=gone,
         new=_snippet(change.new),

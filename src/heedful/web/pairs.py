@@ -21,7 +21,7 @@ from heedful.store.connection import Db, bulk
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.web import figures, matrix
-from heedful.web.failure import count_broken, find_failure, is_tied
+from heedful.web.failure import count_broken, failed_checks, find_failure, is_tied
 from heedful.web.instructions import name_choices
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.told import list_outcomes
@@ -232,6 +232,7 @@ async def pair(visit: Visit) -> Document:
         return {
             "names": names,
             "sentence": "",
+            "related": False,
             "loops": [loop.plain() for loop in loops],
             "others": offered,
             "rows": [],
@@ -256,6 +257,7 @@ async def pair(visit: Visit) -> Document:
     return {
         "names": names,
         "sentence": describe_pair(first, second),
+        "related": is_related,
         "loops": [first.plain(), second.plain()],
         "others": [],
         "rows": rows,
@@ -293,7 +295,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         raise InvalidInput(field, number, allowed)
 
     best = facts["latest"].get("best")
-    facts |= {"failure": None, "tied": False, "broken": {}}
+    facts |= {"failure": None, "tied": False, "broken": {}, "failed": []}
     facts["told"] = await name_choices(visit, facts["told"], facts["created"])
     usage = None
     if not facts["long"]:
@@ -308,6 +310,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         facts["failure"] = find_failure(decided_loop)
         facts["tied"] = is_tied(loop)
         facts["broken"] = count_broken(loop)
+        facts["failed"] = failed_checks(loop)
 
     # Of attempts that are alike, it is the one that is kept, as on a loop's page.
     if best and not number:
@@ -347,7 +350,21 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
         spent = "as many attempts and tokens"
     if differences:
         spent = " and ".join(differences)
-    return f"{task}: {end}. B took {spent}.{_compare_memory(first, second)}"
+    cause = _compare_memory(first, second) or _name_failed_checks(first, second)
+    return f"{task}: {end}.{cause} B took {spent}."
+
+
+def _name_failed_checks(first: ComparedLoop, second: ComparedLoop) -> str:
+    """Return which checks failed in attempts of only one of two loops; "" if none."""
+    for name, loop, other in (("A", first, second), ("B", second, first)):
+        failed = [
+            check
+            for check in loop.facts["failed"]
+            if check not in other.facts["failed"]
+        ]
+        if failed:
+            return f" Only {name} failed {clean(', '.join(failed), MAX_LESSON_CHARS)}."
+    return ""
 
 
 def _compare_memory(first: ComparedLoop, second: ComparedLoop) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from heedful.lessons.lesson import Example
@@ -18,6 +19,7 @@ from heedful.service import review
 from heedful.store import editions, quarantine
 from heedful.store.loop_texts import fold, search_loops
 from heedful.web import figures
+from heedful.web.alike import group_alike, name_alike
 from heedful.web.found_traces import (
     MAX_SEARCHED_EPISODES,
     found_episodes,
@@ -173,12 +175,13 @@ async def _find_waiting(visit: Visit, text: str) -> Document:
     """Return the texts in quarantine that have a text, those that fit best first.
 
     Their errors and their examples count, too: `found` has the words around it there.
+    Near-equal texts are one row.
     """
     matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS)
     ids = [match.id for match in matches if match.state == "quarantined"]
     entries = await visit.caller.read(quarantine.quarantined, ids)
     entry_of = {entry.id: entry for entry in entries}
-    waiting = []
+    waiting: list[Document] = []
     for entry in map(entry_of.__getitem__, ids):
         example = entry.example or Example("", "")
         title = entry.lesson or entry.pattern
@@ -188,8 +191,13 @@ async def _find_waiting(visit: Visit, text: str) -> Document:
             around = "" if words == title else excerpt(words, text, MAX_FOUND_CHARS)
             row = {"id": entry.id, "text": title, "found": around}
             waiting.append({**row, "trust": entry.trust, "at": entry.at})
+    rows = []
+    for near in group_alike(waiting, itemgetter("text"), itemgetter("trust")):
+        text_of_all = name_alike([row["text"] for row in near])
+        ids = [row["id"] for row in near]
+        rows.append({**near[0], "ids": ids, "text": text_of_all})
     more = len(matches) == MAX_COUNTED_LESSONS
-    return {"rows": waiting[:MAX_FOUND_ROWS], "number": len(waiting), "more": more}
+    return {"rows": rows[:MAX_FOUND_ROWS], "number": len(waiting), "more": more}
 
 
 async def _find_traces(visit: Visit, text: str) -> Document:

@@ -1,8 +1,8 @@
 """The question before several texts are released of which some may be attacks.
 
-One gesture releases one row of the inbox. If several rows are to be released at once,
-and one has signs of danger or was written by strangers, nothing is released yet: a page
-shows the texts of these rows whole, and asks whether they are meant, too.
+One gesture releases one text of the inbox. If several different ones are to be released
+at once, and one has signs of danger or was written by strangers, nothing is released
+yet: a page shows these texts whole, and asks whether they are meant, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ async def release(visit: Visit) -> str:
     ids = inbox.ruled_ids(visit.form)
     if ids and not visit.form.get("sure"):
         rows = await _waiting_rows(visit, ids)
-        if len(rows) > 1 and any(row.is_suspect for row in rows):
+        is_one_text = sum(len(row.wordings) for row in rows) == 1
+        if not is_one_text and any(row.is_suspect for row in rows):
             visit.session.asked = dict(visit.form)
             visit.following = visit.link(PAGE_ADDRESS)
             return ""

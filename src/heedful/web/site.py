@@ -365,6 +365,12 @@ class Site:
             await self._router(site_scope, receive, with_page_headers(send))
 
         except (HeedfulError, Problem, HTTPException) as error:
+            visit: Visit | None = getattr(request.state, "visit", None)
+            if visit is not None and problems.of(error).status == 404:
+                near = await visit.caller.read(
+                    figures.rows, "near_ids", path=visit.path
+                )
+                request.state.near = [row["id"] for row in near]
             await self.answer(error, scope)(scope, receive, send)
 
     def answer(self, error: BaseException, scope: Scope) -> Response:
@@ -734,6 +740,7 @@ class Site:
             "detail": problem.detail,
             "status": problem.status,
             "posted": request.method == "POST",
+            "near": getattr(request.state, "near", []),
             "request_id": "",
         }
         if problem.status >= 500:

@@ -17,7 +17,9 @@ from heedful.store.connection import Db, Row, bulk
 from heedful.store.loop_texts import find_folded, read_parts, snippet
 from heedful.web import figures
 from heedful.web.figures import rows
+from heedful.web.render import stage_value
 
+MAX_LIST_INPUT_CHARS = 80  # of the input of a stage
 MAX_LIST_TASK_CHARS = 160  # of a task that a list shows
 Plain = dict[str, Any]
 
@@ -114,6 +116,23 @@ def _reason(decision: Plain, last: Plain) -> str:
     return describe_reason(verdict)
 
 
+def _describe_input(value: str | None) -> str:
+    """Return what the first stage of a run read, from its JSON; "" if not known.
+
+    It tells the stages of one run from those of another with another input.
+
+    >>> _describe_input('{"changed": {"load": {"rows": 365}}}')
+    'rows: 365'
+    """
+    if not value:
+        return ""
+    output = stage_value(json.loads(value))
+    if isinstance(output, dict):
+        fields = [f"{name}: {plain_text(field)}" for name, field in output.items()]
+        output = ", ".join(fields)
+    return clean(plain_text(output), MAX_LIST_INPUT_CHARS)
+
+
 def _summary(row: Row, used: LoopUsage) -> Plain:
     """Return what a list shows of a loop.
 
@@ -142,6 +161,7 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "kind": row["kind"],
         "run": row["run"],
         "stage": row["stage"],
+        "input": _describe_input(row["input"]),
         "memory_key": row["memory_key"],
         "model": row["model"],
         "policy": row["policy"] or "",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report, StageReport
@@ -19,6 +21,7 @@ from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures, found_traces
 from heedful.web.facets import unknown_filters
+from heedful.web.loops import sort_links
 from heedful.web.runs import pipeline
 from heedful.web.site import (
     READING,
@@ -36,6 +39,15 @@ from heedful.web.table import Table, time_of
 MAX_WORK_ROWS = 50
 MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
+MAX_SORTED_RUNS = 100  # the newest ones, among which runs are sought and sorted
+# What each order of the runs compares; without one, the newest come first.
+RUN_ORDERS: Mapping[str, Callable[[Document], Any]] = {
+    "state": itemgetter("failed", "unchecked"),
+    "attempts": itemgetter("attempts"),
+    "time": itemgetter("seconds"),
+    "cost": itemgetter("cost"),
+    "began": itemgetter("created"),
+}
 MAX_RUN_REASON_CHARS = 300  # of what failed in a run
 MIN_STAGE_WIDTH = 0.08  # of a short stage, as a share of the bar of its run
 # Signs of a mistake are looked for in this many characters of each text of an episode.
@@ -43,12 +55,20 @@ MAX_SIGN_CHARS = 2_000
 
 
 async def runs(visit: Visit) -> Document:
-    """Show the newest runs of pipelines: their attempts, stages, time and cost."""
+    """Show the newest runs of pipelines: their attempts, stages, time and cost.
+
+    Those with a text, and all orders but the newest first, are looked for among the
+    newest `MAX_SORTED_RUNS`.
+    """
     chosen = visit.query.get("pipeline", "")
+    text = visit.query.get("text", "").strip()
+    sort = visit.query.get("sort") or "-began"
+    is_whole = not text and sort == "-began"
+    most = MAX_PIPELINE_RUNS if is_whole else MAX_SORTED_RUNS
     rows = await visit.caller.read(
-        figures.runs, MAX_PIPELINE_RUNS + 1, visit.number("cursor"), chosen
+        figures.runs, most + 1, visit.number("cursor"), chosen
     )
-    runs, cursor = split_page(rows, MAX_PIPELINE_RUNS, "n")
+    runs, cursor = split_page(rows, most, "n")
     for run in runs:
         report = await run_store.report_of(
             visit.caller.setup.store, visit.caller.scope, run["id"]
@@ -60,14 +80,29 @@ async def runs(visit: Visit) -> Document:
     pipelines = await visit.caller.read(
         figures.rows, "pipelines", limit=figures.MAX_FIGURE_LOOPS
     )
+    groups = [_pipeline_figures(dict(row), runs) for row in pipelines]
+
+    order = RUN_ORDERS.get(sort.removeprefix("-"), RUN_ORDERS["began"])
+    runs = [run for run in runs if text.lower() in _sought_words(run)]
+    runs.sort(key=order, reverse=sort.startswith("-"))
     return {
         "runs": runs,
         "sentence": describe_runs(runs),
         "pipeline": chosen,
-        "unknown": unknown_filters(visit.query, "pipeline"),
-        "pipelines": [_pipeline_figures(dict(row), runs) for row in pipelines],
+        "text": text,
+        "sorts": sort_links(visit, sort, RUN_ORDERS),
+        "sought": MAX_SORTED_RUNS if cursor and not is_whole else 0,
+        "unknown": unknown_filters(visit.query, "pipeline", "text"),
+        "pipelines": groups,
         **page_links(visit, cursor),
     }
+
+
+def _sought_words(run: Document) -> str:
+    """Return the words of a run that a search looks at, in lower case."""
+    stages = [stage["name"] for stage in run["stages"]]
+    words = [run["id"], run["pipeline"] or "", run["state"], run["reason"], *stages]
+    return " ".join(words).lower()
 
 
 def _pipeline_figures(row: Document, runs: Sequence[Document]) -> Document:
@@ -84,6 +119,7 @@ def _pipeline_figures(row: Document, runs: Sequence[Document]) -> Document:
         "passed": states.count("passed"),
         "seconds": seconds / len(states) if states else None,
         "last": states[0] if states else "",
+        "last_unchecked": len(of_pipeline[0]["unchecked"]) if states else 0,
     }
 
 

@@ -173,11 +173,16 @@ document.addEventListener("input", (event) => {
   }, 150);
 });
 
-if (document.body.dataset.live) {
+function listen() {
   const source = new EventSource(document.body.dataset.live);
   source.addEventListener("changed", () => (edited() ? say("Something changed since; load this page again.") : typing() || refresh()));
   source.addEventListener("open", () => { if ($("#live")) say(""); });
   source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "This page is not live any more: load it again." : "This page is not live now: heedful does not answer."));
   source.addEventListener("ended", () => { source.close(); leave(); });
-  addEventListener("pagehide", () => source.close());
+  addEventListener("pagehide", () => source.close(), { once: true });
+}
+if (document.body.dataset.live) {
+  listen();
+  // The browser restores a page that was left as it was, without its stream.
+  addEventListener("pageshow", (event) => { if (event.persisted) { listen(); edited() || refresh(); } });
 }
