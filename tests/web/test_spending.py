@@ -90,7 +90,7 @@ def test_spend_and_projects_say_what_changed(browser, file):
     page = words_of(browser.get("/spend").text)
     begin = spending["from"]
     week, before = (
-        f"{day_text(first)} to {day_text(first + 6 * DAY)}"
+        f"{day_text(first)[5:]} to {day_text(first + 6 * DAY)[5:]}"
         for first in (begin, begin - 7 * DAY)
     )
     assert f"figure {week} {before} change" in page
@@ -103,8 +103,9 @@ def test_spend_and_projects_say_what_changed(browser, file):
 
 
 def test_of_a_few_loops_no_change_is_said(browser, file):
+    store_loops(browser, file, 3, days_ago=9)
     store_loops(browser, file, 2, days_ago=2)
-    silence = "2 loops, and 0 in the week before; each week needs 20"
+    silence = "2 loops, and 3 in the week before; each week needs 20"
     assert silence in words_of(browser.get("/spend").text).lower()
     assert "against the 7 before" not in words_of(browser.get("/projects").text)
 
