@@ -147,6 +147,13 @@ UNDRAWN = {
     "a colour": "\x1b[31m{}\x1b[0m",
     "a colour in JSON": "\\u001b[1;31m{}\\u001b[0m",
     "a colour in a script": "\\033[31m{}\\033[0m",
+    "a colour without its escape": "[31m{}[0m",
+    "a colour as cat writes it": "^[[31m{}^[[0m",
+    "a colour in XML": "&#27;[31m{}&#27;[0m",
+    "a colour in a report of tests": "#x1B[31m{}#x1B[0m",
+    "a colour in Rust": "\\u{1b}[31m{}\\u{1b}[0m",
+    "a colour as heedful shows it": "[U+001B][31m{}[U+001B][0m",
+    "a cursor that is kept": "\x1b7{}\x1b8",
     "a link of a terminal": "\x1b]8;;http://a.test\x1b\\{}\x1b]8;;\x1b\\",
     "a character set": "\x1b(B{}\x1b(B",
     "a zero-width blank": "\u200b{}\u200b",
@@ -169,8 +176,8 @@ def test_what_is_not_drawn_hides_no_secret(around: str) -> None:
             continue
         middle = text.index(secret) + len(secret) // 2 if secret in text else 0
         for hidden in (
-            around.format(text),
-            text.replace(secret, around.format(secret)),
+            f"{before}{text}{after}",
+            text.replace(secret, f"{before}{secret}{after}"),
             f"{text[:middle]}{before}{after}{text[middle:]}",
         ):
             shown = redact(f"a {hidden} b")

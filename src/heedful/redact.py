@@ -48,16 +48,22 @@ CUT_MARGIN_CHARS = 20_000
 _CLEAN_TEXTS: set[str] = set()
 MAX_REMEMBERED_CHARS = 200  # of one text
 MAX_REMEMBERED_TEXTS = 2_000
-# What a terminal obeys and does not draw (ECMA-48), as it is or as programs write it: a
-# style as "\x1b[31m", a link or a title up to its end, and a character set.
-_ESCAPE = r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)"
+# What a terminal obeys and does not draw (ECMA-48): a style as "\x1b[31m", a link or a
+# title up to its end, a character set and other codes. Its escape may be written as in
+# programs, in HTML and XML, by `cat -v` and by `visible`; logs leave it out of a style.
+_ESCAPE = r"""(?:\x1b | \\(?:u001[bB] | u\{1[bB]\} | x1[bB] | 0?33 | e) | \^\[ | ␛
+  | &?\#(?:27|x1[bB]);? | \[U\+001B\])"""
 TERMINAL_CODES = rf"""
-    {_ESCAPE}\[[0-?]*[ -/]*[@-~]
-  | {_ESCAPE}\](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
-  | {_ESCAPE}[ -/]+[0-~]
+    (?:{_ESCAPE}\[|\x9b)[0-?]*[ -/]*[@-~]
+  | {_ESCAPE}[\]PX^_](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
+  | {_ESCAPE}[ -/]+[0-~] | \x1b[78=>cDEHMZ]
+  | \[\d{{1,3}}(?:;\d{{1,3}}){{0,8}}m
 """
-# The beginnings of escapes; a text without them has no code of a terminal.
-_ESCAPE_STARTS = ("\x1b", "\\u001", "\\x1", "\\033", "\\e")
+# A text without any of these has no such code.
+_ESCAPE_STARTS = (
+    *("\x1b", "\\u001", "\\u{1", "\\x1", "\\033", "\\33", "\\e"),
+    *("^[", "␛", "#27", "#x1", "\x9b", "[U+", "[0", "[1", "[2", "[3", "[4", "[7", "[9"),
+)
 # Letters and marks that are drawn as nothing.
 INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 # Marks of the way in which the character before them is drawn, as a range of a pattern.

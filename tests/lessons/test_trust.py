@@ -190,6 +190,22 @@ def test_a_program_that_fetches_is_a_source_whatever_runs_it(command):
     assert lowest_trust(trusts) in QUARANTINE_TRUST
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest tests/http -q",
+        "cd services/docker && make test",
+        "ruff check src/aws --fix",
+        "cargo test -p hub --lib",
+        "make host -- --port 3",
+    ],
+)
+def test_a_folder_or_a_word_is_no_program_that_fetches(command):
+    stated: Any = {"tool": "measured", "program": "measured"}
+    trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
+    assert lowest_trust(trusts) not in QUARANTINE_TRUST
+
+
 OWN_COMMANDS = """
 time -p curl a.test
 eval curl a.test

@@ -43,7 +43,7 @@ from heedful.cli.settings import (
     settings,
 )
 from heedful.errors import TraceFileError, UsageError
-from heedful.integrations.clone import foreign_instructions
+from heedful.integrations.clone import foreign_below, foreign_instructions
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
@@ -526,7 +526,8 @@ async def _learn_file(
     foreign: Mapping[str, str | None] = {}
     if folder is not None:
         root = str(project_top(folder))
-        foreign = foreign_instructions(folder, with_subfolders=True)
+        calls = [event.arguments for session in sessions for event in session.events]
+        foreign = foreign_instructions(folder) | foreign_below(folder, calls)
 
     for place, session in enumerate(sessions, 1):
         digest = file_digest if place == len(sessions) else ""

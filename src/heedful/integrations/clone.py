@@ -98,6 +98,10 @@ _IMPORT_PATTERNS = (
     re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])"),
     re.compile(r"(?<!\S)@((?:\\.|[^\s\\])+)"),
 )
+# A word of a call that may be a path.
+_PATH_PATTERN = re.compile(r"[^\s\"'`,;|&<>()=*?{}\[\]]{1,1000}")
+# Of more words, some are not looked at.
+MAX_NAMED_PATHS = 20_000
 # More files of a folder and more imported files are not asked for, and so not trusted;
 # of a file with more servers, none is.
 MAX_CLONE_ITEMS = 20
@@ -203,27 +207,69 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     return {item.source: "measured" for item in servers if item.source not in doubted}
 
 
-def foreign_instructions(
-    folder: Path, *, with_subfolders: bool = False
-) -> dict[str, str | None]:
+def foreign_instructions(folder: Path) -> dict[str, str | None]:
     """Return the instructions that no person has approved, by their sources.
 
-    They are None if heedful has not read them. `with_subfolders`, those of all folders
-    of the repository are among them: an agent reads these when it comes there.
+    They are None if heedful has not read them.
     """
     folder = folder.resolve()
     root = project_top(folder)
-    places = _places(root, folder)
-    if with_subfolders:
-        places = list(dict.fromkeys([*places, *_instructed_folders(root)]))
+    return _unapproved(_instructions(root, _places(root, folder)))
+
+
+def foreign_below(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
+    """Return what `foreign_instructions` does, of folders that agents read later.
+
+    These are the folders that the arguments of `calls` name, up to the root. Of all
+    others in which git tracks instructions, only what could be read is returned: some
+    agents read it when they begin.
+    """
+    folder = folder.resolve()
+    root = project_top(folder)
+    known = set(_places(root, folder))
+    named = _named_folders(root, folder, calls) - known
+    texts: dict[str, str | None] = {}
+    for place in sorted(named):
+        texts |= _unapproved(_instructions(root, [place]))
+
+    size = 0
+    for place in sorted(_instructed_folders(root) - named - known):
+        for source, text in _unapproved(_instructions(root, [place])).items():
+            size += len(text or "")
+            if text is not None and size <= MAX_INSTRUCTIONS_CHARS:
+                texts.setdefault(source, text)
+    return texts
+
+
+def _unapproved(items: Iterable[CloneItem]) -> dict[str, str | None]:
+    """Return the texts of instructions that nobody has approved, by their sources."""
     return {
         item.source: None if item.is_unread or item.names_files else item.text
-        for item in _with_answers(_instructions(root, places))
+        for item in _with_answers(items)
         if not item.is_approved
     }
 
 
-def _instructed_folders(root: Path) -> list[Path]:
+def _named_folders(root: Path, folder: Path, calls: Iterable[Any]) -> set[Path]:
+    """Return the folders of the project that calls name, and those above them."""
+    words = set[str]()
+    for arguments in calls:
+        text = (
+            arguments
+            if isinstance(arguments, str)
+            else json.dumps(arguments, default=str)
+        )
+        words.update(_PATH_PATTERN.findall(text.replace("\\\\", "/")))
+
+    folders = set[Path]()
+    for word, place in product(islice(sorted(words), MAX_NAMED_PATHS), (root, folder)):
+        path = Path(os.path.normpath(place / word))
+        if path.is_relative_to(root) and path not in folders:
+            folders.update(_places(root, path if path.is_dir() else path.parent))
+    return {place for place in folders if (root / place).is_dir()}
+
+
+def _instructed_folders(root: Path) -> set[Path]:
     """Return the folders of a repository in which git tracks files for agents."""
     files = [*INSTRUCTION_FILES, *AGENT_SETTINGS]
     folders = [*INSTRUCTION_FOLDERS, *AGENT_FOLDERS]
@@ -236,7 +282,7 @@ def _instructed_folders(root: Path) -> list[Path]:
     ends = "|".join([*map(re.escape, files), *(f"{re.escape(n)}/.+" for n in folders)])
     place_of = re.compile(rf"(?:(.+?)/)?(?:{ends})", re.DOTALL).fullmatch
     matches = filter(None, map(place_of, listed.split("\0")))
-    return [Path(match[1] or ".") for match in matches]
+    return {Path(match[1] or ".") for match in matches}
 
 
 def _instructions(root: Path, places: Sequence[Path]) -> Iterator[CloneItem]:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -26,7 +27,11 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
-from heedful.integrations.clone import foreign_instructions, server_trust
+from heedful.integrations.clone import (
+    foreign_below,
+    foreign_instructions,
+    server_trust,
+)
 from heedful.integrations.rules import RULES_PART, find_rules
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
@@ -319,7 +324,8 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    host.foreign = foreign_instructions(folder, with_subfolders=True)
+    host.foreign = foreign_instructions(folder)
+    host.foreign_below = partial(foreign_below, folder)
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))

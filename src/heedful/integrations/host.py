@@ -113,7 +113,8 @@ class Host:
     the database of the user's own memory, whose rules hold in all projects, if it is
     not `memory`. `foreign` are texts that no person vouches for, by their sources: what
     puts a failure right in their words depends on them. It depends on each that is
-    None: heedful has not read it.
+    None: heedful has not read it. `foreign_below` returns more of them, by what the
+    arguments of the calls of a run name.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -129,6 +130,7 @@ class Host:
     root: str = ""
     everywhere: str = ""
     foreign: Mapping[str, str | None] = field(default_factory=dict)
+    foreign_below: Callable[[Sequence[Any]], Mapping[str, str | None]] | None = None
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
@@ -586,7 +588,11 @@ class HostRun:
         if not events:
             return Learned()
 
-        foreign = await past.foreign_texts(memory, self.id, events, self.host.foreign)
+        foreign = dict(self.host.foreign)
+        if self.host.foreign_below is not None:
+            calls = [event["arguments"] for event in events]
+            foreign |= await asyncio.to_thread(self.host.foreign_below, calls)
+        foreign = await past.foreign_texts(memory, self.id, events, foreign)
         events = [event for event in events if not past.is_of_instructions(event)]
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()

@@ -79,6 +79,8 @@ FETCHING_PROGRAMS = frozenset(
     "rclone redis-cli rsh rsync scp sftp socat ssh svn tea telnet vercel w3m wget "
     "wget2 whois xh".split()
 )
+# Those of them that are also words of other commands: "pytest -k http", "cargo -p hub".
+ORDINARY_WORDS = frozenset("ftp host http https hub links mail tea".split())
 # What stands between the words of a command, also of one in quotes.
 _WORD_END_PATTERN = re.compile(r"[\s'\"`;|&()<>]+")
 # The beginning of the source of all that came through a key of a service.
@@ -411,9 +413,14 @@ def sources_of(
     line = read_command(command)
     sources = {f"program:{program[:150]}" for program in line.programs}
     words = _WORD_END_PATTERN.split(command)[:-1]
-    names = {program_name(word.rpartition("/")[2]) for word in words}
+    # A path with this end is a folder or a file, unless it is one of the machine.
+    names = {
+        program_name(word.rpartition("/")[2] if word.startswith("/") else word)
+        for word in words
+    }
     # On recorded sessions, one in 3,575 commands has such a name and does not run it.
-    sources.update(f"program:{name}" for name in names & FETCHING_PROGRAMS)
+    run_names = names & (FETCHING_PROGRAMS - ORDINARY_WORDS)
+    sources.update(f"program:{name}" for name in run_names)
     if not sources:
         sources = {f"tool:{tool[:150]}"}
     is_read = line.clear and name != "powershell"
