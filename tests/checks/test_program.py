@@ -175,6 +175,29 @@ REFUSED = [
     pytest.param("os.rename('FOLDER/mine', 'mine')", id="a file taken from outside"),
     pytest.param("import shutil; shutil.rmtree('FOLDER')", id="a tree outside"),
     pytest.param("os.symlink('FOLDER', 'there')", id="a link to the outside"),
+    pytest.param("os.open('FOLDER', os.O_RDONLY)", id="a folder outside"),
+    pytest.param(
+        "os.makedirs('a/b/c'); d = os.open('.', os.O_RDONLY); os.chdir('a/b/c'); "
+        "os.mkdir('../theirs', dir_fd=d)",
+        id="a folder above an open one",
+    ),
+    pytest.param(
+        "n = len(os.getcwd().strip('/').split('/')); up = '/'.join(n * 'x'); "
+        "os.makedirs(up); here = os.getcwd(); os.chdir(up); "
+        "os.symlink('../' * n + 'FOLDER'[1:], 'there'); "
+        "os.rename('there', f'{here}/there'); open(f'{here}/there/theirs', 'w')",
+        id="a link that was moved",
+    ),
+    pytest.param("os.mkfifo('FOLDER/theirs')", id="a pipe outside"),
+    pytest.param(
+        "import sqlite3; sqlite3.connect('file:FOLDER/db', uri=True)",
+        id="the address of a database outside",
+    ),
+    pytest.param(
+        "import multiprocessing as m; m.set_start_method('spawn'); "
+        "m.Process(target=os.mkdir, args=('FOLDER/theirs',)).start()",
+        id="a process of Python",
+    ),
     pytest.param("os.mkdir('../there')", id="a folder above"),
     pytest.param("open(json.__file__, 'a')", id="more in a package"),
     pytest.param(
@@ -340,13 +363,18 @@ def test_the_environment_is_empty(monkeypatch, kept_apart):
         "threading.Thread(target=print).start() is None",
         "asyncio.run(asyncio.sleep(0)) is None",
         "os.path.dirname(tempfile.mkdtemp()) == os.getcwd()",
+        "tempfile.TemporaryDirectory().cleanup() is None",
+        "os.makedirs('d/e') or shutil.rmtree('d') is None",
+        "sqlite3.connect(':memory:').execute('select 1').fetchall() == [(1,)]",
         "sqlite3.connect('a.db').execute('create table t (x)').fetchall() == []",
         "os.makedirs('a/b') or os.rename('a/b', 'c') or os.listdir('c') == []",
         "zoneinfo.ZoneInfo('Europe/Berlin') and numpy.ones(9).sum() == 9",
     ],
 )
 def test_an_honest_program_is_not_hindered(does, kept_apart):
-    names = "import asyncio, numpy, os, sqlite3, tempfile, threading, zoneinfo\n"
+    names = (
+        "import asyncio, numpy, os, shutil, sqlite3, tempfile, threading, zoneinfo\n"
+    )
     assert (
         keys(checks.python_tests(f"assert {does}", seconds=20, memory_mb=2048), names)
         == []

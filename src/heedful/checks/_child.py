@@ -13,6 +13,7 @@ program, not one that calls the kernel past Python.
 
 import builtins
 import fcntl
+import importlib
 import json
 import linecache
 import marshal
@@ -61,13 +62,37 @@ CHANGE_EVENTS = {
     "os.link": 2,
     "os.mkdir": 1,
     "os.remove": 1,
+    "os.removexattr": 1,
     "os.rename": 2,
     "os.rmdir": 1,
+    "os.setxattr": 1,
     "os.symlink": 2,
     "os.truncate": 1,
     "os.utime": 1,
     "shutil.rmtree": 1,
     "sqlite3.connect": 1,
+}
+# Where their arguments have the descriptors of the folders of these paths, -1 if none.
+FOLDER_ARGUMENTS = {
+    "os.chmod": (2,),
+    "os.chown": (3,),
+    "os.link": (2, 3),
+    "os.mkdir": (2,),
+    "os.remove": (1,),
+    "os.rename": (2, 3),
+    "os.rmdir": (1,),
+    "os.symlink": (2,),
+    "os.utime": (3,),
+}
+# Starts programs for `multiprocessing`.
+STARTING_MODULE = "_posixsubprocess"
+# Functions that change what is outside, and that no audit event announces.
+UNHEARD_FUNCTIONS = {
+    STARTING_MODULE: ("fork_exec",),
+    "os": ("mkfifo", "mknod", "setpriority"),
+    "posix": ("mkfifo", "mknod", "setpriority"),
+    "signal": ("pidfd_send_signal",),
+    "_signal": ("pidfd_send_signal",),
 }
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -107,35 +132,77 @@ def limit(seconds: float, memory_mb: float) -> None:
 
 def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
     """Return a hook that refuses processes, networks and changes outside `folder`."""
-    # Local names, because the program may replace these functions.
-    absolute = os.path.abspath
-    decode = os.fsdecode
-    inside = folder + os.sep
-    writable = (folder, os.devnull)
-
-    def is_outside(path: object) -> bool:
-        if not isinstance(path, str | bytes | os.PathLike):
-            return False  # a file that is open already
-        target = absolute(decode(path))
-        return target not in writable and not target.startswith(inside)
+    # A local name, because the program may replace functions of this module.
+    refuse_change = change_hook(folder)
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
-        if event.startswith(PROCESS_EVENTS):
+        is_start = event == "import" and arguments[0] == STARTING_MODULE
+        if is_start or event.startswith(PROCESS_EVENTS):
             raise PermissionError(
                 f"the program may not start or signal processes here ({event})"
             )
         if event.startswith(NETWORK_EVENTS):
             raise PermissionError(f"the program may not use the network here ({event})")
+        refuse_change(event, arguments)
 
+    return refuse
+
+
+def change_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return a hook that refuses changes outside `folder`.
+
+    A descriptor of a folder is one of a folder inside, because no other is opened: from
+    there, a path without ".." stays inside.
+    """
+    # Local names, because the program may replace these functions.
+    real = os.path.realpath
+    is_folder = os.path.isdir
+    decode = os.fsdecode
+    inside = folder + os.sep
+    writable = (folder, os.devnull)
+
+    def is_outside(path: object, is_in_open_folder: bool) -> bool:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return False  # a file that is open already
+        name = decode(path)
+        if is_in_open_folder and os.pardir in name.split(os.sep):
+            return True
+        target = real(name)
+        return target not in writable and not target.startswith(inside)
+
+    def refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
         paths = arguments[: CHANGE_EVENTS.get(event, 0)]
-        if event == "open" and arguments[2] & WRITE_FLAGS:  # of path, mode and flags
-            paths = arguments[:1]
-        if any(is_outside(path) for path in paths):
+        descriptors = [arguments[n] for n in FOLDER_ARGUMENTS.get(event, ())]
+        is_in_open_folder = any(number not in (-1, None) for number in descriptors)
+        if event == "open":
+            path, mode, flags = arguments
+            # Without a mode it is `os.open`, which may be given an open folder.
+            is_in_open_folder = mode is None
+            if flags & WRITE_FLAGS or (is_in_open_folder and is_folder(path)):
+                paths = (path,)
+        elif event == "sqlite3.connect" and str(arguments[0]).startswith("file:"):
+            # An address: its options may name another file.
+            paths = (os.sep,)
+
+        if any(is_outside(path, is_in_open_folder) for path in paths):
             raise PermissionError(
                 f"the program may change files only in its own folder ({event})"
             )
 
-    return refuse
+    return refuse_change
+
+
+def refuse_unheard() -> None:
+    """Take away functions of Python that no audit event announces."""
+
+    def refused(*arguments: object, **named: object) -> None:
+        raise PermissionError("the program may not start processes or make pipes here")
+
+    for module_name, names in UNHEARD_FUNCTIONS.items():
+        module = importlib.import_module(module_name)
+        for name in names:
+            if hasattr(module, name):  # not every system has all
+                setattr(module, name, refused)
 
 
 def recorder(nonce: str) -> Record:
@@ -268,6 +335,7 @@ def main() -> None:
     os.environ.clear()
     limit(request["seconds"], request["memory_mb"])
     record = recorder(request["nonce"])
+    refuse_unheard()
     sys.addaudithook(audit_hook(os.getcwd()))
     record(begun=True)
     try:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
-from heedful.lessons.scope import Trust
+from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, Trust
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
 from heedful.store.workspace import project_top, read_project_file, run_git
@@ -193,7 +193,10 @@ def _with_answers(items: Iterable[CloneItem]) -> list[CloneItem]:
 
 
 def server_trust(folder: Path) -> dict[str, Trust]:
-    """Return the trust in the MCP servers of a project that a person approved."""
+    """Return the trust in the MCP servers of a project that a person approved.
+
+    What waits because of an entry (`foreign_texts_of`) is trusted with the entry.
+    """
     names = approvals()["files"]
     # Most people have approved none, and a hook runs for each event.
     if not any(f"[{_SERVER_PART}:" in name for name in names):
@@ -204,21 +207,34 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     if any(item.is_unread for item in servers):
         return {}
     doubted = {item.source for item in servers if not item.is_approved}
-    return {item.source: "measured" for item in servers if item.source not in doubted}
+    approved = [item for item in servers if item.is_approved]
+    trusted = {item.source for item in approved} - doubted
+    trusted.update(map(_entry_source, approved))
+    return dict.fromkeys(trusted, "measured")
 
 
-def foreign_instructions(folder: Path) -> dict[str, str | None]:
+def _entry_source(item: CloneItem) -> str:
+    """Return the source of what a server says that a project defines in these words."""
+    digest = "unread" if item.is_unread else item.digest[:SHOWN_DIGEST_CHARS]
+    name = ANY_SERVER if item.is_unread else item.source
+    return f"{name}{ENTRY_MARK}{digest}"
+
+
+def foreign_texts_of(folder: Path) -> dict[str, str | None]:
     """Return the instructions that no person has approved, by their sources.
 
-    They are None if heedful has not read them.
+    They are None if heedful has not read them. An entry of an MCP server that nobody
+    has approved has no text: its source stands for what the server says.
     """
     folder = folder.resolve()
     root = project_top(folder)
-    return _unapproved(_instructions(root, _places(root, folder)))
+    servers = _with_answers(_servers(root, folder))
+    entries = {_entry_source(item): "" for item in servers if not item.is_approved}
+    return {**entries, **_unapproved(_instructions(root, _places(root, folder)))}
 
 
 def foreign_below(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
-    """Return what `foreign_instructions` does, of folders that agents read later.
+    """Return what `foreign_texts_of` does, of folders that agents read later.
 
     These are the folders that the arguments of `calls` name, up to the root. Of all
     others in which git tracks instructions, only what could be read is returned: some

@@ -29,7 +29,7 @@ from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
 from heedful.integrations.clone import (
     foreign_below,
-    foreign_instructions,
+    foreign_texts_of,
     server_trust,
 )
 from heedful.integrations.rules import RULES_PART, find_rules
@@ -261,7 +261,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
     if kind == "start":
-        host.foreign = foreign_instructions(folder)
+        host.foreign = foreign_texts_of(folder)
     elif kind == "stop":
         _lift_time_limit(niceness=0)
 
@@ -324,7 +324,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    host.foreign = foreign_instructions(folder)
+    host.foreign = foreign_texts_of(folder)
     host.foreign_below = partial(foreign_below, folder)
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"

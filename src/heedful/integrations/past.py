@@ -35,7 +35,8 @@ def instruction_events(foreign: Mapping[str, str | None]) -> Iterator[Event]:
             continue
         room -= len(text)
         length = Limits().content
-        for start in range(0, len(text), length):
+        # The entry of a server has no text.
+        for start in range(0, max(len(text), 1), length):
             yield _event_of(
                 source, code=INSTRUCTIONS_CODE, content=text[start : start + length]
             )

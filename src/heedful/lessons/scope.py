@@ -27,6 +27,11 @@ TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
 # outcome of a loop in this scope; "external": a document, an end user or an import.
 TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 # The name of a session in a source has at most this many characters with its prefix.
+# The source of an MCP server, and what parts it from the digest of its entry in a file
+# of a project, as in "server:docs@1a2b".
+SERVER_PREFIX = "server:"
+ENTRY_MARK = "@"
+ANY_SERVER = "server:*"  # any of a file that heedful cannot read
 MAX_SESSION_SOURCE_CHARS = 200
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from heedful.lessons.lesson import Trust
+from heedful.lessons.scope import ENTRY_MARK, SERVER_PREFIX
 from heedful.lessons.trust import (
     NETWORK_SOURCE,
     OWN_TRUST,
@@ -24,6 +25,7 @@ SESSION_SOURCE_PREFIX = "episode:"
 READ_COMMAND = "heedful quarantine list"
 OWN_COMMAND = "heedful hook trust own"
 MAX_REASON_SOURCES = 4
+APPROVE_COMMAND = "heedful hook approve"
 _SOURCE_WORDS: Mapping[str, str] = {
     "tool": "the tool {name}",
     "program": "the program {name}",
@@ -74,6 +76,11 @@ def describe_source(source: str) -> str:
     )
 
 
+def is_entry(source: str) -> bool:
+    """Return True for the entry of an MCP server in a file of a project."""
+    return source.startswith(SERVER_PREFIX) and ENTRY_MARK in source
+
+
 def explain_wait(names: Iterable[str], stated: Mapping[str, Trust]) -> WaitReason:
     """Return why lessons with these sources wait, under the `stated` trust.
 
@@ -87,6 +94,9 @@ def explain_wait(names: Iterable[str], stated: Mapping[str, Trust]) -> WaitReaso
             for source in untrusted_sources(sources, stated)
             if not source.startswith(SESSION_SOURCE_PREFIX)
         )
+    # An entry says it of its server, too.
+    for entry in filter(is_entry, list(counts)):
+        del counts[entry.rpartition(ENTRY_MARK)[0]]
     # The order of equal counts is that of the names.
     ranked = sorted(counts, key=lambda source: (-counts[source], source))
     return WaitReason(tuple(ranked), _command_for(ranked, stated))
@@ -94,6 +104,8 @@ def explain_wait(names: Iterable[str], stated: Mapping[str, Trust]) -> WaitReaso
 
 def _command_for(sources: list[str], stated: Mapping[str, Trust]) -> str:
     """Return the command that ends the wait because of untrusted sources."""
+    if any(map(is_entry, sources)):
+        return APPROVE_COMMAND
     statable = [source for source in sources if is_statable(source)]
     if not statable:
         return READ_COMMAND

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.lessons.action import command_of
+from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, SERVER_PREFIX
 from heedful.lessons.shell import ADDRESS_PATTERN
 from heedful.lessons.trust import (
     MIN_QUOTATION_WORDS,
@@ -88,16 +89,20 @@ class Origins:
 
     What a call writes into a file has the sources of the call, and so has a result that
     the agent saved. So has the result of each later call that names the file.
-    `foreign` are texts that the agent had from
-    elsewhere, by their sources; None stands for a text that is not known.
+    `foreign` are texts that the agent had from elsewhere, by their sources; None stands
+    for a text that is not known. An entry of an MCP server (`server:docs@1a2b`) among
+    these sources is one of all that the server says.
     """
 
     def __init__(self, run: Course, foreign: Mapping[str, str | None] = {}) -> None:
         self.run = run
         self._foreign: list[tuple[str, frozenset[str]]] = []
         self._unread: set[str] = set()
+        self._entries: set[str] = set()
         for source, text in foreign.items():
-            if text is None:
+            if source.startswith(SERVER_PREFIX):
+                self._entries.add(source)
+            elif text is None:
                 self._unread.add(source)
             else:
                 self._foreign.append((text, frozenset({source})))
@@ -125,7 +130,7 @@ class Origins:
         }
         written -= _DEVICE_NAMES
 
-        sources = _tool_sources(event.tool, event)
+        sources = self._tool_sources(event.tool, event)
         is_fetch = NETWORK_SOURCE in sources and ADDRESS_PATTERN.search(text)
         read = self._writers.keys() & names
         for name in read:
@@ -172,12 +177,21 @@ class Origins:
         event = self.run.events[position]
         call = self.run.act[position]
         if call is None:
-            return _tool_sources(event.tool, None)
+            return self._tool_sources(event.tool, None)
 
         sources = self._of_calls[call]
         if event.tool and event.tool != self.run.events[call].tool:
-            sources |= _tool_sources(event.tool, self.run.events[call])
+            sources |= self._tool_sources(event.tool, self.run.events[call])
         return sources
+
+    def _tool_sources(self, tool: str, call: Event | None) -> frozenset[str]:
+        """Return the sources of a tool, with the entries of its server."""
+        sources = _tool_sources(tool, call)
+        servers = {name for name in sources if name.startswith(SERVER_PREFIX)}
+        names = {*servers, ANY_SERVER} if servers else servers
+        return sources | {
+            entry for entry in self._entries if entry.rpartition(ENTRY_MARK)[0] in names
+        }
 
     def at(self, position: int) -> frozenset[str]:
         """Return the sources of an event: the user, programs and tools, or the network.
