@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 51_000,
-        "largest module": 450,
+        "statements": 51_100,
+        "largest module": 452,
         "mean line": 43.5,
         "long lines, %": 0,
         "shared constants": 5,

@@ -89,7 +89,7 @@ _CODE_ESCAPE_PATTERN = re.compile(
 _UNDRAWN_PATTERN = re.compile(rf"{TERMINAL_CODES} | [^\x08\n]\x08", re.VERBOSE)
 # What marks up a text where words stand, and is not drawn: comments and tags of HTML, a
 # hidden end of a line, and within a word signs of emphasis and quotes.
-_COMMENT_PATTERN = re.compile("<!--.*?-->", re.DOTALL)
+_HTML_COMMENT_PATTERN = re.compile("<!--.*?-->", re.DOTALL)
 _WORD_MARKUP_PATTERN = re.compile(
     r"""<[/?!\w][^<>]{0,1000}> | \\\n | (?<=\w)[*_~`'"={}\\]{1,9}(?=\w)""", re.VERBOSE
 )
@@ -290,7 +290,7 @@ def plain_text(text: str, *, escapes: bool = True, markup: bool = True) -> str:
     if not markup:
         # Up to the last end, each beginning of a comment has one: it takes linear time.
         commented, end, rest = text.rpartition("-->")
-        text = f"{_COMMENT_PATTERN.sub('', commented + end)}{rest}"
+        text = f"{_HTML_COMMENT_PATTERN.sub('', commented + end)}{rest}"
         text = _WORD_MARKUP_PATTERN.sub("", text)
 
     if not text.isascii():

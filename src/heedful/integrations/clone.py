@@ -242,14 +242,14 @@ def foreign_below(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
     """
     folder = folder.resolve()
     root = project_top(folder)
-    known = set(_places(root, folder))
-    named = _named_folders(root, folder, calls) - known
+    read_before = set(_places(root, folder))
+    named_folders = _named_folders(root, folder, calls) - read_before
     texts: dict[str, str | None] = {}
-    for place in sorted(named):
+    for place in sorted(named_folders):
         texts |= _unapproved(_instructions(root, [place]))
 
     size = 0
-    for place in sorted(_instructed_folders(root) - named - known):
+    for place in sorted(_instructed_folders(root) - named_folders - read_before):
         for source, text in _unapproved(_instructions(root, [place])).items():
             size += len(text or "")
             if text is not None and size <= MAX_INSTRUCTIONS_CHARS:

@@ -588,11 +588,7 @@ class HostRun:
         if not events:
             return Learned()
 
-        foreign = dict(self.host.foreign)
-        if self.host.foreign_below is not None:
-            calls = [event["arguments"] for event in events]
-            foreign |= await asyncio.to_thread(self.host.foreign_below, calls)
-        foreign = await past.foreign_texts(memory, self.id, events, foreign)
+        foreign = await past.foreign_texts(memory, self.id, events, self.host)
         events = [event for event in events if not past.is_of_instructions(event)]
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()

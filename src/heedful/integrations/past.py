@@ -7,14 +7,18 @@ branch that is left takes them away, so their texts are kept as events.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import preconditions
 from heedful.traces.episode import Event, Limits
 from heedful.traces.sources import EARLIER_TURNS_SOURCE, UNREAD_CODE
+
+if TYPE_CHECKING:
+    from heedful.integrations.host import Host
 
 # The code of an event with a piece of instructions.
 INSTRUCTIONS_CODE = "instructions"
@@ -51,13 +55,16 @@ async def foreign_texts(
     memory: Memory,
     session: str,
     events: Sequence[Mapping[str, Any]],
-    foreign: Mapping[str, str | None],
+    host: Host,
 ) -> dict[str, str | None]:
     """Return all foreign texts of a run, by their sources: now, and as it began.
 
     A text is None if nobody knows it.
     """
-    texts = dict(foreign)
+    texts = dict(host.foreign)
+    if host.foreign_below is not None:
+        calls = [event["arguments"] for event in events]
+        texts |= await asyncio.to_thread(host.foreign_below, calls)
     for event in filter(is_of_instructions, events):
         source = event["tool"]
         text = texts.get(source, "")

@@ -70,6 +70,11 @@ class MatrixRow:
     name: str
     cells: tuple[MatrixCell, ...]
 
+    @property
+    def has_text(self) -> bool:
+        """True if a cell says something."""
+        return any(cell.text for cell in self.cells)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
@@ -260,7 +265,7 @@ def make_matrix(
 
     return Matrix(
         columns=tuple(column.number for column in columns),
-        rows=tuple(row for row in rows if any(cell.text for cell in row.cells)),
+        rows=tuple(row for row in rows if row.has_text),
         best=best,
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
