@@ -67,6 +67,12 @@ async def test_what_a_person_took_back_is_not_told(
     await run.learn(ends="success")
     (lesson,) = (await memory.seen("", ERROR)).lessons
     await amend(memory, lesson["id"], **change)
+    run, advice = await fail(memory, "two")
+    assert "evil.js" not in advice
 
-    _, advice = await fail(memory, "two")
+    # A session that finds the same fix again does not bring it back.
+    await run.before("shell", {"command": FIX}, "2")
+    await run.learn(Event("tool_response", "1 passed", tool="shell", call="2"))
+    await run.learn(ends="success")
+    _, advice = await fail(memory, "three")
     assert "evil.js" not in advice

@@ -116,6 +116,7 @@ CALLS: list[tuple[str, dict[str, str], bool]] = [
     ("never run npm install right now", {"command": "npm install zod"}, True),
     ("never use npm in this session", {"command": "npm install zod"}, True),
     ("never use npm until it is fixed", {"command": "npm install zod"}, True),
+    ("never run make today-build", {"command": "make today-build"}, True),
     ("never push to main in our project", {"command": "git push origin main"}, True),
     ("use uv instead of pip", {"command": "pip install x"}, True),
     ("use uv instead of pip", {"command": "uv pip install x"}, False),

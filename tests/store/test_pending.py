@@ -210,6 +210,7 @@ async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
                     times=(1, 2),
                     attributes=attributes,
                     status={"code": 2, "message": f"refused {KEY}"},
+                    events=[{"name": f"gen_ai.{KEY}", "timeUnixNano": "1"}],
                 )
             ],
         )

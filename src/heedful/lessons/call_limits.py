@@ -280,7 +280,8 @@ def may_limit(text: str, arguments: Mapping[str, Any] | str) -> bool:
 _REACH_PATTERN = re.compile(
     r"\s+(?:(?:in|to|for|from|on)\s+(?:this|the|our|my)\s+"
     r"(?:repository|repo|project|codebase|workspace|folder|session|task)"
-    r"|for now|for the moment|for once|right now|today|this (?:time|session))\b",
+    r"|for now|for the moment|for once|right now|today|this (?:time|session))"
+    r"(?![\w.-])",
     re.IGNORECASE,
 )
 

@@ -972,8 +972,8 @@ def edit(
 ) -> int:
     """Give a lesson new words of an operator, with a source of their own.
 
-    Records a ruling. What worked so far in the place of a call is not told beside the
-    new words. Returns the id of these if they wait in quarantine, as the old ones did,
+    Records a ruling. What worked in the place of a call is not told beside the new
+    words. Returns the id of these if they wait in quarantine, as the old ones did,
     or else 0. Raises NotFound, InvalidInput.
     """
     text = storable(text)
@@ -1018,7 +1018,6 @@ def edit(
     db.update("example", new_words, trust_and_state)
     replace_origins(db, values, new_author)
 
-    db.delete("substitution", {**key_of(scope), "lesson_id": id})
     # Only the old words are replaced: if a worked example was the author, it stays.
     old_words = {"id": lesson["author"], "digest": words_digest(old_text)}
     db.update("example", old_words, {"state": "superseded"})

@@ -433,7 +433,7 @@ def _encode_span(span: Span) -> str:
         if name == "error.type" or (kind and _STORED_ATTRIBUTE_PATTERN.match(name))
     }
     events = [
-        (name, _without_secrets(event))
+        (redact_ends(name, episode.MAX_TRACE_NAME_CHARS), _without_secrets(event))
         for name, event in span.events
         if name == "exception" or name.startswith("gen_ai.")
     ]

@@ -156,10 +156,13 @@ where p.passed = 0
 order by g.calls desc, g.sessions desc, p.digest limit :limit;
 
 -- name: substitutions
--- What worked in the place of these preconditions, but not what only :source knows, nor what a retired lesson says.
+-- What worked in the place of these preconditions, but not what only :source knows, nor what a lesson says that a
+-- person retired or put into other words.
 select digest, source, lesson_id, argument, old, new, sources, passed from substitution s
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and source <> :source
   and not exists (select 1 from lesson l where l.id = s.lesson_id and l.state = 'retired')
+  and not exists (select 1 from lesson l join ruling r on r.subject = l.kind || '/' || l.signature
+    where l.id = s.lesson_id and r.tenant = :tenant and r.project = :project and r.action = 'edit')
 order by passed, source, digest;
 
 -- name: substitute
