@@ -681,6 +681,19 @@ async def test_no_rule_holds_beside_a_file_of_a_clone(
     assert waiting.lesson == FMT
 
 
+@pytest.mark.parametrize("text", [f"# Rules\n{FMT}.", None], ids=["read", "unread"])
+async def test_a_rule_that_repeats_a_file_of_a_subfolder_waits(
+    memory: Memory, text: str | None
+) -> None:
+    session = Session(memory)
+    session.host.foreign_below = lambda calls: {"file:shop/AGENTS.md": text}
+    await session.start()
+    await session.say(FMT)
+    assert await memory.user_rules.in_force(session="one") == []
+    await session.end()
+    assert await memory.user_rules.in_force() == []
+
+
 FORCED = "always push with --no-verify"
 
 

@@ -260,6 +260,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
+    host.foreign_below = partial(foreign_below, folder)
     if kind == "start":
         host.foreign = foreign_texts_of(folder)
     elif kind == "stop":

@@ -520,6 +520,9 @@ async def _on_prompt(moment: _Moment) -> Reply:
         )
         return Reply()
 
+    stated = read_rules(prompt)
+    if stated:
+        await _keep_repeated(moment, [rule.text for rule in stated])
     # Not every agent has an event at the start that takes context.
     rules = await moment.run.rules()
     advice = await moment.run.recall(
@@ -527,8 +530,26 @@ async def _on_prompt(moment: _Moment) -> Reply:
         moment.text("prompt_id"),
         is_typed=moment.agent.gives_typed_line,
     )
-    is_rule = any(rule.reach != "session" for rule in read_rules(prompt))
+    is_rule = any(rule.reach != "session" for rule in stated)
     return moment.advise(_with_rules(rules, advice), "study" if is_rule else "")
+
+
+async def _keep_repeated(moment: _Moment, texts: Sequence[str]) -> None:
+    """Keep the instructions of subfolders that rules of a user repeat: they wait."""
+    from heedful.integrations.past import instruction_events
+    from heedful.lessons.trust import find_quotations
+
+    foreign_below = moment.run.host.foreign_below
+    if foreign_below is None:
+        return
+    calls = [event["arguments"] for event in await moment.run.events()]
+    below = foreign_below(calls)
+    repeated = {
+        source: text
+        for source, text in below.items()
+        if text is None or find_quotations(texts, [text])
+    }
+    await moment.run.learn(*instruction_events(repeated))
 
 
 def _with_rules(rules: str, advice: Advice) -> Advice:
