@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
         "statements": 51_100,
-        "largest module": 452,
+        "largest module": 455,
         "mean line": 43.5,
         "long lines, %": 0,
         "shared constants": 5,

@@ -503,6 +503,7 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     Words of a machine are only kept, as those of others: a user's are trusted.
     """
+    from heedful.integrations.past import keep_repeated
     from heedful.lessons.user_rules import read_rules
 
     prompt = moment.text("prompt")
@@ -522,7 +523,7 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     stated = read_rules(prompt)
     if stated:
-        await _keep_repeated(moment, [rule.text for rule in stated])
+        await keep_repeated(moment.run, [rule.text for rule in stated])
     # Not every agent has an event at the start that takes context.
     rules = await moment.run.rules()
     advice = await moment.run.recall(
@@ -532,24 +533,6 @@ async def _on_prompt(moment: _Moment) -> Reply:
     )
     is_rule = any(rule.reach != "session" for rule in stated)
     return moment.advise(_with_rules(rules, advice), "study" if is_rule else "")
-
-
-async def _keep_repeated(moment: _Moment, texts: Sequence[str]) -> None:
-    """Keep the instructions of subfolders that rules of a user repeat: they wait."""
-    from heedful.integrations.past import instruction_events
-    from heedful.lessons.trust import find_quotations
-
-    foreign_below = moment.run.host.foreign_below
-    if foreign_below is None:
-        return
-    calls = [event["arguments"] for event in await moment.run.events()]
-    below = foreign_below(calls)
-    repeated = {
-        source: text
-        for source, text in below.items()
-        if text is None or find_quotations(texts, [text])
-    }
-    await moment.run.learn(*instruction_events(repeated))
 
 
 def _with_rules(rules: str, advice: Advice) -> Advice:

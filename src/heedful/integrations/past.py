@@ -18,7 +18,7 @@ from heedful.traces.episode import Event, Limits
 from heedful.traces.sources import EARLIER_TURNS_SOURCE, UNREAD_CODE
 
 if TYPE_CHECKING:
-    from heedful.integrations.host import Host
+    from heedful.integrations.host import Host, HostRun
 
 # The code of an event with a piece of instructions.
 INSTRUCTIONS_CODE = "instructions"
@@ -75,6 +75,24 @@ async def foreign_texts(
     if await memory.store.read(memory.scope, preconditions.has_past, session):
         texts[EARLIER_TURNS_SOURCE] = None
     return texts
+
+
+async def keep_repeated(run: HostRun, texts: Sequence[str]) -> None:
+    """Keep the instructions of subfolders that rules of a user may repeat: they wait."""
+    from heedful.lessons.trust import find_quotations
+
+    foreign_below = run.host.foreign_below
+    if foreign_below is None:
+        return
+    calls = [event["arguments"] for event in await run.events()]
+    below = await asyncio.to_thread(foreign_below, calls)
+    repeated = {
+        source: text
+        for source, text in below.items()
+        if text is None or find_quotations(texts, [text])
+    }
+    for event in instruction_events(repeated):
+        await run.learn(event)
 
 
 def is_of_instructions(event: Mapping[str, Any]) -> bool:
