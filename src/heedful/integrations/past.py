@@ -78,7 +78,7 @@ async def foreign_texts(
 
 
 async def keep_repeated(run: HostRun, texts: Sequence[str]) -> None:
-    """Keep the instructions of subfolders that rules of a user may repeat: they wait."""
+    """Keep instructions of subfolders that rules of a user may repeat: these wait."""
     from heedful.lessons.trust import find_quotations
 
     foreign_below = run.host.foreign_below
