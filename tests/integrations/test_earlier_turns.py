@@ -50,6 +50,18 @@ async def test_a_fix_in_words_of_an_earlier_answer_waits(
 
 
 @pytest.mark.parametrize("name", NAMES)
+async def test_a_fix_in_words_of_the_user_is_told_in_a_later_turn(
+    name: str, tmp_path: Path
+) -> None:
+    memory = memory_in(tmp_path)
+    read: list[Turn] = [Call(LIST), Say("I see.")]
+    tasks = {"look at the files": read, PAGE: [Say("Yes.")], "run the tests": FIXES}
+    host = patient_host(memory=memory, strict=True)
+    await double_of(name).chat(host, tasks, results=FAILING)
+    assert await is_told(memory)
+
+
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_fix_in_words_of_the_agent_is_told_in_a_later_turn(
     name: str, tmp_path: Path
 ) -> None:

@@ -14,10 +14,20 @@ import pytest
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import ToolErrorMiddleware, wrap_model_call
+from langchain.agents.middleware import (
+    ToolErrorMiddleware,
+    before_model,
+    wrap_model_call,
+)
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -478,3 +488,85 @@ async def test_a_note_of_heedful_is_no_word_of_others_unless_it_was_changed(
     )
     await agent.ainvoke({"messages": [("user", "run the tests")]}, thread("one"))
     assert await earlier_turns.is_told(memory) is told
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(HumanMessage(earlier_turns.PAGE), id="of the user"),
+        pytest.param(HumanMessage(earlier_turns.PAGE, name="docs"), id="with a name"),
+        pytest.param(SystemMessage(earlier_turns.PAGE), id="of the system"),
+    ],
+)
+async def test_a_message_that_a_tool_adds_is_no_word_of_the_user_in_a_later_turn(
+    message: Any, tmp_path: Path
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+    run = shell_of([], earlier_turns.FAILING)
+
+    @tool
+    def shell(command: str, call: Annotated[str, InjectedToolCallId]) -> Any:
+        """Run a command."""
+        if command != "read":
+            return run(command)
+        result = ToolMessage("done", tool_call_id=call)
+        return Command(update={"messages": [result, message.model_copy()]})
+
+    agent = agent_of(
+        scripted([Call("read"), Say("I read it."), *earlier_turns.FIXES]),
+        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
+        tools=[shell],
+        checkpointer=InMemorySaver(),
+    )
+    for task in ("read the docs", "run the tests"):
+        await agent.ainvoke({"messages": [("user", task)]}, thread("one"))
+    assert not await earlier_turns.is_told(memory)
+
+
+async def test_a_message_of_middleware_is_no_word_of_the_user_in_a_later_turn(
+    tmp_path: Path,
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+
+    @before_model
+    async def add_page(state: Any, _: Any) -> Any:
+        if len(state["messages"]) == 1:
+            return {"messages": [HumanMessage(earlier_turns.PAGE)]}
+        return None
+
+    host = patient_host(memory=memory, strict=True)
+    agent = create_agent(
+        scripted([Say("Hello."), *earlier_turns.FIXES]),
+        tools=[shell_of([], earlier_turns.FAILING)],
+        middleware=[
+            HeedfulMiddleware(host),
+            add_page,
+            ToolErrorMiddleware(lambda error, _: str(error)),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    for task in ("hello", "run the tests"):
+        await agent.ainvoke({"messages": [("user", task)]}, thread("one"))
+    assert not await earlier_turns.is_told(memory)
+
+
+async def test_the_user_speaks_also_after_an_answer_that_is_an_object(
+    tmp_path: Path,
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+    answers = [
+        AIMessage(
+            "", tool_calls=[{"name": "Ticket", "args": {"severity": "P1"}, "id": id}]
+        )
+        for id in ("1", "2", "3")
+    ]
+    agent = agent_of(
+        scripted([*answers[:2], *earlier_turns.FIXES[:2], answers[2]]),
+        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
+        tools=[shell_of([], earlier_turns.FAILING)],
+        response_format=ToolStrategy(Ticket),
+        checkpointer=InMemorySaver(),
+    )
+    for task in ("hello", earlier_turns.PAGE, "run the tests"):
+        await agent.ainvoke({"messages": [("user", task)]}, thread("one"))
+    assert await earlier_turns.is_told(memory)

@@ -247,7 +247,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            run.earlier = _earlier_of(state["messages"])
+            run.earlier = _earlier_of(state["messages"], _prompt_ids(record))
         return run
 
     async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
@@ -296,7 +296,10 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
-        run.earlier = run.earlier or _earlier_of(state["messages"])
+        asked = prompts[-1].id
+        earlier_prompts = _prompt_ids(_record_of(state))
+        prompt_ids = [*earlier_prompts, asked]
+        run.earlier = run.earlier or _earlier_of(state["messages"], prompt_ids)
         if _parent_of(config):
             # Another agent may have written the task, in words that it had read.
             run.earlier.said(task)
@@ -304,7 +307,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "id": run.id,
             "task": task,
             "turn": turn,
-            "asked": prompts[-1].id,
+            "asked": asked,
+            "earlier_prompts": earlier_prompts,
             "open": True,
             "advice": advice.text,
             "spent": [0, 0, 0],
@@ -607,6 +611,12 @@ def _record_of(state: Any) -> dict[str, Any]:
     return record
 
 
+def _prompt_ids(record: Mapping[str, Any]) -> list[Any]:
+    """Return the ids of the messages with which the runs of a thread began."""
+    asked = record.get("asked")
+    return [*record.get("earlier_prompts", ()), *([asked] if asked else [])]
+
+
 def _usage_of(record: Mapping[str, Any]) -> Usage:
     """Return the usage of the current attempt."""
     calls, prompt_tokens, completion_tokens = record["spent"]
@@ -758,25 +768,39 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
-    """Return what messages say, but those that are heedful's own."""
+def _earlier_of(messages: Sequence[AnyMessage], prompt_ids: Sequence[Any]) -> Earlier:
+    """Return what messages say, but those that are heedful's own.
+
+    `prompt_ids` are the ids of the messages with which runs began. From there, or from
+    the first call of a tool, to the next answer without calls, a tool or middleware may
+    have added messages of the user or the system.
+    """
     earlier = Earlier()
     earlier.know(_said_by(messages))
+    is_working = False
     for message in messages:
         if is_note(message):
             continue
 
+        begins_run = message.id is not None and message.id in prompt_ids
+        if isinstance(message, AIMessage):
+            is_working = bool(message.tool_calls)
+        is_typed = isinstance(message, SystemMessage) or bool(_user_prompts([message]))
+        is_typed = is_typed and (begins_run or not is_working)
+        is_working = is_working or begins_run
+
         text = str(message.text)
+        if not is_typed and isinstance(message, HumanMessage | SystemMessage):
+            text = marked(text, message.content)
         results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
             fields = [message.content, _beside(message)]
             results = [(message.tool_call_id, marked(text, fields))]
         else:
             earlier.said(words_in(_beside(message)))
-        is_system = isinstance(message, SystemMessage)
         earlier.add(
             "" if results else text,
-            is_typed=is_system or bool(_user_prompts([message])),
+            is_typed=is_typed,
             calls=[
                 (call["id"] or "", call["name"], call["args"])
                 for call in getattr(message, "tool_calls", ())

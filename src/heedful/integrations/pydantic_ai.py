@@ -9,7 +9,7 @@ neither that nor rejected answers. The id of a run is its `run_id`: a run with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -412,10 +412,14 @@ def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
     """Return what the messages before a run say."""
     earlier = Earlier()
     earlier.know(_parts_of(messages))
-    for message in messages:
+    for message, is_typed in zip(messages, _user_requests(messages), strict=True):
         for part in message.parts:
             if isinstance(part, UserPromptPart | SystemPromptPart):
-                earlier.typed(_text_of(part.content))
+                text = _text_of(part.content)
+                if is_typed:
+                    earlier.typed(text)
+                else:
+                    earlier.said(marked(text, part.content))
             elif isinstance(part, TextPart):
                 earlier.said(part.content)
             elif isinstance(part, ToolCallPart):
@@ -428,6 +432,30 @@ def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
             elif not isinstance(part, OWN_PARTS):
                 earlier.ran(part)
     return earlier
+
+
+def _user_requests(messages: Sequence[ModelMessage]) -> Iterator[bool]:
+    """Yield for each message whether its prompts are those of a user.
+
+    That is the first request of a run if it has no result of a tool: a tool can add
+    prompts to later ones. Where messages do not name their run, it begins after an
+    answer without calls.
+    """
+    begun_runs: set[str] = set()
+    is_working = False
+    for message in messages:
+        has_begun = message.run_id in begun_runs if message.run_id else is_working
+        if message.run_id:
+            begun_runs.add(message.run_id)
+        if isinstance(message, ModelResponse):
+            is_working = _has_part(message, ToolCallPart)
+        yield not has_begun and not any(map(_is_result, message.parts))
+
+
+def _is_result(part: Any) -> bool:
+    """Return True for a part that answers the call of a tool."""
+    is_retry = isinstance(part, RetryPromptPart) and part.tool_name is not None
+    return is_retry or isinstance(part, ToolReturnPart)
 
 
 def _text_of(prompt: Any) -> str:

@@ -53,6 +53,10 @@ from heedful.loop.record import Candidate
 ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
 # What an agent knows of the turns that a server keeps; empty before the first.
 STATE_NAME = "_model_state"
+# Where Strands' own conversation manager has its summary of messages that it removed.
+SUMMARY_NAME = "_summary_message"
+# The key, in the metadata of a message, of the mark that a run began with it.
+TASK_MARK = "heedful_task"
 # The blocks of a message that are the model's own, or a call.
 OWN_BLOCKS = frozenset(("text", "reasoningContent", "toolUse", "cachePoint"))
 # The reasons for which an agent stops that goes on later.
@@ -112,7 +116,10 @@ class HeedfulPlugin(Plugin):
         run = _Invocation(
             run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
         )
-        earlier = _earlier_of(all_messages)
+        if message in messages:
+            _mark_task(message)
+        summary = getattr(event.agent.conversation_manager, SUMMARY_NAME, None)
+        earlier = _earlier_of(all_messages, summary)
         # The server keeps the turns before.
         is_stateful = getattr(event.agent.model, "stateful", False)
         earlier.is_unread = is_stateful and bool(getattr(event.agent, STATE_NAME, True))
@@ -291,22 +298,45 @@ class _Invocation(Attempts):
         return new_messages
 
 
-def _earlier_of(messages: Messages) -> Earlier:
-    """Return what the messages before a task say."""
+def _mark_task(message: Message) -> None:
+    """Mark the message that a run begins with; a session keeps the mark."""
+    metadata = message.setdefault("metadata", {})
+    metadata["custom"] = {**metadata.get("custom", {}), TASK_MARK: True}
+
+
+def _is_task(message: Message) -> bool:
+    """Return True for a message that a run of heedful began with."""
+    custom = message.get("metadata", {}).get("custom", {})
+    return custom.get(TASK_MARK) is True
+
+
+def _earlier_of(messages: Messages, summary: Message | None) -> Earlier:
+    """Return what the messages before a task say.
+
+    Strands writes the `summary` of older messages as one of the user. From the task of
+    a run, or its first call, to the next answer without calls, code around the agent
+    may have added messages of the user.
+    """
     earlier = Earlier()
     earlier.know(message["content"] for message in messages)
+    is_working = False
     for message in messages:
         blocks = message["content"]
         is_prompt = message["role"] == "user"
+        begins_run = is_prompt and _is_task(message)
+        is_typed = is_prompt and message != summary and (begins_run or not is_working)
+        if not is_prompt:
+            is_working = any("toolUse" in block for block in blocks)
+        is_working = is_working or begins_run
         for block in blocks:
             if "text" in block:
-                earlier.add(block["text"], is_typed=is_prompt)
+                earlier.add(block["text"], is_typed=is_typed)
 
         uses = [block["toolUse"] for block in blocks if "toolUse" in block]
         results = [block["toolResult"] for block in blocks if "toolResult" in block]
         earlier.add(
             "",
-            is_typed=is_prompt,
+            is_typed=is_typed,
             calls=[(use["toolUseId"], use["name"], use["input"]) for use in uses],
             results=[(result["toolUseId"], _result_text(result)) for result in results],
             provided=[] if is_prompt else _provider_blocks(message),
