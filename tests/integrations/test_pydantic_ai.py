@@ -206,7 +206,7 @@ async def test_a_prompt_that_a_tool_adds_is_no_word_of_the_user_in_a_later_turn(
     assert not await earlier_turns.is_told(memory)
 
 
-READS = [
+READS: list[Any] = [
     ModelRequest.user_text_prompt("read the docs"),
     ModelResponse([ToolCallPart("read", {}, tool_call_id="1")]),
     ModelRequest([ToolReturnPart("read", "done", tool_call_id="1")]),

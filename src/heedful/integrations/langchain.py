@@ -298,8 +298,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         # Other middleware may add messages to the state later.
         asked = prompts[-1].id
         earlier_prompts = _prompt_ids(_record_of(state))
-        prompt_ids = [*earlier_prompts, asked]
-        run.earlier = run.earlier or _earlier_of(state["messages"], prompt_ids)
+        run.earlier = run.earlier or _earlier_of(
+            state["messages"], [*earlier_prompts, asked]
+        )
         if _parent_of(config):
             # Another agent may have written the task, in words that it had read.
             run.earlier.said(task)
@@ -613,8 +614,7 @@ def _record_of(state: Any) -> dict[str, Any]:
 
 def _prompt_ids(record: Mapping[str, Any]) -> list[Any]:
     """Return the ids of the messages with which the runs of a thread began."""
-    asked = record.get("asked")
-    return [*record.get("earlier_prompts", ()), *([asked] if asked else [])]
+    return [*record.get("earlier_prompts", ()), record.get("asked", "")]
 
 
 def _usage_of(record: Mapping[str, Any]) -> Usage:
@@ -782,11 +782,11 @@ def _earlier_of(messages: Sequence[AnyMessage], prompt_ids: Sequence[Any]) -> Ea
         if is_note(message):
             continue
 
-        begins_run = message.id is not None and message.id in prompt_ids
+        begins_run = bool(message.id) and message.id in prompt_ids
         if isinstance(message, AIMessage):
             is_working = bool(message.tool_calls)
-        is_typed = isinstance(message, SystemMessage) or bool(_user_prompts([message]))
-        is_typed = is_typed and (begins_run or not is_working)
+        is_prompt = isinstance(message, SystemMessage) or _user_prompts([message])
+        is_typed = bool(is_prompt) and (begins_run or not is_working)
         is_working = is_working or begins_run
 
         text = str(message.text)
