@@ -56,13 +56,21 @@ def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence
 
 
 def test_outcomes_are_in_plain_words():
-    choices = [choice("withheld", 1, 2), choice("missed", 1, 3), choice("closest", 1, 4)]
+    choices = [
+        choice("withheld", 1, 2),
+        choice("missed", 1, 3),
+        choice("closest", 1, 4),
+    ]
     words = "1 lesson withheld at random, 2 lessons known but not shown"
     assert list_outcomes(choices) == words
 
 
 def test_the_texts_of_lessons_are_counted_in_brackets_if_they_are_more():
-    choices = [choice("told", 1, 2), choice("told", 3, 2, "example"), choice("told", 1, 5)]
+    choices = [
+        choice("told", 1, 2),
+        choice("told", 3, 2, "example"),
+        choice("told", 1, 5),
+    ]
     assert list_outcomes(choices) == "2 lessons shown (5 texts)"
 
 

@@ -144,7 +144,9 @@ def test_a_rule_and_its_example_say_each_whether_it_is_verified(browser: Browser
     "query",
     [
         pytest.param("text=sort+the+colours+red+and+blue", id="task"),
-        pytest.param("kind=error&text=Order: the order of colours is wrong", id="error"),
+        pytest.param(
+            "kind=error&text=Order: the order of colours is wrong", id="error"
+        ),
     ],
 )
 def test_a_lesson_is_named_as_on_the_page_of_lessons(browser: Browser, query: str):
