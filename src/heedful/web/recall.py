@@ -163,13 +163,13 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     }
     sentence = describe_briefing(briefing, prompt, checks_of)
     other_key = ""
-    shown = group_shown(briefing.choices, checks_of)
+    shown_rows = group_shown(briefing.choices, checks_of)
     missed = group_missed(briefing.choices)
     states = name_states(matches)
-    for row in shown:
+    for row in shown_rows:
         row["state"] = states.get((row["id"], row["form"]), "")
     unshown = chain.from_iterable(group["lessons"] for group in missed)
-    await _name_lessons(visit, [*shown, *unshown])
+    await _name_lessons(visit, [*shown_rows, *unshown])
     first_reason = missed[0]["reason"] if missed and not prompt else DISTANCE_REASON
     if first_reason != DISTANCE_REASON:
         sentence = f"Nothing would be shown: {first_reason}"
@@ -194,7 +194,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             reason.replace(NO_KEY_REASON, NO_KEY_ADVICE)
             for reason in briefing.reasons_for_silence
         ],
-        "shown": shown,
+        "shown": shown_rows,
         "prompt": prompt,
         "holdout": visit.caller.memory.holdout,
         "missed": missed,
@@ -254,8 +254,8 @@ async def _name_lessons(visit: Visit, rows: Sequence[Document]) -> None:
     A lesson whose words are not shown here gets none.
     """
     choices = [{"lesson": row["id"], "text": row["text"]} for row in rows]
-    named = await name_choices(visit, choices, time.time())
-    for row, lesson in zip(rows, named, strict=True):
+    lessons = await name_choices(visit, choices, time.time())
+    for row, lesson in zip(rows, lessons, strict=True):
         if row["text"]:
             row["text"] = lesson["words"]
 
