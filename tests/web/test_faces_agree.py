@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from heedful import Finding, Pipeline
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.sentence import proof_figure
 from heedful.loop.share import percent
 from heedful.memory.memory import Memory
 from heedful.pages.report import counted
@@ -106,7 +107,12 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         terminal = type_command(desk, "proof").out
         document = type_command(desk, "proof --json").json
         proven = asyncio.run(Memory(browser.api.setup.store, SCOPE).prove())
+        projects = words_of(browser.get("/projects").text)
+        (project,) = browser.data("/projects")["rows"]
 
+    # A verdict stands there as it is stored; without one, the words are the proof's.
+    verdict = project["verdict"] or proof_figure(data["sentence"])
+    assert f" {verdict} " in projects
     assert data["pooled"] | wire["pooled"] == data["pooled"]
     assert document["pooled"] | wire["pooled"] == document["pooled"]
     assert data["balance"] == wire["balance"] == document["balance"]

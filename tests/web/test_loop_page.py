@@ -56,8 +56,26 @@ def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence
 
 
 def test_outcomes_are_in_plain_words():
-    choices = [choice("withheld", 1), choice("missed", 1), choice("closest", 1)]
-    assert list_outcomes(choices) == "1 withheld at random, 2 known but not shown"
+    choices = [
+        choice("withheld", 1, 2),
+        choice("missed", 1, 3),
+        choice("closest", 1, 4),
+    ]
+    words = "1 lesson withheld at random, 2 lessons known but not shown"
+    assert list_outcomes(choices) == words
+
+
+def test_the_texts_of_lessons_are_counted_in_brackets_if_they_are_more():
+    choices = [
+        choice("told", 1, 2),
+        choice("told", 3, 2, "example"),
+        choice("told", 1, 5),
+    ]
+    assert list_outcomes(choices) == "2 lessons shown (5 texts)"
+
+
+def test_texts_of_unknown_lessons_are_counted_as_texts():
+    assert list_outcomes([choice("told", 3)]) == "3 texts shown"
 
 
 def test_the_attempts_stand_before_the_side_column(browser: Browser):

@@ -286,6 +286,11 @@ def test_memory_that_only_one_of_two_loops_was_shown_comes_first(browser: Browse
     assert differing[0] == "memory"
     words = " B was shown memory, A was not (withheld at random). B took"
     assert words in pair["sentence"]
+    # The reason is the same for each lesson: it is said once.
+    for address in ("/loops/withheld", "/loops/compare?a=withheld&b=early+0"):
+        page = words_of(browser.get(address).text)
+        assert page.count("left out at random, to measure whether it helps") == 1
+        assert "1 lesson withheld at random" in page
 
 
 def test_a_lesson_that_one_loop_was_shown_and_the_other_broke_is_named(

@@ -85,6 +85,23 @@ def test_the_page_advises_no_policy_that_it_marks_as_not_sure(browser: Browser):
     assert "too short for 1 of 22 loops, and 1 more recorded under" in page
 
 
+@pytest.mark.parametrize(
+    ("policies", "bar"),
+    [
+        pytest.param("default", "plain", id="nothing is lost"),
+        pytest.param("default,+attempts.limit%3D1", "warns", id="answers are lost"),
+        pytest.param("thorough", "warns", id="not known"),
+    ],
+)
+def test_the_bar_warns_only_of_answers_that_are_lost_or_not_known(
+    browser: Browser, policies: str, bar: str
+):
+    record_loop(browser.api, "retried", ["a", "b"], passes=True)
+    address = f"/policies?policy={policies}"
+    assert not browser.data(address)["advice"]["policy"]
+    assert f'<p class="answer {bar}">' in browser.get(address).text
+
+
 def test_a_policy_that_is_not_sure_is_drawn_at_its_own_place(browser: Browser):
     page = browser.get("/policies?policy=thorough%0Astage").text
     drawing = page.partition("</svg>")[0]

@@ -105,6 +105,60 @@ def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
     assert "only if the loop has the check unit" in page
 
 
+def test_a_rule_and_its_example_say_each_whether_it_is_verified(browser: Browser):
+    store = browser.api.setup.store
+    memory = Memory(store, Scope("acme", "main"), holdout=0.0)
+
+    def unit(answer: str, at: Context) -> list[Finding]:
+        return [] if "kg" in answer else [Finding("weight", "no unit", fix="say kg")]
+
+    work = run(
+        "weigh the red box",
+        generate=lambda task, hint: "7 kg" if hint else "7",
+        checks=[unit],
+        memory=memory,
+        memory_key="scales",
+        store=store,
+    )
+    browser.api.run(work)
+    # The words of an operator are not verified, the answer of the loop still is.
+    (lesson,) = browser.data("/lessons")["lessons"]
+    browser.do(
+        "amend",
+        id=str(lesson["id"]),
+        edition=lesson["edition"],
+        why="clearer",
+        change="edit",
+        text="always say kg",
+    )
+    query = "?text=weigh+the+red+box&key=scales"
+    answer = browser.data(f"/recall{query}")["answer"]
+    page = words_of(browser.get(f"/recall{query}").text)
+    states = {row["form"]: row["state"] for row in answer["shown"]}
+    assert states == {"rule": "unverified", "example": "verified"}
+    assert "1 rule, unverified · its check failed in " in page
+    assert "1 example, verified · " in page
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("text=sort+the+colours+red+and+blue", id="task"),
+        pytest.param(
+            "kind=error&text=Order: the order of colours is wrong", id="error"
+        ),
+    ],
+)
+def test_a_lesson_is_named_as_on_the_page_of_lessons(browser: Browser, query: str):
+    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
+    (lesson,) = browser.data("/lessons")["lessons"]
+    page = browser.get(f"/recall?{query}").text
+    name = lesson["instruction"]
+    assert f'<a href="/ui/lessons/{lesson["id"]}?project=main">{name}</a>' in page
+    # What would be shown is no success.
+    assert '<p class="answer">' in page
+
+
 @pytest.mark.both
 def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
     store = browser.api.setup.store

@@ -210,6 +210,23 @@ def test_what_failed_most_often_is_the_first_row_of_health(browser: Browser):
     assert page.count("the command above") == 2
 
 
+def test_a_row_of_health_says_its_command_if_another_one_is_directly_above(tmp_path):
+    with browsing(tmp_path, embedder=FixedEmbedder()) as browser:
+        browser.open(browser.api._all)
+        fill(browser.api)
+        fail_reflections(browser, {"a": "away: x"})
+        memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+        example = Example(FAR_TASK, "42")
+        browser.api.run(memory.remember("price", "no price", example=example))
+        commands = [row["command"] for row in browser.data("/health")["troubles"]]
+        page = words_of(browser.get("/health").text)
+    retry, embed, again = commands
+    assert retry == again
+    assert "reembed" in embed
+    assert page.count("heedful worker --once") == 2
+    assert "the command above" not in page
+
+
 def test_what_is_not_well_set_up_has_its_cure(browser: Browser):
     fill(browser.api)
     page = words_of(browser.get("/health").text)
@@ -277,7 +294,8 @@ def test_projects_say_what_is_in_them(browser: Browser):
     assert "main is the only project that you may see." in page
     facts = "1 loop stopped unsolved in 7 days. 1 waiting text."
     assert data["sentence"] == facts
-    assert data["sentence"] in page
+    # The row of the only project says it: no sentence repeats it.
+    assert data["sentence"] not in page
 
 
 def test_a_project_without_lessons_has_nothing_to_decide(browser: Browser):
@@ -286,7 +304,7 @@ def test_a_project_without_lessons_has_nothing_to_decide(browser: Browser):
     assert "main shown now 0 – 0 0 0 no lessons" in page
     fill(browser.api)
     page = words_of(browser.get("/projects").text)
-    assert "no verdict yet" in page
+    assert "No verdict yet" in page
     assert "no lessons" not in page
 
 

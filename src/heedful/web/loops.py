@@ -45,6 +45,7 @@ from heedful.store.loop_texts import LoopMatches, search_loops
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
+from heedful.store.store import Store
 from heedful.web import figures, inbox, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
@@ -131,18 +132,17 @@ async def queues(visit: Visit) -> tuple[list[Document], Workload | None]:
     return [asdict(depth) for depth in workload.depths], workload
 
 
-async def saved_calls(visit: Visit) -> Document:
-    """Return the model calls that memory saved, as `figures.saved_calls` does.
+async def saved_calls(store: Store, memory: Memory) -> Document:
+    """Return the model calls that a memory saved, as `figures.saved_calls` does.
 
     Those of many loops are counted again after `MAX_SAVED_AGE_SECONDS`.
     """
-    memory = visit.caller.memory
     counted_at, saved = _saved_calls.get(memory, (0.0, Document()))
     is_fresh = time.monotonic() - counted_at < MAX_SAVED_AGE_SECONDS
     if is_fresh and saved and saved["ended"] >= MIN_CACHED_LOOPS:
         return saved
 
-    saved = await visit.caller.read(figures.saved_calls, memory.holdout)
+    saved = await store.read(memory.scope, figures.saved_calls, memory.holdout)
     _saved_calls[memory] = time.monotonic(), saved
     return saved
 
@@ -181,7 +181,7 @@ async def home(visit: Visit) -> Document:
     if few:
         numbers, _ = await read(figures.listed, MAX_HOME_ROWS)
         first_loops = await read(summaries, numbers)
-    saved = await saved_calls(visit)
+    saved = await saved_calls(visit.caller.setup.store, visit.caller.memory)
     compared: list[Document] = []
     if not saved["withheld"]:
         compared = await compare_projects(visit, facts)

@@ -83,7 +83,7 @@ class ComparedLoop:
 
     @property
     def memory(self) -> str:
-        """What memory did, such as "2 shown, 1 withheld at random"."""
+        """What memory did, such as "2 lessons shown, 1 lesson withheld at random"."""
         if self.facts["told"]:
             return list_outcomes(self.facts["told"])
         return "silent" if self.facts["silence"] else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -34,6 +35,7 @@ from heedful.store.connection import Db, Row, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.actions import answer_action, find_known_action, find_traces
+from heedful.web.instructions import name_choices, with_instructions
 from heedful.web.lessons import rows_of_matches
 from heedful.web.meant import described, error_of, find_meant
 from heedful.web.site import READING, Document, SitePage, Visit
@@ -161,7 +163,13 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     }
     sentence = describe_briefing(briefing, prompt, checks_of)
     other_key = ""
+    shown_rows = group_shown(briefing.choices, checks_of)
     missed = group_missed(briefing.choices)
+    states = name_states(matches)
+    for row in shown_rows:
+        row["state"] = states.get((row["id"], row["form"]), "")
+    unshown = chain.from_iterable(group["lessons"] for group in missed)
+    await _name_lessons(visit, [*shown_rows, *unshown])
     first_reason = missed[0]["reason"] if missed and not prompt else DISTANCE_REASON
     if first_reason != DISTANCE_REASON:
         sentence = f"Nothing would be shown: {first_reason}"
@@ -186,7 +194,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             reason.replace(NO_KEY_REASON, NO_KEY_ADVICE)
             for reason in briefing.reasons_for_silence
         ],
-        "shown": group_shown(briefing.choices, checks_of),
+        "shown": shown_rows,
         "prompt": prompt,
         "holdout": visit.caller.memory.holdout,
         "missed": missed,
@@ -225,6 +233,31 @@ def describe_briefing(
         f"{' and '.join(parts)} would be shown: of {counted(lessons, 'lesson')}, "
         f"{counted(len(prompt), 'character')} of the prompt{condition}"
     )
+
+
+def name_states(matches: Iterable[Match]) -> dict[tuple[int, str], str]:
+    """Return whether the rule and the examples of each lesson are verified.
+
+    A rule and an example of one lesson may differ, and so may two of its examples.
+    """
+    states: dict[tuple[int, str], set[str]] = {}
+    for match in matches:
+        form = "example" if match.example.accepted else "rule"
+        state = "verified" if match.verified else "unverified"
+        states.setdefault((match.lesson_id, form), set()).add(state)
+    return {key: " and ".join(sorted(words)) for key, words in states.items()}
+
+
+async def _name_lessons(visit: Visit, rows: Sequence[Document]) -> None:
+    """Give each lesson the words that name it on the other pages.
+
+    A lesson whose words are not shown here gets none.
+    """
+    choices = [{"lesson": row["id"], "text": row["text"]} for row in rows]
+    lessons = await name_choices(visit, choices, time.time())
+    for row, lesson in zip(rows, lessons, strict=True):
+        if row["text"]:
+            row["text"] = lesson["words"]
 
 
 def group_shown(
@@ -339,6 +372,8 @@ async def _answer_error(visit: Visit, text: str) -> Document:
             meant_ids = {lesson["id"] for lesson in meant.lessons}
             similar = [row for row in similar if row["id"] not in meant_ids]
     answer["similar"] = list(map(described, similar))
+    for name in ("lessons", "meant", "similar"):
+        answer[name] = await with_instructions(visit, answer[name])
     answer["waiting_lessons"] = waiting
     return answer
 

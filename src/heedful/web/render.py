@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from heedful.display import ago
+from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name, describe_stops
 from heedful.loop.share import percent
@@ -70,7 +71,12 @@ def _pages() -> Environment:
         "words": cut_words,
         "unbroken": unbroken,
     }
-    pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
+    pages.globals |= {
+        "address": address,
+        "proof_figure": proof_figure,
+        "HOLDOUT_REASON": HOLDOUT_REASON,
+        "MENU": MENU,
+    }
     return pages
 
 

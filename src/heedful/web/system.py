@@ -24,6 +24,7 @@ from heedful.web.loops import (
     MAX_GROUPED_ERRORS,
     group_errors,
     queues,
+    saved_calls,
 )
 from heedful.web.projects import project_names, read_project
 from heedful.web.site import READING, Document, SitePage, Visit
@@ -384,6 +385,10 @@ async def projects(visit: Visit) -> Document:
         home = await read_project(store, scope)
         row["right"] = home["right"]
         row["spending"] = home["spending"]
+        if row["lessons"] and not row["verdict"]:
+            memory = visit.caller.setup.memory(scope)
+            saved = await saved_calls(store, memory)
+            row["proof"] = saved["sentence"]
     return {
         "projects": names,
         "rows": rows,

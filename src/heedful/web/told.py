@@ -13,18 +13,37 @@ Plain = dict[str, Any]
 
 
 def list_outcomes(choices: Sequence[Plain]) -> str:
-    """Return how many texts were shown, withheld and not shown.
+    """Return how many lessons were shown, withheld and not shown.
 
-    >>> list_outcomes([{"outcome": "withheld", "n": 2}, {"outcome": "closest", "n": 1}])
-    '2 withheld at random, 1 known but not shown'
+    The number of their texts stands in brackets if it is another one. If the lesson of
+    a text is not known, only the texts are counted.
+
+    >>> list_outcomes(
+    ...     [
+    ...         {"outcome": "told", "n": 2, "lesson": 1},
+    ...         {"outcome": "told", "n": 1, "lesson": 3},
+    ...         {"outcome": "closest", "n": 1, "lesson": 4},
+    ...     ]
+    ... )
+    '2 lessons shown (3 texts), 1 lesson known but not shown'
     """
-    counts = _count(choices)
     phrases = {
-        "shown": counts["told"],
-        "withheld at random": counts["withheld"],
-        "known but not shown": counts["missed"] + counts["closest"],
+        "shown": ("told",),
+        "withheld at random": ("withheld",),
+        "known but not shown": ("missed", "closest"),
     }
-    return ", ".join(f"{n:,} {phrase}" for phrase, n in phrases.items() if n)
+    counts = []
+    for phrase, outcomes in phrases.items():
+        of_outcome = [choice for choice in choices if choice["outcome"] in outcomes]
+        texts = sum(choice["n"] for choice in of_outcome)
+        lessons = {choice["lesson"] for choice in of_outcome}
+        if not all(lessons):
+            counts.append(f"{counted(texts, 'text')} {phrase}")
+        elif lessons:
+            number = counted(len(lessons), "lesson")
+            bracket = "" if texts == len(lessons) else f" ({counted(texts, 'text')})"
+            counts.append(f"{number} {phrase}{bracket}")
+    return ", ".join(counts)
 
 
 def describe_memory(choices: Sequence[Plain]) -> str:
@@ -84,11 +103,3 @@ def _texts(choices: Sequence[Plain]) -> str:
     if counts["rule"] == counts.total() == len(lessons):
         return f"{noun} {names}"
     return f"{texts} of {noun} {names}"
-
-
-def _count(choices: Sequence[Plain]) -> Counter[str]:
-    """Return the number of texts with each outcome."""
-    counts = Counter[str]()
-    for choice in choices:
-        counts[choice["outcome"]] += choice["n"]
-    return counts
