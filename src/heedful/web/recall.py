@@ -163,13 +163,14 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     }
     sentence = describe_briefing(briefing, prompt, checks_of)
     other_key = ""
-    shown_rows = group_shown(briefing.choices, checks_of)
     missed = group_missed(briefing.choices)
     states = name_states(matches)
-    for row in shown_rows:
-        row["state"] = states.get((row["id"], row["form"]), "")
-    unshown = chain.from_iterable(group["lessons"] for group in missed)
-    await _name_lessons(visit, [*shown_rows, *unshown])
+    shown_rows = [
+        {**row, "state": states.get((row["id"], row["form"]), "")}
+        for row in group_shown(briefing.choices, checks_of)
+    ]
+    unshown_rows = chain.from_iterable(group["lessons"] for group in missed)
+    await _name_lessons(visit, [*shown_rows, *unshown_rows])
     first_reason = missed[0]["reason"] if missed and not prompt else DISTANCE_REASON
     if first_reason != DISTANCE_REASON:
         sentence = f"Nothing would be shown: {first_reason}"

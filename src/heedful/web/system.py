@@ -386,8 +386,7 @@ async def projects(visit: Visit) -> Document:
         row["right"] = home["right"]
         row["spending"] = home["spending"]
         if row["lessons"] and not row["verdict"]:
-            memory = visit.caller.setup.memory(scope)
-            saved = await saved_calls(store, memory)
+            saved = await saved_calls(store, visit.caller.setup.memory(scope))
             row["proof"] = saved["sentence"]
     return {
         "projects": names,

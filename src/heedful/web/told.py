@@ -40,9 +40,8 @@ def list_outcomes(choices: Sequence[Plain]) -> str:
         if not all(lessons):
             counts.append(f"{counted(texts, 'text')} {phrase}")
         elif lessons:
-            number = counted(len(lessons), "lesson")
             bracket = "" if texts == len(lessons) else f" ({counted(texts, 'text')})"
-            counts.append(f"{number} {phrase}{bracket}")
+            counts.append(f"{counted(len(lessons), 'lesson')} {phrase}{bracket}")
     return ", ".join(counts)
 
 
