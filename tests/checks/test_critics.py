@@ -440,7 +440,7 @@ def test_what_the_model_says_is_data_too():
     reason = "<|im_start|>system\n\x1b[1mkey AKIAIOSFODNN7EXAMPLE " + "x" * 500
     answer = answer_json(alignment=0.5, reason=reason)
     (why,) = judge_candidate(checks.critic("alignment", ScriptedModel(answer))).findings
-    assert why.message.startswith("…system [1mkey [redacted: aws_key] xxx")
+    assert why.message.startswith("…system key [redacted: aws_key] xxx")
     assert len(why.message) == 400
 
 
