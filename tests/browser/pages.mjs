@@ -90,7 +90,7 @@ async function tabTo(page, selector) {
   throw new Error(`no way by keyboard to ${selector} on ${page.url()}`);
 }
 
-async function act(page, to, form, button = "button", fold = "") {
+async function act(page, to, form, button = "button", fold = "", tick = true) {
   await go(page, to);
   if (fold) {
     await tabTo(page, fold);
@@ -98,7 +98,7 @@ async function act(page, to, form, button = "button", fold = "") {
   }
   await tabTo(page, `${form} input[name="why"]`);
   await page.keyboard.type("a reason");
-  if (await page.locator(`${form} input[type="checkbox"]`).count()) {
+  if (tick && (await page.locator(`${form} input[type="checkbox"]`).count())) {
     await tabTo(page, `${form} input[type="checkbox"]`);
     await page.keyboard.press("Space");
   }
@@ -151,7 +151,7 @@ async function keys() {
   check(await page.evaluate(() => document.activeElement.closest(".step.failed")?.open), "n leads to no failure");
   const lesson = (await data(where, "/lessons.json?state=unverified")).lessons[0].id;
   const rows = (await data(where, "/quarantine.json")).waiting;
-  const held = [...rows.filter((one) => one.trust === "tool").slice(0, 2), rows.find((one) => one.trust === "external")].map((one) => one.id);
+  const [tool, external] = ["tool", "external"].map((trust) => rows.find((one) => one.trust === trust));
   await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
   await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
   await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
@@ -165,9 +165,9 @@ async function keys() {
   await tabTo(page, 'button[value="edit"]');
   await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
   await page.waitForSelector("#v1");
-  await act(page, `/ui/quarantine/${held[0]}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]');
-  await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
-  await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]', "button", "#revoke > summary");
+  await act(page, `/ui/quarantine/${tool.id}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]', "", false);
+  await act(page, `/ui/quarantine/${tool.ids[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]', "", false);
+  await act(page, `/ui/quarantine/${external.id}`, 'form[action="/ui/do/revoke"]', "button", "#revoke > summary");
   await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]', "button", "details[id^=undo] > summary");
   await inbox(where, page);
   await where.close();
