@@ -111,7 +111,7 @@ def _redact_as_drawn(text: str, clean: str) -> str:
     clean_drawn = _apply_rules(drawn)
     if clean_drawn == drawn:
         return clean
-    # Each may have found the whole of a secret of which the other found a part.
+    # One search may find a whole secret where the other finds only a part of it.
     both = (clean_drawn, _apply_rules(_as_drawn(clean)))
     return min(both, key=_unmarked_length)
 

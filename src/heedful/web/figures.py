@@ -813,7 +813,7 @@ class Replayable(NamedTuple):
     """Loops to decide again, oldest first, the beginnings of their tasks by id, and how
     many more were left out because their records are too large.
 
-    The first of the loops was created `since` a time, 0.0 if there is none.
+    `since` is when the oldest of these loops was created, 0.0 without loops.
     """
 
     loops: list[RecordedLoop]
