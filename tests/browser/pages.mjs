@@ -151,7 +151,7 @@ async function keys() {
   check(await page.evaluate(() => document.activeElement.closest(".step.failed")?.open), "n leads to no failure");
   const lesson = (await data(where, "/lessons.json?state=unverified")).lessons[0].id;
   const rows = (await data(where, "/quarantine.json")).waiting;
-  const [tool, external] = ["tool", "external"].map((trust) => rows.find((one) => one.trust === trust));
+  const [tool, external] = ["tool", "external"].map((trust) => rows.find((one) => one.trust === trust && one.ids.length > 1));
   await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
   await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
   await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
