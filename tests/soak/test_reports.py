@@ -245,13 +245,24 @@ class Crowd:
         """Kill a service that is asked, or a worker when an episode waits for one."""
         number = self.fleet.choose(self.chance)
         if number < SERVICES:
-            asked = {asking.asked for asking in self.clients}
-            self.services_at_work += self.fleet.ports[number] in asked
+            self.services_at_work += await self.is_asked(self.fleet.ports[number])
         else:
             await self.reflect(client)
             counts = await self.store.read(SCOPE, episode_store.counts)
             self.workers_at_work += counts.get("waiting", 0) > 0
         self.fleet.kill(number)
+
+    async def is_asked(self, port: int) -> bool:
+        """Wait until a client asks the service at a port; False if none does.
+
+        After a kill, all clients may pause at the same moment.
+        """
+        deadline = time.monotonic() + ANSWER
+        while all(client.asked != port for client in self.clients):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.001)
+        return True
 
     async def loop(self, client: Client, id: str) -> None:
         path = f"/v1/loops/{id.replace(' ', '%20')}"
