@@ -175,35 +175,26 @@ def test_no_program_is_trusted_by_the_word_of_another(command):
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "waits"),
     [
-        "gtimeout 30 gh issue view 5",
-        "op run -- gh issue view 5",
-        "torsocks /usr/bin/curl a.test",
-        "nix-shell -p gh --run 'gh issue view 5'",
-        "docker-compose logs web",
+        ("gtimeout 30 gh issue view 5", True),
+        ("op run -- gh issue view 5", True),
+        ("torsocks /usr/bin/curl a.test", True),
+        ("nix-shell -p gh --run 'gh issue view 5'", True),
+        ("docker-compose logs web", True),
+        ("pytest tests/http -q", False),
+        ("cd services/docker && make test", False),
+        ("ruff check src/aws --fix", False),
+        ("cargo test -p hub --lib", False),
+        ("make host -- --port 3", False),
     ],
 )
-def test_a_program_that_fetches_is_a_source_whatever_runs_it(command):
+def test_a_program_that_fetches_is_a_source_but_not_a_folder_of_its_name(
+    command: str, waits: bool
+) -> None:
     stated: Any = {"tool": "measured", "program": "measured"}
     trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
-    assert lowest_trust(trusts) in QUARANTINE_TRUST
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "pytest tests/http -q",
-        "cd services/docker && make test",
-        "ruff check src/aws --fix",
-        "cargo test -p hub --lib",
-        "make host -- --port 3",
-    ],
-)
-def test_a_folder_or_a_word_is_no_program_that_fetches(command):
-    stated: Any = {"tool": "measured", "program": "measured"}
-    trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
-    assert lowest_trust(trusts) not in QUARANTINE_TRUST
+    assert (lowest_trust(trusts) in QUARANTINE_TRUST) is waits
 
 
 OWN_COMMANDS = """

@@ -176,7 +176,7 @@ def change_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
         is_in_open_folder = any(number not in (-1, None) for number in descriptors)
         if event == "open":
             path, mode, flags = arguments
-            # Without a mode it is `os.open`, which may be given an open folder.
+            # Only `os.open` gives no mode. It may be given an open folder.
             is_in_open_folder = mode is None
             if flags & WRITE_FLAGS or (is_in_open_folder and is_folder(path)):
                 paths = (path,)

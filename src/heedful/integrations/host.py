@@ -99,6 +99,11 @@ class Advice:
         return bool(self.text)
 
 
+def no_texts(calls: Sequence[Any]) -> Mapping[str, str | None]:
+    """Return the foreign texts beside the files that calls name: there are none."""
+    return {}
+
+
 @refuses_unknown_options
 @dataclass(eq=False, kw_only=True)
 class Host:
@@ -130,7 +135,7 @@ class Host:
     root: str = ""
     everywhere: str = ""
     foreign: Mapping[str, str | None] = field(default_factory=dict)
-    foreign_below: Callable[[Sequence[Any]], Mapping[str, str | None]] | None = None
+    foreign_below: Callable[[Sequence[Any]], Mapping[str, str | None]] = no_texts
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)

@@ -62,9 +62,8 @@ async def foreign_texts(
     A text is None if nobody knows it.
     """
     texts = dict(host.foreign)
-    if host.foreign_below is not None:
-        calls = [event["arguments"] for event in events]
-        texts |= await asyncio.to_thread(host.foreign_below, calls)
+    calls = [event["arguments"] for event in events]
+    texts |= await asyncio.to_thread(host.foreign_below, calls)
     for event in filter(is_of_instructions, events):
         source = event["tool"]
         text = texts.get(source, "")
@@ -81,11 +80,8 @@ async def keep_repeated(run: HostRun, texts: Sequence[str]) -> None:
     """Keep instructions of subfolders that rules of a user may repeat: these wait."""
     from heedful.lessons.trust import find_quotations
 
-    foreign_below = run.host.foreign_below
-    if foreign_below is None:
-        return
     calls = [event["arguments"] for event in await run.events()]
-    below = await asyncio.to_thread(foreign_below, calls)
+    below = await asyncio.to_thread(run.host.foreign_below, calls)
     repeated = {
         source: text
         for source, text in below.items()
