@@ -686,7 +686,7 @@ async def test_a_rule_that_repeats_a_file_of_a_subfolder_waits(
     memory: Memory, text: str | None
 ) -> None:
     session = Session(memory)
-    session.host.foreign_below = lambda calls: {"file:shop/AGENTS.md": text}
+    session.host.foreign_tracked = lambda: {"file:shop/AGENTS.md": text}
     await session.start()
     await session.say(FMT)
     assert await memory.user_rules.in_force(session="one") == []

@@ -43,7 +43,11 @@ from heedful.cli.settings import (
     settings,
 )
 from heedful.errors import TraceFileError, UsageError
-from heedful.integrations.clone import foreign_below, foreign_texts_of
+from heedful.integrations.clone import (
+    foreign_named,
+    foreign_texts_of,
+    foreign_tracked,
+)
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
@@ -527,7 +531,11 @@ async def _learn_file(
     if folder is not None:
         root = str(project_top(folder))
         calls = [event.arguments for session in sessions for event in session.events]
-        foreign = foreign_texts_of(folder) | foreign_below(folder, calls)
+        foreign = {
+            **foreign_tracked(folder),
+            **foreign_texts_of(folder),
+            **foreign_named(folder, calls),
+        }
 
     for place, session in enumerate(sessions, 1):
         digest = file_digest if place == len(sessions) else ""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from typing import Any, Literal
 
 from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
-from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, Trust
+from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, Trust, server_source
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
 from heedful.store.workspace import project_top, read_project_file, run_git
@@ -69,6 +70,14 @@ PROMPT_FOLDERS = (
     "skill",
     "skills",
 )
+# In the folders of agents, a text in another folder may be one that an agent reads. It
+# has one of these ends.
+PROMPT_ENDINGS = (".md", ".mdc")
+TEXT_ENDINGS = (*PROMPT_ENDINGS, ".toml", ".txt", ".yaml", ".yml")
+# These folders have no such texts, but whole projects. In those of a host of
+# repositories, most texts are for people.
+PROJECT_FOLDERS = frozenset(("node_modules", "worktrees"))
+SHARED_FOLDERS = frozenset((".github",))
 # Beside this file, a skill has files of any kind, which the agent reads with its tools.
 SKILL_FILE = "/skill.md"
 SKILL_FOLDERS = ("/skill", "/skills")
@@ -83,6 +92,7 @@ AGENT_SETTINGS = (
     ".opencode/opencode.jsonc",
     ".qwen/settings.json",
     ".qwen/settings.local.json",
+    ".vscode/settings.json",
     "kilo.json",
     "kilo.jsonc",
     "opencode.json",
@@ -90,7 +100,19 @@ AGENT_SETTINGS = (
 )
 _NAMING_KEY_PATTERN = re.compile(
     r'"(?:contextFileName|fileName|project_doc_fallback_filenames|prompt|template'
-    r'|\w*instructions\w*)":'
+    r'|[\w.]*instructions\w*)":'
+)
+# The texts in these folders may define MCP servers. A key of YAML may have escapes.
+SUBAGENT_FOLDERS = frozenset(
+    ("agent", "agents", "chatmodes", "droids", "mode", "modes")
+)
+_SERVERS_KEY_PATTERN = re.compile(
+    r"""mcp[-_]?servers|"[^"\\]*\\[^"]*"\s*:""", re.IGNORECASE
+)
+# In JSON with comments: a string, which stays, a comment, or a comma before an end.
+_COMMENT_PATTERN = re.compile(
+    r"""("(?:\\.|[^"\\])*\\?(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\s*[}\]])""",
+    re.DOTALL,
 )
 # The path of another file whose text an agent reads in the place of this one: without
 # the marks of a sentence behind it, and as all up to a blank that is not escaped.
@@ -98,10 +120,8 @@ _IMPORT_PATTERNS = (
     re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])"),
     re.compile(r"(?<!\S)@((?:\\.|[^\s\\])+)"),
 )
-# A word of a call that may be a path.
-_PATH_PATTERN = re.compile(r"[^\s\"'`,;|&<>()=*?{}\[\]]{1,1000}")
-# Of more words, some are not looked at.
-MAX_NAMED_PATHS = 20_000
+# If calls name more folders, heedful reads none of them.
+MAX_NAMED_FOLDERS = 2_000
 # More files of a folder and more imported files are not asked for, and so not trusted;
 # of a file with more servers, none is.
 MAX_CLONE_ITEMS = 20
@@ -116,6 +136,7 @@ SHOWN_DIGEST_CHARS = 12
 _SERVER_PART = "server"
 # The beginning of the source of what repeats a file of instructions.
 FILE_SOURCE_PREFIX = "file:"
+_ANY_FILE = f"{FILE_SOURCE_PREFIX}*"  # of more folders than heedful reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,22 +223,42 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     if not any(f"[{_SERVER_PART}:" in name for name in names):
         return {}
     folder = folder.resolve()
-    servers = _with_answers(_servers(project_top(folder), folder))
+    root = project_top(folder)
+    instructions = _instructions(root, _places(root, folder))
+    items = _server_items(root, folder, instructions)
+    doubted = {_server_of(item) for item in items if not item.is_approved}
     # Nobody knows from which file an agent has a server.
-    if any(item.is_unread for item in servers):
+    if ANY_SERVER in doubted:
         return {}
-    doubted = {item.source for item in servers if not item.is_approved}
-    approved = [item for item in servers if item.is_approved]
-    trusted = {item.source for item in approved} - doubted
+    approved = [item for item in items if item.is_approved]
+    trusted = set(map(_server_of, approved)) - doubted - {ANY_SERVER}
     trusted.update(map(_entry_source, approved))
     return dict.fromkeys(trusted, "measured")
+
+
+def _server_items(
+    root: Path, folder: Path, instructions: Iterable[CloneItem]
+) -> list[CloneItem]:
+    """Return what defines MCP servers: their entries, and texts for subagents."""
+    texts = [
+        item
+        for item in instructions
+        if Path(item.path).name.casefold() in SUBAGENT_FOLDERS
+        and _SERVERS_KEY_PATTERN.search(item.text)
+    ]
+    return _with_answers([*_servers(root, folder), *texts])
+
+
+def _server_of(item: CloneItem) -> str:
+    """Return the source of the servers that something defines."""
+    is_known = item.kind == "server" and not item.is_unread
+    return item.source if is_known else ANY_SERVER
 
 
 def _entry_source(item: CloneItem) -> str:
     """Return the source of what a server says that a project defines in these words."""
     digest = "unread" if item.is_unread else item.digest[:SHOWN_DIGEST_CHARS]
-    name = ANY_SERVER if item.is_unread else item.source
-    return f"{name}{ENTRY_MARK}{digest}"
+    return f"{_server_of(item)}{ENTRY_MARK}{digest}"
 
 
 def foreign_texts_of(folder: Path) -> dict[str, str | None]:
@@ -228,32 +269,42 @@ def foreign_texts_of(folder: Path) -> dict[str, str | None]:
     """
     folder = folder.resolve()
     root = project_top(folder)
-    servers = _with_answers(_servers(root, folder))
+    instructions = list(_instructions(root, _places(root, folder)))
+    servers = _server_items(root, folder, instructions)
     entries = {_entry_source(item): "" for item in servers if not item.is_approved}
-    return {**entries, **_unapproved(_instructions(root, _places(root, folder)))}
+    return {**entries, **_unapproved(instructions)}
 
 
-def foreign_below(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
-    """Return what `foreign_texts_of` does, of folders that agents read later.
+def foreign_tracked(folder: Path) -> dict[str, str]:
+    """Return what `foreign_texts_of` does, of folders in which git tracks instructions.
 
-    These are the folders that the arguments of `calls` name, up to the root. Of all
-    others in which git tracks instructions, only what could be read is returned: some
-    agents read it when they begin.
+    Some agents read them when they begin. What heedful cannot read is left out.
     """
-    folder = folder.resolve()
-    root = project_top(folder)
-    read_before = set(_places(root, folder))
-    named_folders = _named_folders(root, folder, calls) - read_before
-    texts: dict[str, str | None] = {}
-    for place in sorted(named_folders):
-        texts |= _unapproved(_instructions(root, [place]))
-
+    root = project_top(folder.resolve())
+    texts: dict[str, str] = {}
     size = 0
-    for place in sorted(_instructed_folders(root) - named_folders - read_before):
+    for place in sorted(_instructed_folders(root)):
         for source, text in _unapproved(_instructions(root, [place])).items():
             size += len(text or "")
             if text is not None and size <= MAX_INSTRUCTIONS_CHARS:
                 texts.setdefault(source, text)
+    return texts
+
+
+def foreign_named(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
+    """Return what `foreign_texts_of` does, of folders that agents read later.
+
+    These are the folders that the arguments of `calls` name.
+    """
+    folder = folder.resolve()
+    root = project_top(folder)
+    read_before = _places(root, folder)
+    folders = list(islice(_named_folders(root, read_before, calls), MAX_NAMED_FOLDERS))
+    texts: dict[str, str | None] = {}
+    for place in folders:
+        texts |= _unapproved(_instructions(root, [place]))
+    if len(folders) == MAX_NAMED_FOLDERS:
+        texts[_ANY_FILE] = None
     return texts
 
 
@@ -266,23 +317,56 @@ def _unapproved(items: Iterable[CloneItem]) -> dict[str, str | None]:
     }
 
 
-def _named_folders(root: Path, folder: Path, calls: Iterable[Any]) -> set[Path]:
-    """Return the folders of the project that calls name, and those above them."""
-    words = set[str]()
-    for arguments in calls:
-        text = (
-            arguments
-            if isinstance(arguments, str)
-            else json.dumps(arguments, default=str)
-        )
-        words.update(_PATH_PATTERN.findall(text.replace("\\\\", "/")))
+def _named_folders(
+    root: Path, read_before: Sequence[Path], calls: Iterable[Any]
+) -> Iterator[Path]:
+    """Yield the folders of a project whose names stand in the arguments of calls.
 
-    folders = set[Path]()
-    for word, place in product(islice(sorted(words), MAX_NAMED_PATHS), (root, folder)):
-        path = Path(os.path.normpath(place / word))
-        if path.is_relative_to(root) and path not in folders:
-            folders.update(_places(root, path if path.is_dir() else path.parent))
-    return {place for place in folders if (root / place).is_dir()}
+    So do the names of the folders that they are in, up to one of `read_before`. A path
+    is not taken out of its command, where it has quotes, or begins in the folder of
+    another command.
+    """
+    text = "\n".join(map(_searched_text, calls))
+    known = {os.path.realpath(root / place) for place in read_before}
+    folders = list(read_before)
+    for folder in folders:  # the loop comes to those that it adds
+        for name in _folders_in(root / folder):
+            inner = os.path.realpath(root / folder / name)
+            if inner not in known and _is_named(name, text):
+                known.add(inner)
+                folders.append(folder / name)
+                yield folder / name
+
+
+def _searched_text(arguments: Any) -> str:
+    """Return the arguments of a call as `_is_named` searches them."""
+    is_text = isinstance(arguments, str)
+    text = (
+        arguments if is_text else json.dumps(arguments, ensure_ascii=False, default=str)
+    )
+    return _without_escapes(text)
+
+
+def _without_escapes(text: str) -> str:
+    """Return a text without signs before others, in one form of its letters."""
+    return unicodedata.normalize("NFC", text.replace("\\", "")).casefold()
+
+
+def _folders_in(folder: Path) -> list[str]:
+    """Return the names of the folders in a folder, without those of git."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(one.name for one in entries if one.is_dir())
+    except OSError:
+        return []  # nobody can read it
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Return True if a text has the name of a folder, and not in a longer word."""
+    searched = _without_escapes(name)
+    if searched not in text:
+        return False
+    return re.search(rf"(?<!\w){re.escape(searched)}(?!\w)", text) is not None
 
 
 def _instructed_folders(root: Path) -> set[Path]:
@@ -352,21 +436,34 @@ def _known_prompts(
     Adds to `names` the files that prompts import.
     """
     for place, agent in product(places, AGENT_FOLDERS):
-        for _, kinds, _ in islice(os.walk(root / place / agent), 1):
-            for kind in sorted(kinds):
-                # A mode has rules of its own, as in "rules-code".
-                name = kind.casefold()
-                if name in PROMPT_FOLDERS or name.startswith("rules-"):
-                    folder = (place / agent / kind).as_posix()
-                    yield from _prompts(root, folder, names)
+        for _, folders, files in islice(os.walk(root / place / agent), 1):
+            texts = [name for name in files if name.casefold().endswith(PROMPT_ENDINGS)]
+            if agent not in SHARED_FOLDERS:
+                paths = [(place / agent / name).as_posix() for name in sorted(texts)]
+                names += [path for path in paths if path not in names]
+            for folder in sorted(folders):
+                if _may_have_prompts(agent, folder):
+                    path = (place / agent / folder).as_posix()
+                    yield from _prompts(root, path, names)
     for place, settings in product(places, AGENT_SETTINGS):
         yield from _naming_settings(root, (place / settings).as_posix())
+
+
+def _may_have_prompts(agent: str, folder: str) -> bool:
+    """Return True if a folder in that of an agent may have texts that it reads."""
+    name = folder.casefold()
+    if name in PROMPT_FOLDERS:
+        return True
+    is_known = f"{agent}/{name}" in INSTRUCTION_FOLDERS
+    return not (is_known or agent in SHARED_FOLDERS or name in PROJECT_FOLDERS)
 
 
 def _prompts(root: Path, folder: str, names: list[str]) -> Iterator[CloneItem]:
     """Yield a folder of prompts, if it has any; add to `names` what they import."""
     files = list(islice(_files_below(root, folder), MAX_FOLDER_FILES + 1))
     is_whole = len(files) <= MAX_FOLDER_FILES
+    if os.path.basename(folder).casefold() not in PROMPT_FOLDERS:
+        files = [name for name in files if name.casefold().endswith(TEXT_ENDINGS)]
     if folder.endswith(SKILL_FOLDERS):
         files = [name for name in files if _is_skill(root, name)]
     text = ""
@@ -390,7 +487,8 @@ def _is_skill(root: Path, name: str) -> bool:
 def _naming_settings(root: Path, name: str) -> Iterator[CloneItem]:
     """Yield settings that name files with instructions, or that cannot be parsed."""
     text = _read(root, name)
-    table = _table_of(name, text or "")
+    is_json = not name.endswith(".toml")
+    table = _table_of(name, _without_comments(text or "") if is_json else text or "")
     is_naming = _NAMING_KEY_PATTERN.search(json.dumps(table, default=str))
     if text is None:
         yield _instructions_item(root, name, text=None)
@@ -441,7 +539,11 @@ def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
         text = _read(root, name)
         table = _table_of(name, text or "")
         servers = table.get(key, {})
-        is_whole = isinstance(servers, dict) and len(servers) <= MAX_CLONE_ITEMS
+        is_whole = (
+            isinstance(servers, dict)
+            and len(servers) <= MAX_CLONE_ITEMS
+            and all(0 < len(server) <= MAX_SERVER_NAME_CHARS for server in servers)
+        )
         is_parsed = text is not None and (table or not text.strip())
         if not is_whole or not is_parsed:
             yield CloneItem(
@@ -455,17 +557,22 @@ def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
             continue
 
         for server, values in servers.items():
-            is_name = 0 < len(server) <= MAX_SERVER_NAME_CHARS
-            if not is_name or any(map(str.isspace, server)):
-                continue
             text = json.dumps(values, sort_keys=True, default=str)
             yield CloneItem(
                 kind="server",
                 path=str(root / name),
-                source=f"{_SERVER_PART}:{server}",
+                source=server_source(server),
                 text=text,
                 digest=_digest(text),
             )
+
+
+def _without_comments(text: str) -> str:
+    """Return JSON with comments as JSON."""
+    # A comment may stand between a comma and the end behind it.
+    for _ in range(2):
+        text = _COMMENT_PATTERN.sub(lambda match: match[1] or "", text)
+    return text
 
 
 def _places(root: Path, folder: Path) -> list[Path]:

@@ -28,8 +28,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
 from heedful.integrations.clone import (
-    foreign_below,
+    foreign_named,
     foreign_texts_of,
+    foreign_tracked,
     server_trust,
 )
 from heedful.integrations.rules import RULES_PART, find_rules
@@ -260,7 +261,8 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    host.foreign_below = partial(foreign_below, folder)
+    host.foreign_tracked = partial(foreign_tracked, folder)
+    host.foreign_named = partial(foreign_named, folder)
     if kind == "start":
         host.foreign = foreign_texts_of(folder)
     elif kind == "stop":
@@ -326,7 +328,8 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
     host.foreign = foreign_texts_of(folder)
-    host.foreign_below = partial(foreign_below, folder)
+    host.foreign_tracked = partial(foreign_tracked, folder)
+    host.foreign_named = partial(foreign_named, folder)
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))

@@ -608,6 +608,9 @@ async def _repair(moment: _Moment) -> Answer | None:
 
 async def _after_call(moment: _Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
+    from heedful.integrations.past import keep_named
+
+    await keep_named(moment.run, moment.arguments)
     response = json_data(moment.get("tool_response"))
     interrupted = moment.get("is_interrupt") is True
     if isinstance(response, Mapping) and response.get("interrupted") is True:

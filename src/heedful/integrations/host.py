@@ -118,8 +118,8 @@ class Host:
     the database of the user's own memory, whose rules hold in all projects, if it is
     not `memory`. `foreign` are texts that no person vouches for, by their sources: what
     puts a failure right in their words depends on them. It depends on each that is
-    None: heedful has not read it. `foreign_below` returns more of them, by what the
-    arguments of the calls of a run name.
+    None: heedful has not read it. More of them are returned by `foreign_tracked`, and by
+    `foreign_named` for the arguments of the calls of a run, which name them.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -135,7 +135,8 @@ class Host:
     root: str = ""
     everywhere: str = ""
     foreign: Mapping[str, str | None] = field(default_factory=dict)
-    foreign_below: Callable[[Sequence[Any]], Mapping[str, str | None]] = no_texts
+    foreign_tracked: Callable[[], Mapping[str, str | None]] = dict
+    foreign_named: Callable[[Sequence[Any]], Mapping[str, str | None]] = no_texts
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)

@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heedful.integrations.agents import hex_digest
 from heedful.memory.memory import Memory
 from heedful.redact import redact
-from heedful.store import preconditions
+from heedful.store import episodes, preconditions
 from heedful.traces.episode import Event, Limits
 from heedful.traces.sources import EARLIER_TURNS_SOURCE, UNREAD_CODE
 
@@ -35,20 +36,29 @@ def instruction_events(foreign: Mapping[str, str | None]) -> Iterator[Event]:
     for source, text in foreign.items():
         # Words that were taken for a secret cannot be found again.
         if text is None or len(text) > room or redact(text) != text:
-            yield _event_of(source, code=UNREAD_CODE)
+            yield _event_of(source, code=UNREAD_CODE, text=text or "")
             continue
         room -= len(text)
         length = Limits().content
         # The entry of a server has no text.
         for start in range(0, max(len(text), 1), length):
-            yield _event_of(
-                source, code=INSTRUCTIONS_CODE, content=text[start : start + length]
-            )
+            part = text[start : start + length]
+            yield _event_of(source, code=INSTRUCTIONS_CODE, text=text, content=part)
 
 
-def _event_of(source: str, code: str, content: str = "") -> Event:
-    """Return an event about instructions, which are named like a tool."""
-    return Event("system_event", content, tool=source, code=code, origin="external")
+def _event_of(source: str, code: str, text: str, content: str = "") -> Event:
+    """Return an event about instructions, which are named like a tool.
+
+    In the place of the id of a call, it has the digest of the whole text.
+    """
+    return Event(
+        "system_event",
+        content,
+        tool=source,
+        code=code,
+        call=hex_digest(f"{source}\n{text}"),
+        origin="external",
+    )
 
 
 async def foreign_texts(
@@ -61,9 +71,12 @@ async def foreign_texts(
 
     A text is None if nobody knows it.
     """
-    texts = dict(host.foreign)
     calls = [event["arguments"] for event in events]
-    texts |= await asyncio.to_thread(host.foreign_below, calls)
+    texts = {
+        **await asyncio.to_thread(host.foreign_tracked),
+        **host.foreign,
+        **await asyncio.to_thread(host.foreign_named, calls),
+    }
     for event in filter(is_of_instructions, events):
         source = event["tool"]
         text = texts.get(source, "")
@@ -80,15 +93,26 @@ async def keep_repeated(run: HostRun, texts: Sequence[str]) -> None:
     """Keep instructions of subfolders that rules of a user may repeat: these wait."""
     from heedful.lessons.trust import find_quotations
 
-    calls = [event["arguments"] for event in await run.events()]
-    below = await asyncio.to_thread(run.host.foreign_below, calls)
+    tracked = await asyncio.to_thread(run.host.foreign_tracked)
     repeated = {
         source: text
-        for source, text in below.items()
+        for source, text in tracked.items()
         if text is None or find_quotations(texts, [text])
     }
-    for event in instruction_events(repeated):
-        await run.learn(event)
+    await run.learn(*instruction_events(repeated))
+
+
+async def keep_named(run: HostRun, arguments: Any) -> None:
+    """Keep the instructions beside what a call names, as they are when it is made."""
+    memory = run.host.own_memory
+    named = await asyncio.to_thread(run.host.foreign_named, [arguments])
+    if memory is None or not named:
+        return
+
+    kept = await memory.store.read(memory.scope, episodes.kept_instructions, run.id)
+    new = [event for event in instruction_events(named) if event.call not in kept]
+    if new:
+        await run.learn(*new)
 
 
 def is_of_instructions(event: Mapping[str, Any]) -> bool:

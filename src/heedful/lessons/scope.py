@@ -32,6 +32,8 @@ TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "exte
 SERVER_PREFIX = "server:"
 ENTRY_MARK = "@"
 ANY_SERVER = "server:*"  # any of a file that heedful cannot read
+# What agents replace in the name of a server, before it stands in those of its tools.
+_REPLACED_PATTERN = re.compile(r"[^A-Za-z0-9_-]")
 MAX_SESSION_SOURCE_CHARS = 200
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
@@ -41,6 +43,31 @@ LESSON_COMMAND_PATTERN = re.compile(
     r"\b(?:HEEDFUL_\w+=\S+ )*"
     r"heedful (?:quarantine|lessons|proof|trust|reembed|prune)\b"
 )
+
+
+def server_source(name: str) -> str:
+    """Return the source of an MCP server; agents do not tell some names apart.
+
+    >>> server_source("my docs")
+    'server:my_docs'
+    """
+    return f"{SERVER_PREFIX}{_REPLACED_PATTERN.sub('_', name)}"
+
+
+def is_tool_of(tool: str, entry: str) -> bool:
+    """Return True for a tool that may be one of the server of an entry.
+
+    Nobody knows where the name of a server ends in that of its tool: `mcp__docs__x__y`
+    may be a tool of `docs` or of `docs__x`.
+
+    >>> is_tool_of("mcp__docs__search", "server:docs@1a2b")
+    True
+    """
+    server = entry.rpartition(ENTRY_MARK)[0]
+    is_any = server == ANY_SERVER
+    prefix = "mcp__" if is_any else f"mcp__{server.removeprefix(SERVER_PREFIX)}__"
+    name = _REPLACED_PATTERN.sub("_", tool)
+    return name.casefold().startswith(prefix.casefold())
 
 
 @refuses_unknown_options

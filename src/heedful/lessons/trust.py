@@ -25,6 +25,7 @@ from heedful.lessons.lesson import (
     check_trust,
     clip,
 )
+from heedful.lessons.scope import server_source
 from heedful.lessons.shell import ADDRESS_PATTERN, program_name, read_command
 from heedful.sanitize import plain_text
 
@@ -347,7 +348,7 @@ def server_of(tool: str) -> str:
     'server:docs'
     """
     match = _SERVER_TOOL_PATTERN.fullmatch(tool)
-    return f"server:{match['server']}" if match else ""
+    return server_source(match["server"]) if match else ""
 
 
 def trust_hint(untrusted: Sequence[str], argument: str = MEMORY_TRUST_ARGUMENT) -> str:

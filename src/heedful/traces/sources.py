@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.lessons.action import command_of
-from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, SERVER_PREFIX
+from heedful.lessons.scope import SERVER_PREFIX, is_tool_of
 from heedful.lessons.shell import ADDRESS_PATTERN
 from heedful.lessons.trust import (
     MIN_QUOTATION_WORDS,
@@ -186,12 +186,9 @@ class Origins:
 
     def _tool_sources(self, tool: str, call: Event | None) -> frozenset[str]:
         """Return the sources of a tool, with the entries of its server."""
-        sources = _tool_sources(tool, call)
-        servers = {name for name in sources if name.startswith(SERVER_PREFIX)}
-        names = {*servers, ANY_SERVER} if servers else servers
-        return sources | {
-            entry for entry in self._entries if entry.rpartition(ENTRY_MARK)[0] in names
-        }
+        name = tool or (call.tool if call else "")
+        entries = {entry for entry in self._entries if is_tool_of(name, entry)}
+        return _tool_sources(tool, call) | entries
 
     def at(self, position: int) -> frozenset[str]:
         """Return the sources of an event: the user, programs and tools, or the network.
