@@ -30,6 +30,7 @@ WORKED: Any = {
     "tool_response": {"stdout": "1 passed"},
 }
 REMEDY = "--config jest.json"
+SECRET = "ghp_" + "aB3dE5gH7jK9" * 3
 SERVERS = {"mcpServers": {"docs": {"command": "npx", "args": ["-y", "docs-mcp"]}}}
 
 
@@ -290,8 +291,8 @@ def test_instructions_of_a_named_folder_are_kept_when_it_is_gone(home: Home) -> 
     assert REMEDY not in fail_again(home)
 
 
-def test_unread_instructions_of_other_folders_keep_nothing_back(home: Home) -> None:
-    home.commit("shop/AGENTS.md", "x" * (2**20 + 1))
+def test_unread_prompts_of_other_folders_keep_nothing_back(home: Home) -> None:
+    home.commit("shop/.claude/commands/a.md", "x" * (2**20 + 1))
     for number in range(25):
         home.write(f"shop/{number}/AGENTS.md", "See @README.md, please")
         home.write(f"shop/{number}/README.md", "This is a package")
@@ -716,8 +717,67 @@ CARRIED = [
         ".claude/agent-memory",
         id="the memory of a subagent",
     ),
+    pytest.param(
+        {".claude/settings.json": '{"extraKnownMarketplaces": {"a": {}}}'},
+        ".claude/settings.json",
+        id="settings that name plug-ins",
+    ),
     pytest.param({".claude/loop.md": EVIL}, ".claude/loop.md", id="a prompt by itself"),
 ]
+
+
+def test_instructions_above_a_folder_without_git_are_not_trusted(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home.home))
+    outer = home.home / "archive"
+    folder = outer / "web"
+    folder.mkdir(parents=True)
+    (outer / "CLAUDE.md").write_text(EVIL)
+    (home.home / "CLAUDE.md").write_text("mine")
+    (outer / ".claude" / "rules").mkdir(parents=True)
+    (outer / ".claude" / "rules" / "a.md").write_text("be kind")
+    assert foreign_texts_of(folder) == {
+        "file:../CLAUDE.md": EVIL,
+        "file:../.claude/rules/a.md": "be kind",
+    }
+    status = run_command(home, "hook status", folder=folder)
+    assert f"not trusted: {outer / 'CLAUDE.md'} " in status
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"a/AGENTS.md": b"x" * (2**20 + 1)}, id="a large file"),
+        pytest.param({"a/GEMINI.md": b"\xe9"}, id="a file in another encoding"),
+        pytest.param({f"{n}/CLAUDE.md": b"x" * 2**20 for n in range(5)}, id="many"),
+    ],
+)
+def test_unread_instructions_of_other_folders_keep_fixes_back(
+    files: dict[str, bytes], home: Home
+) -> None:
+    for name, content in files.items():
+        home.write(name, content)
+    home.commit()
+    home.take()
+    answer_at_terminal(home.clone, home.home, "hook install", ["y", "y", "n", "n"])
+    fail_and_mend(home)
+    assert REMEDY not in fail_again(home)
+
+
+def test_a_question_about_a_server_begins_with_what_runs(home: Home) -> None:
+    entry = {"args": ["--format"] * 30, "command": "npx", "env": {"A": SECRET}}
+    home.write(".mcp.json", json.dumps({"mcpServers": {"docs": entry}}))
+    home.commit()
+    home.take()
+    status = run_command(home, "hook status")
+    assert '): {"command": "npx", "args": ["--format"' in status
+    assert " more characters" in status
+    short = {"command": "npx", "env": {"A": SECRET}}
+    (home.clone / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": short}}))
+    status = run_command(home, "hook status")
+    assert '"env": ' in status
+    assert SECRET not in status
 
 
 def test_what_no_agent_reads_in_a_clone_is_no_question(home: Home) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
 from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, Trust, server_source
+from heedful.redact import redact
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
 from heedful.store.workspace import project_top, read_project_file, run_git
@@ -50,6 +51,7 @@ _OTHER_PLACES = (
 )
 _ALL_PLACES = tuple(dict.fromkeys([*_PLACES, *_OTHER_PLACES]))
 INSTRUCTION_FILES = tuple(name for name in _ALL_PLACES if not name.endswith("/"))
+_FILE_ENDS = tuple(f"{end}{name}" for end in "/:" for name in INSTRUCTION_FILES)
 INSTRUCTION_FOLDERS = tuple(name[:-1] for name in _ALL_PLACES if name.endswith("/"))
 # The folders of agents in a project, and those in each with texts that an agent reads
 # when it needs one. Such a folder is one thing to approve.
@@ -84,6 +86,7 @@ SKILL_FOLDERS = ("/skill", "/skills")
 # Settings of agents that may name files with instructions or have prompts, and how they
 # do.
 AGENT_SETTINGS = (
+    ".claude/settings.json",
     ".codex/config.toml",
     ".gemini/settings.json",
     ".kilo/kilo.json",
@@ -100,6 +103,7 @@ AGENT_SETTINGS = (
 )
 _NAMING_KEY_PATTERN = re.compile(
     r'"(?:contextFileName|fileName|project_doc_fallback_filenames|prompt|template'
+    r"|extraKnownMarketplaces"
     r'|[\w.]*instructions\w*)":'
 )
 # The texts in these folders may define MCP servers. A key of YAML may have escapes.
@@ -174,8 +178,11 @@ class CloneItem:
                 "server of the project is trusted"
             )
         if self.kind == "server":
-            beginning = visible(self.text)[:MAX_SHOWN_SERVER_CHARS]
-            return f"{self.name} is an MCP server ({digest}): {beginning}"
+            text = redact(visible(_with_command_first(self.text)))
+            more = len(text) - MAX_SHOWN_SERVER_CHARS
+            end = f" … {more} more characters" if more > 0 else ""
+            shown = f"{text[:MAX_SHOWN_SERVER_CHARS]}{end}"
+            return f"{self.name} is an MCP server ({digest}): {shown}"
         if self.is_unread:
             return (
                 f"{self.name} has instructions to agents that heedful cannot read, so "
@@ -185,6 +192,15 @@ class CloneItem:
             return f"{self.name} may name files with instructions to agents ({digest})"
         lines = len(self.text.splitlines())
         return f"{self.name} has {lines} lines of instructions to agents ({digest})"
+
+
+def _with_command_first(text: str) -> str:
+    """Return the entry of a server, beginning with what runs: its end is not shown."""
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        return text
+    first = {key: values[key] for key in ("command", "url") if key in values}
+    return json.dumps({**first, **values})
 
 
 def clone_items(folder: Path) -> list[CloneItem]:
@@ -275,19 +291,23 @@ def foreign_texts_of(folder: Path) -> dict[str, str | None]:
     return {**entries, **_unapproved(instructions)}
 
 
-def foreign_tracked(folder: Path) -> dict[str, str]:
+def foreign_tracked(folder: Path) -> dict[str, str | None]:
     """Return what `foreign_texts_of` does, of folders in which git tracks instructions.
 
-    Some agents read them when they begin. What heedful cannot read is left out.
+    Some agents read files of such folders when they begin. Of what they read later,
+    what heedful cannot read is left out.
     """
     root = project_top(folder.resolve())
-    texts: dict[str, str] = {}
+    texts: dict[str, str | None] = {}
     size = 0
     for place in sorted(_instructed_folders(root)):
         for source, text in _unapproved(_instructions(root, [place])).items():
             size += len(text or "")
-            if text is not None and size <= MAX_INSTRUCTIONS_CHARS:
-                texts.setdefault(source, text)
+            if size > MAX_INSTRUCTIONS_CHARS:
+                texts[_ANY_FILE] = None
+                return texts
+            if text is not None or source.endswith(_FILE_ENDS):
+                texts[source] = text
     return texts
 
 
@@ -298,7 +318,7 @@ def foreign_named(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
     """
     folder = folder.resolve()
     root = project_top(folder)
-    read_before = _places(root, folder)
+    read_before = _inner_places(root, folder)
     folders = list(islice(_named_folders(root, read_before, calls), MAX_NAMED_FOLDERS))
     texts: dict[str, str | None] = {}
     for place in folders:
@@ -521,7 +541,7 @@ def _instructions_item(root: Path, name: str, text: str | None) -> CloneItem:
     """Return a file of instructions; its text is None if it was not read whole."""
     return CloneItem(
         kind="instructions",
-        path=str(root / name),
+        path=os.path.normpath(root / name),
         source=f"{FILE_SOURCE_PREFIX}{name}",
         text=text or "",
         digest=_digest(text or ""),
@@ -548,7 +568,7 @@ def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
         if not is_whole or not is_parsed:
             yield CloneItem(
                 kind="server",
-                path=str(root / name),
+                path=os.path.normpath(root / name),
                 source=_SERVER_PART,
                 text="",
                 digest="",
@@ -560,7 +580,7 @@ def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
             text = json.dumps(values, sort_keys=True, default=str)
             yield CloneItem(
                 kind="server",
-                path=str(root / name),
+                path=os.path.normpath(root / name),
                 source=server_source(server),
                 text=text,
                 digest=_digest(text),
@@ -576,6 +596,18 @@ def _without_comments(text: str) -> str:
 
 
 def _places(root: Path, folder: Path) -> list[Path]:
+    """Return the folders whose files an agent reads in a folder, relative to the root.
+
+    Some agents heed no repository: they read all folders above, but for the home folder
+    and those above it, which are not of the project.
+    """
+    others = {Path.home(), *Path.home().parents, Path(folder.anchor)}
+    above = [place for place in root.parents if place not in others]
+    outside = [Path(os.path.relpath(place, root)) for place in reversed(above)]
+    return [*outside, *_inner_places(root, folder)]
+
+
+def _inner_places(root: Path, folder: Path) -> list[Path]:
     """Return the folders from the root down to a folder, relative to the root."""
     places = [folder, *folder.parents]
     inside = [place.relative_to(root) for place in places if place.is_relative_to(root)]
@@ -601,7 +633,8 @@ def _read(root: Path, name: str) -> str | None:
     if not os.path.lexists(root / name):
         return ""
     try:
-        return read_project_file(root / name, within=root).decode("utf-8")
+        outer = root / "/".join(part for part in name.split("/") if part == "..")
+        return read_project_file(root / name, within=outer).decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UsageError, UnicodeDecodeError):

@@ -56,6 +56,7 @@ from heedful.store.workspace import (
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.hooks import FailedCall
+    from heedful.integrations.host import Host
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -261,8 +262,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    host.foreign_tracked = partial(foreign_tracked, folder)
-    host.foreign_named = partial(foreign_named, folder)
+    _let_read(host, folder)
     if kind == "start":
         host.foreign = foreign_texts_of(folder)
     elif kind == "stop":
@@ -287,6 +287,12 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     _print_answer(answer)
     if reply.work:
         detach(reply.work, reply.session, folder)
+
+
+def _let_read(host: Host, folder: Path) -> None:
+    """Let a host read what a project brings, when it needs it."""
+    host.foreign_tracked = partial(foreign_tracked, folder)
+    host.foreign_named = partial(foreign_named, folder)
 
 
 def _unheard_calls(
@@ -328,8 +334,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
     host.foreign = foreign_texts_of(folder)
-    host.foreign_tracked = partial(foreign_tracked, folder)
-    host.foreign_named = partial(foreign_named, folder)
+    _let_read(host, folder)
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))

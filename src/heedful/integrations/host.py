@@ -118,7 +118,7 @@ class Host:
     the database of the user's own memory, whose rules hold in all projects, if it is
     not `memory`. `foreign` are texts that no person vouches for, by their sources: what
     puts a failure right in their words depends on them. It depends on each that is
-    None: heedful has not read it. More of them are returned by `foreign_tracked`, and by
+    None: heedful has not read it. `foreign_tracked` returns more of them, and so does
     `foreign_named` for the arguments of the calls of a run, which name them.
     """
 
