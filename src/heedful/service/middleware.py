@@ -325,8 +325,8 @@ class Admission:
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 MAX_IDEMPOTENCY_KEY_CHARS = 255
-# The texts in these answers are not stored. A repeated call makes its answer again, from
-# its stored effects.
+# The texts in these answers are not stored. A repeated call makes its answer again,
+# from its stored effects.
 UNSTORED_ANSWER_PATHS = ("/v1/recall", "/v1/trials/offers")
 
 
@@ -417,11 +417,11 @@ async def _first_answer(
 ) -> Mapping[str, Any]:
     """Run a call, store its answer, and return it.
 
-    Returns the answer of another process if that was faster. Not stored is the answer of
-    a call that failed or that has stored no effect, and that of a path in
-    `UNSTORED_ANSWER_PATHS`: a repeat of the call runs again. Raises LeaseLost if another
-    process is answering the call, Problem 422 if it is another call, and Problem 409 if
-    its answer was removed.
+    Returns the answer of another process if that was faster. The answer of a call that
+    failed or has stored no effect is not stored, nor that of a path in
+    `UNSTORED_ANSWER_PATHS`: a repeat of the call runs again. Raises LeaseLost if
+    another process is answering the call, Problem 422 if it is another call, and
+    Problem 409 if its answer was removed.
     """
     try:
         with effects:

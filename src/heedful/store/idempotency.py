@@ -2,8 +2,8 @@
 
 A caller that got no answer sends its call again with the same key. The second run finds
 what the first one has written: its effects, in order, and its answer once it is
-finished. Answers are forgotten after a day. A revocation of a source removes their texts
-at once, because they may quote it.
+finished. Answers are forgotten after a day. A revocation of a source removes their
+texts at once, because they may quote it.
 """
 
 from __future__ import annotations
