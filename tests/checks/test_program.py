@@ -165,6 +165,20 @@ REFUSED = [
     pytest.param("socket.create_connection(('127.0.0.1', PORT))", id="a connection"),
     pytest.param("socket.getaddrinfo('example.com', 80)", id="a name of a host"),
     pytest.param("socket.socket().bind(('127.0.0.1', 0))", id="a server"),
+    pytest.param("socket.socket().listen()", id="a server without an address"),
+    pytest.param(
+        "import resource; r = resource.RLIMIT_CORE; "
+        "resource.prlimit(os.getppid(), r, resource.getrlimit(r))",
+        id="a limit of the parent",
+    ),
+    pytest.param(
+        "os.sched_setaffinity(os.getppid(), {0})", id="the processors of the parent"
+    ),
+    pytest.param(
+        "from multiprocessing.shared_memory import SharedMemory; "
+        "SharedMemory('heedful-test-left', create=True, size=1)",
+        id="shared memory",
+    ),
     pytest.param(
         "socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
         id="a datagram",
@@ -180,6 +194,26 @@ REFUSED = [
         "os.makedirs('a/b/c'); d = os.open('.', os.O_RDONLY); os.chdir('a/b/c'); "
         "os.mkdir('../theirs', dir_fd=d)",
         id="a folder above an open one",
+    ),
+    pytest.param(
+        "d = os.open('FOLDER/mine', os.O_RDONLY); os.fchmod(d, 0o777)",
+        id="the mode of a file that is open to read",
+    ),
+    pytest.param(
+        "os.utime(os.open('FOLDER/mine', os.O_RDONLY), (1, 1))",
+        id="the time of a file that is open to read",
+    ),
+    pytest.param(
+        "os.setxattr(os.open('FOLDER/mine', os.O_RDONLY), 'user.a', b'1')",
+        id="an attribute of a file that is open to read",
+    ),
+    pytest.param(
+        "here = os.getcwd(); n = len(here.split('/')); deep = '/'.join(n * 'x'); "
+        "os.makedirs(deep); os.chdir(deep); os.symlink('../' * n, 'up'); "
+        "os.chdir(here); os.rename(f'{deep}/up', 'x/up'); "
+        "d = os.open('x', os.O_RDONLY); "
+        "os.open('upFOLDER/theirs', os.O_CREAT, dir_fd=d)",
+        id="a file outside from a link in an open folder",
     ),
     pytest.param(
         "n = len(os.getcwd().strip('/').split('/')); up = '/'.join(n * 'x'); "
@@ -218,6 +252,12 @@ def test_processes_networks_and_changes_outside_are_refused(do, kept_apart, tmp_
     assert checks.ISOLATION_NOTES[kept_apart] in refused.evidence
     assert os.listdir(tmp_path) == ["mine"]
     assert (tmp_path / "mine").read_text() == "x"
+
+
+@pytest.mark.parametrize("module", ["readline", "_dbm", "_gdbm"])
+def test_a_module_that_writes_files_past_the_hook_is_missing(module, kept_apart):
+    (finding,) = run_act(f"import {module}")
+    assert "raises ModuleNotFoundError" in finding.message
 
 
 LIBC = "from ctypes import CDLL; libc = CDLL(None);"
@@ -368,12 +408,17 @@ def test_the_environment_is_empty(monkeypatch, kept_apart):
         "sqlite3.connect(':memory:').execute('select 1').fetchall() == [(1,)]",
         "sqlite3.connect('a.db').execute('create table t (x)').fetchall() == []",
         "os.makedirs('a/b') or os.rename('a/b', 'c') or os.listdir('c') == []",
+        "os.fchmod(os.open('f', os.O_CREAT), 0o700) or os.stat('f').st_mode & 0o100",
+        "os.makedirs('w/x') or [row[1] for row in os.fwalk('w')][0] == ['x']",
+        "os.mkdir('y', dir_fd=os.open('.', os.O_RDONLY)) or os.listdir() == ['y']",
+        "shelve.open('s').close() or code.interact",
         "zoneinfo.ZoneInfo('Europe/Berlin') and numpy.ones(9).sum() == 9",
     ],
 )
 def test_an_honest_program_is_not_hindered(does, kept_apart):
     names = (
-        "import asyncio, numpy, os, shutil, sqlite3, tempfile, threading, zoneinfo\n"
+        "import asyncio, code, numpy, os, pdb, shelve, shutil, sqlite3, tempfile\n"
+        "import threading, zoneinfo\n"
     )
     assert (
         keys(checks.python_tests(f"assert {does}", seconds=20, memory_mb=2048), names)

@@ -111,13 +111,14 @@ def check_once(folder: Path, case: Case, service_count: int) -> None:
 
     assert counts == expected_counts
     assert repeated.status_code == single.status_code
-    assert repeated.headers["Idempotent-Replayed"] == "true"
+    is_replayed = case not in READING_CALLS.values()
+    assert ("Idempotent-Replayed" in repeated.headers) == is_replayed
     for answer in answers:
         if answer.status_code == 409:
             assert answer.headers["Retry-After"] == "1", answer.text
         else:
             assert answer.status_code == single.status_code, answer.text
-            assert answer.content == repeated.content
+            assert answer.content == repeated.content or not is_replayed
 
 
 LOOP = Request("PUT", "/v1/loops/1", {"task": "a", "policy": "default"})
@@ -281,6 +282,9 @@ OTHER_CALLS = {
             },
         )
     ),
+}
+# Their answers are not stored: each of them is answered, and none takes effect.
+READING_CALLS = {
     "a question": Case(Request("POST", "/v1/seen", example_of("POST /v1/seen"))),
     "an action asked for": Case(
         Request("POST", "/v1/before", example_of("POST /v1/before"))
@@ -312,7 +316,11 @@ def test_an_override_sent_at_once_lifts_a_rule_once(tmp_path, case, service_coun
 
 @SERVICE_COUNTS
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name) for name, case in OTHER_CALLS.items()]
+    "case",
+    [
+        pytest.param(case, id=name)
+        for name, case in {**OTHER_CALLS, **READING_CALLS}.items()
+    ],
 )
 def test_a_call_sent_at_once_takes_effect_once(tmp_path, case, service_count):
     for number in range(SOAK):
@@ -320,9 +328,13 @@ def test_a_call_sent_at_once_takes_effect_once(tmp_path, case, service_count):
 
 
 PAIRS = {
-    "questions": (
-        Request("POST", "/v1/seen", {"error_type": "", "text": "ValueError: a"}),
-        Request("POST", "/v1/seen", {"error_type": "", "text": "KeyError: b"}),
+    "outcomes": (
+        Request(
+            "POST", "/v1/outcomes", {"loop": "1", "right_at_once": True, "calls": 1}
+        ),
+        Request(
+            "POST", "/v1/outcomes", {"loop": "2", "right_at_once": True, "calls": 1}
+        ),
     ),
     "loops cancelled": (
         Request("POST", "/v1/loops/1/cancel", {"why": "b"}),
@@ -332,8 +344,8 @@ PAIRS = {
         HELD_LESSON,
         Request(*HELD_LESSON[:2], {"error_type": "E", "text": "c"}),
     ),
-    "a question and an effect": (
-        Request("POST", "/v1/seen", {"error_type": "", "text": "ValueError: a"}),
+    "a lesson and a cancelled loop": (
+        HELD_LESSON,
         Request("POST", "/v1/loops/1/cancel", {"why": "b"}),
     ),
 }
@@ -376,7 +388,7 @@ def test_of_two_calls_with_one_key_at_once_the_other_is_refused(
 
 def test_every_route_that_a_caller_may_repeat_is_sent_at_once():
     routes = {name.split()[1] for name in API_EXAMPLES if name.startswith("POST ")}
-    sent = [*OVERRIDES.values(), *OTHER_CALLS.values()]
+    sent = [*OVERRIDES.values(), *OTHER_CALLS.values(), *READING_CALLS.values()]
     paths = [case.call.path.split("/") for case in sent]
     missing = {
         route for route in routes if not any(_fits(route, path) for path in paths)

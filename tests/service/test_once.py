@@ -128,7 +128,8 @@ def test_no_secret_is_kept_for_the_next_time(api):
 
 @pytest.mark.sqlite
 def test_every_call_that_may_come_again_is_answered_the_same(api):
-    done = []
+    replayed = set()
+    ran_again = set()
     api.post(
         "/v1/reflections", json={**LESSON, "text": "untrusted"}, key=api.key("write")
     )
@@ -151,10 +152,92 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
         assert first.status_code < 500, (path, first.text)
         if first.is_success:
             assert again.status_code == first.status_code
-            assert again.content == first.content
-            assert again.headers["Idempotent-Replayed"] == "true"
-            done.append(path)
-    assert len(done) >= 12, done
+            if "Idempotent-Replayed" in again.headers:
+                assert again.content == first.content
+                replayed.add(path)
+            else:
+                ran_again.add(path)
+    assert len(replayed) >= 12, replayed
+    # These wrote nothing, so there is nothing to do twice. The loop had ended already.
+    assert ran_again == {
+        "/v1/before",
+        "/v1/loops/1/cancel",
+        "/v1/reflections/query",
+        "/v1/seen",
+        "/v1/validate",
+    }
+
+
+MARK = "quicksilver"
+
+
+def remember_released(api: Any, key: str) -> str:
+    """Remember a lesson with the key, release it, and return the source of the key."""
+    example = {"task": LESSON["text"], "accepted": MARK}
+    lesson = {**LESSON, "lesson": f"use {MARK}", "example": example}
+    entry = api.post("/v1/reflections", json=lesson, key=key).json()["entry"]
+    release = f"/v1/quarantine/{entry}/release"
+    assert api.post(release, json={"why": "it is right"}).is_success
+    return f"key:{key.split('_')[1]}"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/v1/recall", {"task": LESSON["text"]}, id="recall"),
+        pytest.param(
+            "/v1/recall", {"task": LESSON["text"], "loop": "a"}, id="recall for a loop"
+        ),
+        pytest.param("/v1/reflections/query", {"text": LESSON["text"]}, id="query"),
+        pytest.param("/v1/seen", LESSON, id="seen"),
+    ],
+)
+def test_an_answer_that_only_tells_lessons_is_not_stored(api, path, body):
+    remember_released(api, key=api.key("write"))
+    first = api.post(path, json=body, headers=once("q"))
+    assert MARK in first.text
+    assert MARK not in str(rows(api.setup.store.url, "select * from answer"))
+    again = api.post(path, json=body, headers=once("q"))
+    assert MARK in again.text
+
+
+def test_a_revocation_removes_stored_answers_but_not_that_they_were_given(api):
+    note = {"text": MARK}
+    api.put("/v1/loops/a", json={"task": "a"})
+    first = api.post("/v1/loops/a/notes", json=note, headers=once("n"))
+    assert first.is_success
+    unfinished = IdempotentCall(
+        tenant=TENANT, caller="caller", once="once", digest="digest"
+    )
+
+    async def stop_within_call() -> None:
+        write = Effects(lambda db, n, record: write_effect(db, unfinished, n, record))
+        with write:
+            await api.setup.store.write(MINE, exposures.remember, [])
+
+    api.run(stop_within_call())
+    source = remember_released(api, key=api.key("write"))
+    revocation = {"source": source, "why": "stolen"}
+
+    dry_run = {**revocation, "dry_run": True}
+    assert api.post("/v1/quarantine/revoke", json=dry_run).is_success
+    again = api.post("/v1/loops/a/notes", json=note, headers=once("n"))
+    assert again.json() == first.json()
+
+    for _ in range(2):  # the revocation itself may be repeated
+        revoked = api.post(
+            "/v1/quarantine/revoke", json=revocation, headers=once("revoke")
+        )
+        assert revoked.json()["lessons"] == 1
+    assert MARK not in str(rows(api.setup.store.url, "select * from answer"))
+    for _ in range(2):
+        refused = api.post("/v1/loops/a/notes", json=note, headers=once("n"))
+        problem(refused, 409, "answer_removed")
+    other = api.post("/v1/loops/a/notes", json={"text": "b"}, headers=once("n"))
+    problem(other, 422, "idempotency_key_reused")
+    assert len(api.get("/v1/loops/a").json()["notes"]) == 1
+    recorded_call = api.run(api.setup.store.read(MINE, read_call, unfinished))
+    assert recorded_call.effects[0]["name"] == "exposures.remember"
 
 
 KILLED = """

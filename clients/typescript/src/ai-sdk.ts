@@ -5,8 +5,8 @@
 // those that the middleware uses, so it fits each release of the SDK that has them.
 
 import { Heedful } from "./client.ts";
-import { Conversation, callIds, taskPlace } from "./prompt.ts";
-import type { Prompt, ToolCall } from "./prompt.ts";
+import { Conversation, callIds, isProvided, taskPlace } from "./prompt.ts";
+import type { Prompt } from "./prompt.ts";
 import { Watch, watchOf } from "./run.ts";
 
 export { judged } from "./judged.ts";
@@ -56,9 +56,15 @@ class OpenRuns {
     return conversation;
   }
 
-  called(conversation: Conversation, call: ToolCall): void {
-    conversation.called(call);
-    this.#keep(this.#byCall, call.toolCallId, conversation);
+  /** Tell memory of a part of an answer; return whether it is a call that the agent makes. */
+  heard(conversation: Conversation, part: any): boolean {
+    if (isProvided(part)) conversation.provided(part);
+    else if (part.type === "tool-call") {
+      conversation.called(part);
+      this.#keep(this.#byCall, part.toolCallId, conversation);
+      return true;
+    }
+    return false;
   }
 
   ended(conversation: Conversation): void {
@@ -88,12 +94,16 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
   const runs = new OpenRuns(watch);
   const conversations = new WeakMap<object, { conversation: Conversation; named: boolean }>();
 
-  /** Tell memory what a model answered. */
-  function answered(params: unknown, calls: readonly ToolCall[]): void {
+  /** Tell memory a part of what a model answers; return whether it is a call of the agent. */
+  function heard(params: unknown, part: any): boolean {
     const known = conversations.get(params as object);
-    if (known === undefined) return;
-    for (const call of calls) runs.called(known.conversation, call);
-    if (calls.length === 0 && !known.named) runs.ended(known.conversation);
+    return known !== undefined && runs.heard(known.conversation, part);
+  }
+
+  /** End the run of an answer that calls no tool, unless it has a name. */
+  function answered(params: unknown, calls: number): void {
+    const known = conversations.get(params as object);
+    if (known !== undefined && calls === 0 && !known.named) runs.ended(known.conversation);
   }
 
   return {
@@ -114,22 +124,20 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
 
     async wrapGenerate({ doGenerate, params }) {
       const result: any = await doGenerate();
-      answered(params, toolCalls(result.content));
+      // In the order of the answer: what the model read comes before what it does then.
+      const calls = result.content.filter((part: any) => heard(params, part));
+      answered(params, calls.length);
       return result;
     },
 
     async wrapStream({ doStream, params }) {
       const result: any = await doStream();
-      const calls: ToolCall[] = [];
+      let calls = 0;
       // The platform knows `cancel`; the types of TypeScript 5.9 do not.
       const listener: Transformer<StreamPart, StreamPart> & { cancel(): void } = {
         transform(part, controller) {
-          const known = conversations.get(params as object);
-          for (const call of toolCalls([part])) {
-            calls.push(call);
-            // The SDK runs a tool as soon as its call is complete.
-            if (known) runs.called(known.conversation, call);
-          }
+          // The SDK runs a tool as soon as its call is complete.
+          if (heard(params, part)) calls += 1;
           controller.enqueue(part);
         },
         flush() {
@@ -137,18 +145,13 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
         },
         // Nobody goes on with a stream that was aborted or that broke.
         cancel() {
-          answered(params, []);
+          answered(params, 0);
         },
       };
-      const heard = new TransformStream(listener);
-      return { ...result, stream: result.stream.pipeThrough(heard) };
+      const told = new TransformStream(listener);
+      return { ...result, stream: result.stream.pipeThrough(told) };
     },
 
     settled: () => watch.settled(),
   };
-}
-
-/** The calls in an answer that the agent has to make. */
-function toolCalls(parts: readonly any[]): ToolCall[] {
-  return parts.filter((part) => part.type === "tool-call" && !part.providerExecuted);
 }

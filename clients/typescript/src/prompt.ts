@@ -2,6 +2,7 @@
 // the calls of tools since then, and their results. The prompt of each step has all of
 // it, so one place is enough to tell memory what happened, and to show what it says.
 
+import { VALUES_LEFT_OUT } from "./run.ts";
 import type { Run } from "./run.ts";
 
 type Part = { type: string; [field: string]: any };
@@ -88,12 +89,33 @@ function valueOf(output: Part): unknown {
   return output.value.filter((part: Part) => part.type === "text").map((part: Part) => part.text);
 }
 
+/** The words of a part, and what a call or a result has in place of words. */
+function wordsOf(part: Part): string {
+  const value = part.output === undefined ? (part.text ?? part.input ?? part) : valueOf(part.output);
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** What the model has read before its task, but for the words of the user and the system. */
+function earlierWords(prompt: Prompt): string {
+  const messages = prompt.filter((message) => message.role === "assistant" || message.role === "tool");
+  const texts = messages.flatMap((message) =>
+    typeof message.content === "string" ? [message.content] : message.content.map(wordsOf),
+  );
+  return texts.join("\n");
+}
+
+/** Whether a part of an answer is of a tool that the provider of the model runs. */
+export function isProvided(part: Part): boolean {
+  return part.type === "tool-result" || part.type === "source" || part.providerExecuted === true;
+}
+
 /** What is known of one run: its task, its calls, and what memory said about them. */
 export class Conversation {
   readonly run: Run;
   #lessons: Promise<string> | undefined;
   readonly #calls = new Map<string, Call>();
   readonly #told = new Set<string>();
+  #isBegun = false;
 
   /** With `lessons`, memory was asked for the task already. */
   constructor(run: Run, lessons?: string) {
@@ -109,12 +131,27 @@ export class Conversation {
     this.#calls.set(call.toolCallId, { tool: call.toolName, input, advice });
   }
 
+  /** Tell memory that a tool of the provider has run: the model may have read more than this. */
+  provided(part: Part): void {
+    const id: string = part.toolCallId ?? part.id ?? "";
+    const key = `${part.type} ${id}`;
+    if (this.#told.has(key)) return;
+    this.#told.add(key);
+    const words = part.result === undefined ? wordsOf(part) : JSON.stringify(part.result);
+    void this.run.read("provider_tools", key, `${words}\n${VALUES_LEFT_OUT}`);
+  }
+
   /** Tell memory what the prompt has of results; return the prompt with what it says. */
   async advised<P extends Prompt>(prompt: P): Promise<P> {
     const place = taskPlace(prompt);
     const task = prompt[place];
     if (task === undefined) return prompt;
     this.#lessons ??= this.run.recall(textOf(task));
+    if (!this.#isBegun) {
+      this.#isBegun = true;
+      const words = earlierWords(prompt.slice(0, place));
+      if (words) void this.run.read("earlier_turns", "earlier", words);
+    }
     for (const message of prompt.slice(place + 1)) this.#read(message);
 
     const messages = prompt.map((message, index) => {
@@ -128,7 +165,8 @@ export class Conversation {
   #read(message: Message): void {
     if (typeof message.content === "string") return;
     for (const part of message.content) {
-      if (part.type === "tool-call" && !part.providerExecuted) this.called(part as ToolCall & Part);
+      if (message.role === "assistant" && isProvided(part)) this.provided(part);
+      else if (part.type === "tool-call") this.called(part as ToolCall & Part);
       if (part.type === "tool-result" && message.role === "tool") this.#result(part);
     }
   }

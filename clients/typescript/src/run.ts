@@ -22,7 +22,7 @@ const MAX_TEXT_CHARS = 80_000;
 const MAX_ADVICE_CHARS = 20_000;
 const MAX_VALUES = 2_000;
 // The service knows by this line, and by that of `cut`, that it has not seen all.
-const VALUES_LEFT_OUT = "[more values are left out]";
+export const VALUES_LEFT_OUT = "[more values are left out]";
 
 /** A text without its middle if it is long, and without the lines that the cut splits. */
 function cut(text: string): string {
@@ -195,6 +195,16 @@ export class Run {
   seen(tool: string, input: unknown, call: string, error: unknown): Promise<string> {
     const event = { ...this.#call(tool, input, call), error: cut(errorText(error)) };
     return this.#tell("PostToolUseFailure", event);
+  }
+
+  /** Tell words that the model read and that no call of the run returned; `id` names them.
+   *
+   * They have a source of their own, so that a fix with words of them waits.
+   */
+  read(source: string, id: string, words: string): Promise<string> {
+    // The event of a call that was stopped: it has words, and neither worked nor failed.
+    const event = { ...this.#call(source, {}, id), tool_response: cut(words), is_interrupt: true };
+    return this.#tell("PostToolUse", event);
   }
 
   /** End the run: the service learns from it. */

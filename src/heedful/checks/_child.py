@@ -13,7 +13,7 @@ program, not one that calls the kernel past Python.
 
 import builtins
 import fcntl
-import importlib
+import importlib.util
 import json
 import linecache
 import marshal
@@ -46,6 +46,9 @@ PROCESS_EVENTS = (
     "pty.spawn",
     "subprocess.",
 )
+# `AF_UNIX` on each system that has `resource`. A socket of any other family is one of a
+# network, and no audit event announces that it listens.
+UNIX_SOCKET_FAMILY = 1
 NETWORK_EVENTS = (
     "socket.bind",
     "socket.connect",
@@ -55,45 +58,48 @@ NETWORK_EVENTS = (
     "socket.sendmsg",
     "socket.sendto",
 )
-# Audit events that change a file, and how many of their first arguments are its paths.
-CHANGE_EVENTS = {
-    "os.chmod": 1,
-    "os.chown": 1,
-    "os.link": 2,
-    "os.mkdir": 1,
-    "os.remove": 1,
-    "os.removexattr": 1,
-    "os.rename": 2,
-    "os.rmdir": 1,
-    "os.setxattr": 1,
-    "os.symlink": 2,
-    "os.truncate": 1,
-    "os.utime": 1,
-    "shutil.rmtree": 1,
-    "sqlite3.connect": 1,
+# Audit events that change files. Of each of its paths: where the arguments have it, and
+# where they have the descriptor of the folder from which it leads, None if nowhere.
+CHANGE_EVENTS: dict[str, tuple[tuple[int, int | None], ...]] = {
+    "os.chflags": ((0, None),),
+    "os.chmod": ((0, 2),),
+    "os.chown": ((0, 3),),
+    "os.link": ((0, 2), (1, 3)),
+    "os.mkdir": ((0, 2),),
+    "os.remove": ((0, 1),),
+    "os.removexattr": ((0, None),),
+    "os.rename": ((0, 2), (1, 3)),
+    "os.rmdir": ((0, 1),),
+    "os.setxattr": ((0, None),),
+    "os.symlink": ((0, None), (1, 2)),
+    "os.truncate": ((0, None),),
+    "os.utime": ((0, 3),),
+    "shutil.rmtree": ((0, None),),
+    "sqlite3.connect": ((0, None),),
 }
-# Where their arguments have the descriptors of the folders of these paths, -1 if none.
-FOLDER_ARGUMENTS = {
-    "os.chmod": (2,),
-    "os.chown": (3,),
-    "os.link": (2, 3),
-    "os.mkdir": (2,),
-    "os.remove": (1,),
-    "os.rename": (2, 3),
-    "os.rmdir": (1,),
-    "os.symlink": (2,),
-    "os.utime": (3,),
-}
+# Events that act only on descriptors with which the program may write.
+WRITABLE_EVENTS = ("open", "os.truncate")
 # Starts programs for `multiprocessing`.
 STARTING_MODULE = "_posixsubprocess"
 # Functions that change what is outside, and that no audit event announces.
+UNHEARD_OS_FUNCTIONS = (
+    "mkfifo",
+    "mknod",
+    "sched_setaffinity",
+    "sched_setparam",
+    "sched_setscheduler",
+    "setpriority",
+)
 UNHEARD_FUNCTIONS = {
     STARTING_MODULE: ("fork_exec",),
-    "os": ("mkfifo", "mknod", "setpriority"),
-    "posix": ("mkfifo", "mknod", "setpriority"),
+    "_posixshmem": ("shm_open", "shm_unlink"),
+    "os": UNHEARD_OS_FUNCTIONS,
+    "posix": UNHEARD_OS_FUNCTIONS,
     "signal": ("pidfd_send_signal",),
     "_signal": ("pidfd_send_signal",),
 }
+# Modules that write files unheard. Programs know that some systems lack them.
+UNHEARD_MODULES = ("_dbm", "_gdbm", "readline")
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # The program may replace functions in `builtins`; this module keeps the originals.
@@ -134,57 +140,61 @@ def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
     """Return a hook that refuses processes, networks and changes outside `folder`."""
     # A local name, because the program may replace functions of this module.
     refuse_change = change_hook(folder)
+    own_ids = (0, os.getpid())
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         is_start = event == "import" and arguments[0] == STARTING_MODULE
-        if is_start or event.startswith(PROCESS_EVENTS):
+        is_limit = event == "resource.prlimit" and arguments[0] not in own_ids
+        if is_start or is_limit or event.startswith(PROCESS_EVENTS):
             raise PermissionError(
-                f"the program may not start or signal processes here ({event})"
+                f"the program may not start, signal or limit processes here ({event})"
             )
-        if event.startswith(NETWORK_EVENTS):
+        is_socket = event == "socket.__new__" and arguments[1] != UNIX_SOCKET_FAMILY
+        if is_socket or event.startswith(NETWORK_EVENTS):
             raise PermissionError(f"the program may not use the network here ({event})")
         refuse_change(event, arguments)
 
     return refuse
 
 
-def change_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return a hook that refuses changes outside `folder`.
+def path_of(descriptor: int) -> str:
+    """Return the path of an open file or folder."""
+    if sys.platform == "darwin":
+        path = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
+        return os.fsdecode(path.rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")
 
-    A descriptor of a folder is one of a folder inside, because no other is opened: from
-    there, a path without ".." stays inside.
-    """
+
+def change_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return a hook that refuses changes outside `folder`."""
     # Local names, because the program may replace these functions.
     real = os.path.realpath
-    is_folder = os.path.isdir
+    join = os.path.join
     decode = os.fsdecode
+    find_path = path_of
+    find_changed = changed_paths
     inside = folder + os.sep
     writable = (folder, os.devnull)
 
-    def is_outside(path: object, is_in_open_folder: bool) -> bool:
-        if not isinstance(path, str | bytes | os.PathLike):
-            return False  # a file that is open already
-        name = decode(path)
-        if is_in_open_folder and os.pardir in name.split(os.sep):
-            return True
+    def is_outside(path: object, descriptor: int | None) -> bool:
+        if isinstance(path, int):
+            name = find_path(path)
+        elif isinstance(path, str | bytes | os.PathLike):
+            name = decode(path)
+        else:
+            return False
+
+        if descriptor is not None and descriptor != -1:
+            name = join(find_path(descriptor), name)
         target = real(name)
         return target not in writable and not target.startswith(inside)
 
     def refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
-        paths = arguments[: CHANGE_EVENTS.get(event, 0)]
-        descriptors = [arguments[n] for n in FOLDER_ARGUMENTS.get(event, ())]
-        is_in_open_folder = any(number not in (-1, None) for number in descriptors)
-        if event == "open":
-            path, mode, flags = arguments
-            # Only `os.open` gives no mode. It may be given an open folder.
-            is_in_open_folder = mode is None
-            if flags & WRITE_FLAGS or (is_in_open_folder and is_folder(path)):
-                paths = (path,)
-        elif event == "sqlite3.connect" and str(arguments[0]).startswith("file:"):
-            # An address: its options may name another file.
-            paths = (os.sep,)
+        if event in WRITABLE_EVENTS and isinstance(arguments[0], int):
+            return
 
-        if any(is_outside(path, is_in_open_folder) for path in paths):
+        paths = find_changed(event, arguments)
+        if any(is_outside(path, descriptor) for path, descriptor in paths):
             raise PermissionError(
                 f"the program may change files only in its own folder ({event})"
             )
@@ -192,17 +202,76 @@ def change_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
     return refuse_change
 
 
-def refuse_unheard() -> None:
-    """Take away functions of Python that no audit event announces."""
+def changed_paths(
+    event: str, arguments: tuple[Any, ...]
+) -> list[tuple[object, int | None]]:
+    """Return the paths that an event changes.
 
-    def refused(*arguments: object, **named: object) -> None:
-        raise PermissionError("the program may not start processes or make pipes here")
+    With each of them, returns the descriptor of the folder from which it leads, None or
+    -1 if that is the working directory.
+    """
+    if event == "open":
+        path, mode, flags = arguments
+        # Only `os.open` gives no mode. It may be given a folder.
+        if flags & WRITE_FLAGS or (mode is None and os.path.isdir(path)):
+            return [(path, None)]
+        return []
+
+    if event == "sqlite3.connect" and str(arguments[0]).startswith("file:"):
+        # An address: its options may name another file.
+        return [(os.sep, None)]
+
+    paths: list[tuple[object, int | None]] = []
+    for place, folder_place in CHANGE_EVENTS.get(event, ()):
+        descriptor = None if folder_place is None else arguments[folder_place]
+        paths.append((arguments[place], descriptor))
+    return paths
+
+
+def refuse_unheard() -> None:
+    """Take away what no audit event announces, or not all of it."""
+    for module_name in UNHEARD_MODULES:
+        sys.modules[module_name] = None  # type: ignore[assignment]
 
     for module_name, names in UNHEARD_FUNCTIONS.items():
+        # Not every system has all of them.
+        if importlib.util.find_spec(module_name) is None:
+            continue
         module = importlib.import_module(module_name)
         for name in names:
-            if hasattr(module, name):  # not every system has all
-                setattr(module, name, refused)
+            if hasattr(module, name):
+                setattr(module, name, refused(f"{module_name}.{name}"))
+
+    posix: Any = importlib.import_module("posix")
+    os.open = posix.open = whole_path_open(os.open)
+
+
+def refused(name: str) -> Callable[..., None]:
+    """Return a function that refuses calls, in place of the function `name`."""
+
+    def refuse(*arguments: object, **named: object) -> None:
+        raise PermissionError(f"the program may not call {name} here")
+
+    return refuse
+
+
+def whole_path_open(open_file: Callable[..., int]) -> Callable[..., int]:
+    """Return `os.open`, but with the whole path in its audit event.
+
+    The event has no argument for the folder from which a path leads.
+    """
+    join = os.path.join
+    decode = os.fsdecode
+    find_path = path_of
+
+    def open_whole_path(
+        path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        if dir_fd is not None:
+            path = join(find_path(dir_fd), decode(path))
+        return open_file(path, flags, mode)
+
+    return open_whole_path
 
 
 def recorder(nonce: str) -> Record:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from heedful.display import html_form, line_text, screen_text
 from heedful.errors import InvalidInput
@@ -75,7 +75,8 @@ __all__ = [
 OlderState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
 # A figure that no mask has replaced.
 _FIGURE_PATTERN = re.compile(r"(?<![\w.])\d")
-LESSON_KINDS = ("check", "error", "example", "reflection", "strategy")
+LessonKind = Literal["check", "error", "example", "reflection", "strategy"]
+LESSON_KINDS: tuple[LessonKind, ...] = get_args(LessonKind)
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
 # Characters stored of each text of an example: a longer text does not fit into a
 # prompt.

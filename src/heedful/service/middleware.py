@@ -43,6 +43,7 @@ from heedful.service.problems import (
 from heedful.service.setup import Metrics, RequestLimits, Setup
 from heedful.store.connection import Db
 from heedful.store.idempotency import (
+    REMOVED_ANSWER,
     IdempotentCall,
     RecordedCall,
     keep_answer,
@@ -324,9 +325,9 @@ class Admission:
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 MAX_IDEMPOTENCY_KEY_CHARS = 255
-# The store may not keep the texts in these answers. A repeated call makes its answer
-# again, from its stored effects.
-UNSTORED_ANSWER_PATHS = ("/v1/trials/offers",)
+# The texts in these answers are not stored. A repeated call makes its answer again,
+# from its stored effects.
+UNSTORED_ANSWER_PATHS = ("/v1/recall", "/v1/trials/offers")
 
 
 async def answer_once(
@@ -342,7 +343,8 @@ async def answer_once(
     Each write of the call is stored together with its result. If a process stops before
     it has stored the answer, a repeated call continues after these writes. If several
     processes answer the same call, only one of them takes effect; the others answer the
-    same, or that the call is being answered. Raises Problem 422, LeaseLost, StoreError.
+    same, or that the call is being answered. Raises Problem 409 or 422, LeaseLost,
+    StoreError.
     """
     call_key = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
     if call_key is None or scope["method"] != "POST":
@@ -379,7 +381,10 @@ async def answer_once(
 
 
 async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
-    """Return what is stored of a call. Raises Problem 422 if it is another call's."""
+    """Return what is stored of a call.
+
+    Raises Problem 422 if it is another call's, and 409 if its answer was removed.
+    """
     recorded_call = await store.read(Place(call.tenant), read_call, call)
     if recorded_call.digest not in ("", call.digest):
         raise Problem(
@@ -388,6 +393,15 @@ async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
             detail=(
                 f"this {IDEMPOTENCY_HEADER} was already used for another request; "
                 "use a new key"
+            ),
+        )
+    if recorded_call.answer == REMOVED_ANSWER:
+        raise Problem(
+            status=409,
+            code="answer_removed",
+            detail=(
+                "this call has taken effect, but its answer was removed when somebody "
+                f"revoked a source; a new {IDEMPOTENCY_HEADER} would run it once more"
             ),
         )
     return recorded_call
@@ -403,16 +417,19 @@ async def _first_answer(
 ) -> Mapping[str, Any]:
     """Run a call, store its answer, and return it.
 
-    Returns the answer of another process if that was faster. The answer of a failed
-    call is not stored, nor that of a path in `UNSTORED_ANSWER_PATHS`: a repeat of the
-    call runs again. Raises LeaseLost if another
-    process is answering the call, and Problem 422 if it is another call.
+    Returns the answer of another process if that was faster. The answer of a call that
+    failed or has stored no effect is not stored, nor that of a path in
+    `UNSTORED_ANSWER_PATHS`: a repeat of the call runs again. Raises LeaseLost if
+    another process is answering the call, Problem 422 if it is another call, and
+    Problem 409 if its answer was removed.
     """
     try:
         with effects:
             own_answer = await _collect(app, scope, receive)
 
-        is_stored = scope["path"] not in UNSTORED_ANSWER_PATHS
+        # A call without effects only reads: nothing can be done twice.
+        has_effects = effects.stored_count > 0
+        is_stored = has_effects and scope["path"] not in UNSTORED_ANSWER_PATHS
         if is_stored and own_answer["status"] < 300:
             own_answer = _without_secrets(own_answer)
             await store.write(

@@ -168,7 +168,7 @@ class Reason(Body):
 
 
 May = Literal["read", "recall", "write", "approve", "admin"]
-Kind = Literal["check", "error", "example", "reflection", "strategy"]
+Kind = lessons.LessonKind
 
 
 class NewLoop(Body):

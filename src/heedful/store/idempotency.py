@@ -2,7 +2,8 @@
 
 A caller that got no answer sends its call again with the same key. The second run finds
 what the first one has written: its effects, in order, and its answer once it is
-finished. Answers are forgotten after a day.
+finished. Answers are forgotten after a day. A revocation of a source removes their
+texts at once, because they may quote it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from heedful.store.connection import Db, holds, resumable
 ANSWER_LIFE_SECONDS = 86_400.0
 # The answer of a call is stored under this number, its effects under higher ones.
 ANSWER_EFFECT = -1
+# Stands in place of an answer, and of its effects, after `remove_answers`.
+REMOVED_ANSWER: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ class RecordedCall:
     """The stored effects and the stored answer of a call.
 
     `digest` is that of the request, "" if nothing is stored. `answer` is None if the
-    first run of the call has not finished.
+    first run of the call has not finished, and `REMOVED_ANSWER` after a revocation.
     """
 
     digest: str = ""
@@ -86,6 +89,15 @@ def keep_answer(
     before = time.time() - ANSWER_LIFE_SECONDS
     db.send("forget_answers", {"tenant": call.tenant, "before": before})
     write_effect(db, call, ANSWER_EFFECT, answer)
+
+
+def remove_answers(db: Db, scope: Scope) -> None:
+    """Remove the texts of all stored answers of a tenant, and of their effects.
+
+    Their calls are remembered, so that a repeated one does not take effect again.
+    """
+    removed = json.dumps(REMOVED_ANSWER)
+    db.send("remove_answers", {"tenant": scope.tenant, "removed": removed})
 
 
 def write_effect(

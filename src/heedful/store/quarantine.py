@@ -38,6 +38,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
+from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
     Plain,
     lacks_mend,
@@ -441,10 +442,11 @@ def revoke(
 ) -> RevocationResult:
     """Delete the sightings and texts that come or derive from a source.
 
-    Records a ruling. A lesson with an example from another source stays, with its text.
-    The source `key:ID` includes all that came through this key of a service. With
-    `dry_run`, deletes nothing and returns what it would delete. Raises NotFound if
-    nothing comes from the source.
+    Also removes the stored answers of the tenant, which may quote it. Records a ruling.
+    A lesson with an example from another source stays, with its text. The source
+    `key:ID` includes all that came through this key of a service. With `dry_run`,
+    deletes nothing and returns what it would delete. Raises NotFound if nothing comes
+    from the source.
     """
     now = time.time()
     values = {**scope_key(scope), "source": storable(source), "now": now}
@@ -462,6 +464,7 @@ def revoke(
         raise NotFound("source", source, where)
 
     if not dry_run:
+        remove_answers(db, scope)
         rule(
             db,
             scope,

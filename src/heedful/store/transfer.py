@@ -23,8 +23,10 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
 from heedful.faults import allowed_value
 from heedful.lessons.lesson import (
+    LESSON_KINDS,
     Example,
     Lesson,
+    LessonKind,
     OlderState,
     Scope,
     Signature,
@@ -80,6 +82,10 @@ Share = Annotated[float, FieldBounds(ge=0, le=1)]
 Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
 # The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
 Digest = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
+# The kind and signature of a lesson, such as `error/0f3a9c51d2e87b64`.
+LessonName = Annotated[
+    str, FieldBounds(pattern=f"^({'|'.join(LESSON_KINDS)})/[0-9a-f]{{16}}$")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +127,7 @@ class LinkRecord:
     """
 
     relation: Literal["became", "cites", "strategy"]
-    parent: Annotated[str, FieldBounds(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]
+    parent: LessonName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +138,7 @@ class LessonRecord:
     """
 
     type: Literal["lesson"] = "lesson"
-    kind: Annotated[str, FieldBounds(pattern="^[^/]{1,200}$")]
+    kind: LessonKind
     signature: Digest
     error_type: str
     pattern: str

@@ -39,5 +39,13 @@ on conflict (tenant, caller, once, n) do update set digest = :digest, record = :
 where answer.at <= :before
 returning n;
 
+-- name: remove_answers
+-- A call that has not finished keeps its effects, and continues after them.
+update answer set record = :removed
+where tenant = :tenant and exists (
+  select 1 from answer as finished
+  where finished.tenant = answer.tenant and finished.caller = answer.caller and finished.once = answer.once
+    and finished.n = -1);
+
 -- name: forget_answers
 delete from answer where tenant = :tenant and at <= :before;
