@@ -703,9 +703,9 @@ CARRIED = [
         id="settings with a comment",
     ),
     pytest.param(
-        {"opencode.jsonc": '{"theme": "a" "b"}'},
+        {"opencode.jsonc": '{"\\u0069nstructions": ["x.md"]} // all'},
         "opencode.jsonc",
-        id="settings that cannot be parsed",
+        id="settings with a comment and escapes",
     ),
     pytest.param(
         {".vscode/settings.json": f'{{"chat.code.instructions": ["{EVIL}"]}}'},

@@ -51,7 +51,11 @@ _OTHER_PLACES = (
 )
 _ALL_PLACES = tuple(dict.fromkeys([*_PLACES, *_OTHER_PLACES]))
 INSTRUCTION_FILES = tuple(name for name in _ALL_PLACES if not name.endswith("/"))
-_FILE_ENDS = tuple(f"{end}{name}" for end in "/:" for name in INSTRUCTION_FILES)
+# How the source of such a file ends, in a folder or at the root.
+_FILE_ENDS = (
+    *(f"/{name}" for name in INSTRUCTION_FILES),
+    *(f":{name}" for name in INSTRUCTION_FILES),
+)
 INSTRUCTION_FOLDERS = tuple(name[:-1] for name in _ALL_PLACES if name.endswith("/"))
 # The folders of agents in a project, and those in each with texts that an agent reads
 # when it needs one. Such a folder is one thing to approve.
@@ -101,22 +105,19 @@ AGENT_SETTINGS = (
     "opencode.json",
     "opencode.jsonc",
 )
-_NAMING_KEY_PATTERN = re.compile(
-    r'"(?:contextFileName|fileName|project_doc_fallback_filenames|prompt|template'
-    r"|extraKnownMarketplaces"
-    r'|[\w.]*instructions\w*)":'
+_NAMING_KEY = (
+    "(?:contextFileName|fileName|project_doc_fallback_filenames|prompt|template"
+    r"|extraKnownMarketplaces|[\w.]*instructions\w*)"
 )
+_NAMING_KEY_PATTERN = re.compile(rf'"{_NAMING_KEY}":')
+# Where settings cannot be parsed, as with comments, a key may have any escapes.
+_UNPARSED_NAMING_KEY_PATTERN = re.compile(rf"""{_NAMING_KEY}["']?\s*:|\\u""")
 # The texts in these folders may define MCP servers. A key of YAML may have escapes.
 SUBAGENT_FOLDERS = frozenset(
     ("agent", "agents", "chatmodes", "droids", "mode", "modes")
 )
 _SERVERS_KEY_PATTERN = re.compile(
     r"""mcp[-_]?servers|"[^"\\]*\\[^"]*"\s*:""", re.IGNORECASE
-)
-# In JSON with comments: a string, which stays, a comment, or a comma before an end.
-_COMMENT_PATTERN = re.compile(
-    r"""("(?:\\.|[^"\\])*\\?(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\s*[}\]])""",
-    re.DOTALL,
 )
 # The path of another file whose text an agent reads in the place of this one: without
 # the marks of a sentence behind it, and as all up to a blank that is not escaped.
@@ -181,8 +182,8 @@ class CloneItem:
             text = redact(visible(_with_command_first(self.text)))
             more = len(text) - MAX_SHOWN_SERVER_CHARS
             end = f" … {more} more characters" if more > 0 else ""
-            shown = f"{text[:MAX_SHOWN_SERVER_CHARS]}{end}"
-            return f"{self.name} is an MCP server ({digest}): {shown}"
+            beginning = text[:MAX_SHOWN_SERVER_CHARS] + end
+            return f"{self.name} is an MCP server ({digest}): {beginning}"
         if self.is_unread:
             return (
                 f"{self.name} has instructions to agents that heedful cannot read, so "
@@ -347,13 +348,13 @@ def _named_folders(
     another command.
     """
     text = "\n".join(map(_searched_text, calls))
-    known = {os.path.realpath(root / place) for place in read_before}
+    visited = {os.path.realpath(root / place) for place in read_before}
     folders = list(read_before)
     for folder in folders:  # the loop comes to those that it adds
         for name in _folders_in(root / folder):
-            inner = os.path.realpath(root / folder / name)
-            if inner not in known and _is_named(name, text):
-                known.add(inner)
+            real_path = os.path.realpath(root / folder / name)
+            if real_path not in visited and _is_named(name, text):
+                visited.add(real_path)
                 folders.append(folder / name)
                 yield folder / name
 
@@ -376,7 +377,7 @@ def _folders_in(folder: Path) -> list[str]:
     """Return the names of the folders in a folder, without those of git."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(one.name for one in entries if one.is_dir())
+            return sorted(entry.name for entry in entries if entry.is_dir())
     except OSError:
         return []  # nobody can read it
 
@@ -505,14 +506,17 @@ def _is_skill(root: Path, name: str) -> bool:
 
 
 def _naming_settings(root: Path, name: str) -> Iterator[CloneItem]:
-    """Yield settings that name files with instructions, or that cannot be parsed."""
+    """Yield settings that may name files with instructions."""
     text = _read(root, name)
-    is_json = not name.endswith(".toml")
-    table = _table_of(name, _without_comments(text or "") if is_json else text or "")
-    is_naming = _NAMING_KEY_PATTERN.search(json.dumps(table, default=str))
+    table = _table_of(name, text or "")
+    is_naming = (
+        _NAMING_KEY_PATTERN.search(json.dumps(table, default=str))
+        if table
+        else _UNPARSED_NAMING_KEY_PATTERN.search(text or "")
+    )
     if text is None:
         yield _instructions_item(root, name, text=None)
-    elif is_naming or (text.strip() and not table):
+    elif is_naming:
         yield replace(_instructions_item(root, name, text=text), names_files=True)
 
 
@@ -585,14 +589,6 @@ def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
                 text=text,
                 digest=_digest(text),
             )
-
-
-def _without_comments(text: str) -> str:
-    """Return JSON with comments as JSON."""
-    # A comment may stand between a comma and the end behind it.
-    for _ in range(2):
-        text = _COMMENT_PATTERN.sub(lambda match: match[1] or "", text)
-    return text
 
 
 def _places(root: Path, folder: Path) -> list[Path]:

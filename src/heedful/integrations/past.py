@@ -99,20 +99,21 @@ async def keep_repeated(run: HostRun, texts: Sequence[str]) -> None:
         for source, text in tracked.items()
         if text is None or find_quotations(texts, [text])
     }
-    await run.learn(*instruction_events(repeated))
+    for event in instruction_events(repeated):
+        await run.learn(event)
 
 
 async def keep_named(run: HostRun, arguments: Any) -> None:
     """Keep the instructions beside what a call names, as they are when it is made."""
     memory = run.host.own_memory
-    named = await asyncio.to_thread(run.host.foreign_named, [arguments])
-    if memory is None or not named:
+    named_texts = await asyncio.to_thread(run.host.foreign_named, [arguments])
+    if memory is None or not named_texts:
         return
 
-    kept = await memory.store.read(memory.scope, episodes.kept_instructions, run.id)
-    new = [event for event in instruction_events(named) if event.call not in kept]
-    if new:
-        await run.learn(*new)
+    digests = await memory.store.read(memory.scope, episodes.kept_instructions, run.id)
+    for event in instruction_events(named_texts):
+        if event.call not in digests:
+            await run.learn(event)
 
 
 def is_of_instructions(event: Mapping[str, Any]) -> bool:
