@@ -224,7 +224,7 @@ def _is_trusted_now(
     """
     rows = db.select("source", "origin", {"example": example})
     names = {row["source"] for row in rows}
-    keys = {name for name in names if name.startswith(KEY_SOURCE_PREFIX)}
+    keys = trusts.keys_in(names)
     sources = names - keys
     tools = {name for name in sources if not name.startswith("episode:")}
 
