@@ -5,7 +5,8 @@ is recorded again when it is longer, only the new steps count. While a session g
 marks say which files it has read, and which of its preconditions passed or were told.
 
 The run of a key that nobody trusts is not replayed: its steps change no counts. Only
-its failures are stored, and count once a person has released its own text about them.
+its failures are stored, and count once a person has released a text of the key about
+them.
 """
 
 from __future__ import annotations
@@ -591,6 +592,12 @@ def past_owner(db: Db, scope: Scope, session: str) -> str | None:
     for key in keys - {_NO_KEY}:
         return key
     return "" if keys else None
+
+
+def past_runs(db: Db, scope: Scope, key: str) -> set[str]:
+    """Return the names, as sources, of the runs with a past that belong to a key."""
+    rows = db.all("pasts_of", scope, key=key)
+    return {storable(source_of(row["session"])) for row in rows}
 
 
 def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:

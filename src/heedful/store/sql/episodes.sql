@@ -86,14 +86,15 @@ update lesson set importance = max(importance, :least) where id = :id;
 
 -- name: tracks
 -- What became of the calls with these preconditions; those of :source count as again. A run none of whose steps are
--- counted is that of an untrusted key: its failures count once its own text about them is released.
+-- counted is that of an untrusted key: its failures count once a text of this key about them is released.
 select p.digest, p.passed, p.since, count(b.source) as failed,
        coalesce(sum(case when b.source = :source then 1 else 0 end), 0) as again
 from precondition p left join blame b on b.tenant = p.tenant and b.project = p.project and b.digest = p.digest and (
   not exists (
     select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source and r.steps = 0)
   or exists (
-    select 1 from example e join origin o on o.example = e.id where e.lesson_id = b.lesson_id and o.source = b.source
+    select 1 from occurrence s join example e on e.lesson_id = s.lesson_id join origin o on o.example = e.id
+    where s.lesson_id = b.lesson_id and s.source = b.source and s.via <> '' and o.source = s.via
       and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')))
 where p.tenant = :tenant and p.project = :project and p.digest in (select value from json_each(:digests))
 group by p.digest, p.passed, p.since;
@@ -235,6 +236,11 @@ where tenant = :tenant and project = :project and session = :session
 delete from session_mark
 where tenant = :tenant and project = :project and mark >= 'past ' and mark < :oldest
   and not exists (select 1 from event e where e.tenant = :tenant and e.project = :project and e.session = session_mark.session);
+
+-- name: pasts_of
+-- The sessions with a past that belong to a key.
+select distinct session from session_mark
+where tenant = :tenant and project = :project and mark >= 'past ' and mark < 'past!' and substr(mark, 17) = :key;
 
 -- name: call_of
 -- The call of a result, by its id.
