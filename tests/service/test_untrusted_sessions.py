@@ -47,6 +47,7 @@ class Shop:
             "tool_use_id": command,
         }
         self.post(project, hook_event_name="PreToolUse", **call)
+        end: dict[str, Any]
         if error:
             end = {"hook_event_name": "PostToolUseFailure", "error": error}
         else:
@@ -100,15 +101,17 @@ STRANGE_ERRORS = [
 def test_what_is_told_stays_as_the_trusted_key_taught_it(shop, error):
     for _ in range(3):
         shop.run(shop.agent, OWN_ERROR, mend="python3 load.py --some")
-    told = shop.before()
-    assert [(failure["what"], failure["runs"]) for failure in told] == [(OWN_ERROR, 3)]
-    assert "--some" in told[0]["fix"]
+    failures = shop.before()
+    assert [(failure["what"], failure["runs"]) for failure in failures] == [
+        (OWN_ERROR, 3)
+    ]
+    assert "--some" in failures[0]["fix"]
     opening = shop.opening()
     assert "3 of 3 sessions" in opening
 
     for _ in range(4):
         shop.run(shop.stranger, error, mend="python3 load.py --zqevil")
-    assert shop.before() == told
+    assert shop.before() == failures
     assert shop.opening() == opening
 
 
@@ -128,9 +131,9 @@ def test_sessions_count_once_their_key_is_trusted(shop, error, runs):
 
     for _ in range(1 if error else 4):
         shop.run(shop.stranger, error)
-    told = shop.before()
-    assert [failure["runs"] for failure in told] == runs
-    assert all(failure["what"] == error for failure in told)
+    failures = shop.before()
+    assert [failure["runs"] for failure in failures] == runs
+    assert all(failure["what"] == error for failure in failures)
 
 
 def test_a_released_failure_of_an_untrusted_key_is_told_in_its_words(shop):

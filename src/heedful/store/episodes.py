@@ -295,9 +295,7 @@ def record_session(
         if ids and not any(ids):
             linked_step = replace(linked_step, replacement=None)
         linked_steps.append(linked_step)
-    preconditions.record_steps(
-        db, scope, source, linked_steps, is_trusted=is_trusted
-    )
+    preconditions.record_steps(db, scope, source, linked_steps, is_trusted=is_trusted)
     return answers
 
 

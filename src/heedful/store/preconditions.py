@@ -118,8 +118,8 @@ def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> Non
         db.send("name_precondition", values)
     _write_blames(db, scope, source, steps)
     # That a contract was broken counts at once.
-    kept = [replace(step, contract="") for step in steps]
-    substitutions.record(db, scope, source, kept)
+    uncontracted = [replace(step, contract="") for step in steps]
+    substitutions.record(db, scope, source, uncontracted)
 
 
 def _named(precondition: Precondition) -> dict[str, str]:
@@ -254,8 +254,8 @@ def history_of(
     """Return the failures that a call surely has, because of what it takes for granted.
 
     The surest come first. In a `session`, what passed or was told there is left out. If
-    the lesson about a failure waits in quarantine, its error and its fix are left out. An
-    error is told in words that are trusted: those of the newest failure may not be.
+    the lesson about a failure waits in quarantine, its error and its fix are left out.
+    An error is told in words that are trusted: those of the newest failure may not be.
     `trust` is that of the memory; it decides which substitutions may be told.
     """
     fields = arguments_of(arguments)
@@ -455,8 +455,8 @@ def _known_failure(
     if lesson is None:
         return (replace(failed, state="") if waiting else None), waiting
 
-    what = blame["error"] if blame["is_told"] else blame["pattern"]
-    failed = replace(failed, lesson=blame["lesson_id"], what=what)
+    error = blame["error"] if blame["is_told"] else blame["pattern"]
+    failed = replace(failed, lesson=blame["lesson_id"], what=error)
     failed = _add_fix(failed, failure.precondition, lesson, rule)
     if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
         failed = replace(failed, fix="")

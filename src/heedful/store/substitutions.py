@@ -39,8 +39,8 @@ class KnownSubstitution:
 
     `arguments` are those of the call with it, and `digest` is that of the precondition
     that gives way. It passed in so many `sessions`: the `trusted` ones, whose sources
-    are the user's own, or if there are none, those that a person released. `lesson` is the id of the lesson about the failure, 0 if there
-    is none that may be told.
+    are the user's own, or if there are none, those that a person released. `lesson` is
+    the id of the lesson about the failure, 0 if there is none that may be told.
     """
 
     substitution: Substitution
