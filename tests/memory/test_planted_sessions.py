@@ -536,3 +536,47 @@ async def test_a_secret_in_a_result_does_not_hide_whose_words_the_others_are(
     await first.call("Bash", BUILD, "built")
     await first.send("SessionEnd")
     assert MARK in (await hear_of_failure(memory)).lower()
+
+
+@pytest.mark.parametrize(
+    ("error", "first", "planted"),
+    [
+        pytest.param(
+            "gh: cannot reach https://api.github.com/repos/acme/{}",
+            "pads",
+            f"{MARK}?note=first-run-{MARK}",
+            id="an address",
+        ),
+        pytest.param(
+            "FileNotFoundError: [Errno 2] No such file or directory: '/data/{}.csv'",
+            "pads/one",
+            f"first-run-{MARK}",
+            id="a path",
+        ),
+    ],
+)
+async def test_a_released_error_is_told_only_in_the_words_that_were_released(
+    error: str, first: str, planted: str, tmp_path: Path
+) -> None:
+    memory = memory_of(tmp_path, "nothing")
+    call = {"command": "gh api repos/acme/pads/issues"}
+
+    async def fail(name: str, words: str) -> None:
+        session = Session(memory, name)
+        await session.send("UserPromptSubmit", prompt="list the issues")
+        await session.call("Bash", call, error=f"Exit code 1\n{error.format(words)}")
+        await session.send("SessionEnd")
+
+    async def hear() -> list[str]:
+        history = await memory.before("Bash", call)
+        return [failure.what for failure in history.failures]
+
+    for number in range(3):
+        await fail(f"first {number}", first)
+    assert await hear() == [""]
+    waiting = [entry.id for entry in await memory.quarantine.waiting()]
+    await memory.quarantine.release(waiting, by="ann")
+    assert await hear() == [error.format(first)]
+
+    await fail("later", planted)
+    assert await hear() == [error.format(first)]

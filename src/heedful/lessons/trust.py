@@ -382,6 +382,11 @@ def untrusted_sources(
     return tuple(name for name, trust in trusts.items() if trust in QUARANTINE_TRUST)
 
 
+def keys_in(sources: Iterable[str]) -> frozenset[str]:
+    """Return those of the sources that are keys of a service."""
+    return frozenset(name for name in sources if name.startswith(KEY_SOURCE_PREFIX))
+
+
 def sources_of(
     tool: str, command: str, arguments: Iterable[str] = ()
 ) -> frozenset[str]:

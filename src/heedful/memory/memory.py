@@ -1124,11 +1124,12 @@ async def write_lessons(
     lessons: Sequence[Lesson],
     work: Callable[..., list[Remembered]],
     *key: Any,
+    **options: Any,
 ) -> list[Remembered]:
     """Embed lessons and store them by the store's function `work`.
 
-    `key` are the arguments of `work` before the lessons. If the memory embeds `later`,
-    the lessons are stored without a vector.
+    `key` are the arguments of `work` before the lessons, and `options` others by their
+    names. If the memory embeds `later`, the lessons are stored without a vector.
     """
     if memory.later is None:
         texts = [
@@ -1147,6 +1148,7 @@ async def write_lessons(
         lessons,
         most=memory.max_entries or 0,
         quota=memory.quota,
+        **options,
     )
 
     if memory.later is not None:

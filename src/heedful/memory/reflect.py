@@ -53,8 +53,10 @@ from heedful.lessons.reliability import Step
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.substitution import Replacement
 from heedful.lessons.trust import (
+    QUARANTINE_TRUST,
     QuarantinedLesson,
     initial_state,
+    keys_in,
     lowest_trust,
     source_trust,
     trust_hint,
@@ -881,9 +883,14 @@ def _record(
     steps: Sequence[Step],
     draft: Mapping[str, Any] | None,
     new_lessons: Sequence[Lesson],
+    *,
+    is_trusted: bool,
     **limits: Any,
 ) -> list[Remembered]:
-    """Write an episode's lessons; a strategy supersedes older ones worth less."""
+    """Write an episode's lessons; a strategy supersedes older ones worth less.
+
+    Unless the episode `is_trusted`, its steps do not count.
+    """
     answers = episodes.record_lessons(
         db, scope, digest, new_lessons, draft=draft, **limits
     )
@@ -891,7 +898,9 @@ def _record(
     # A step that the lessons are about has 1 as its lesson so far, another step 0.
     lesson_id = answers[0].id
     steps = [replace(step, lesson=lesson_id) if step.lesson else step for step in steps]
-    preconditions.record_steps(db, scope, new_lessons[0].source, steps)
+    preconditions.record_steps(
+        db, scope, new_lessons[0].source, steps, is_trusted=is_trusted
+    )
 
     for answer, lesson in zip(answers, new_lessons, strict=True):
         if lesson.kind == "strategy":
@@ -953,8 +962,16 @@ async def _write_lessons(
     """
     lesson_pair = (reflection.lesson, reflection.strategy)
     new_lessons = [lesson for lesson in lesson_pair if lesson is not None]
+    # The lesson of a key that may approve is trusted though nobody named the key.
+    waits = reflection.lesson.trust in QUARANTINE_TRUST
     answers = await write_lessons(
-        memory, new_lessons, _record, digest, reflection.steps, draft
+        memory,
+        new_lessons,
+        _record,
+        digest,
+        reflection.steps,
+        draft,
+        is_trusted=not (waits and keys_in(reflection.untrusted)),
     )
     fields = {"id": answers[0].id, "importance": reflection.lesson.importance}
     _log.info("reflection_stored", extra=fields)

@@ -214,7 +214,8 @@ async def learn_session(
     study = await asyncio.to_thread(
         _SessionStudy, episode, root, foreign=foreign, common=sources
     )
-    lessons = study.lessons(await memory.stated_trust(), sources)
+    stated = await memory.stated_trust()
+    lessons = study.lessons(stated, sources)
 
     answers = await write_lessons(
         memory,
@@ -223,6 +224,8 @@ async def learn_session(
         digest,
         {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
         study.actions,
+        keys=trusts.keys_in(sources),
+        is_trusted=not trusts.untrusted_sources(sources, stated),
     )
 
     return Learned(

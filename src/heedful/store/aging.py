@@ -35,9 +35,8 @@ def has_failed_remedy(db: Db, scope: Scope, id: int) -> bool:
     remedy = metas(db, scope, [id]).get(id, {}).get(REMEDY_META)
     if not remedy:
         return False
-    key = {**key_of(scope), "digest": remedy}
-    has_failed = db.select("1", "blame", key, "limit 1")
-    return bool(has_failed and db.select("1", "precondition", {**key, "since": 0}))
+    rows = db.all("tracks", scope, digests=json.dumps([remedy]), source="")
+    return any(row["failed"] and not row["since"] for row in rows)
 
 
 def without_failed_remedy(

@@ -245,6 +245,8 @@ def record_session(
     steps: Sequence[Step],
     new_lessons: Sequence[Lesson],
     *,
+    keys: Collection[str] = (),
+    is_trusted: bool = True,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
@@ -253,18 +255,22 @@ def record_session(
     A lesson counts once a session. One that comes back in another session becomes more
     important.
 
-    `head` is the name, the session and the outcome. `most` and `quota` are limits as in
-    `exposures.remember`. Raises InvalidInput, QuotaExceeded.
+    `head` is the name, the session and the outcome, and the session came through these
+    `keys` of a service. Unless it `is_trusted`, its steps do not count. `most` and
+    `quota` are limits as in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
     """
     from heedful.lessons.signature import signature
     from heedful.store import lessons
 
     now = time.time()
+    source = source_of(head["session"] or head["name"] or digest[:32])
     row = {
         **_episode_key(scope, digest),
         **{name: storable(text) for name, text in head.items()},
         "state": "reflected",
-        "record": "{}",
+        # A revocation of a key finds the run by this.
+        "record": storable_json({"run": source} if keys else {}),
+        "via": " ".join(sorted(keys)),
         "at": now,
     }
     if not db.insert_now("episode", row, CONFLICT_SKIP_SQL).rowcount:
@@ -289,8 +295,7 @@ def record_session(
         if ids and not any(ids):
             linked_step = replace(linked_step, replacement=None)
         linked_steps.append(linked_step)
-    source = source_of(head["session"] or head["name"] or digest[:32])
-    preconditions.record_steps(db, scope, source, linked_steps)
+    preconditions.record_steps(db, scope, source, linked_steps, is_trusted=is_trusted)
     return answers
 
 

@@ -35,12 +35,12 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import (
-    KEY_SOURCE_PREFIX,
     MAX_QUARANTINE_TAGS,
     QUARANTINE_TRUST,
     TRUST_RAISING_VERIFICATION,
     clip_lesson,
     initial_state,
+    keys_in,
     lowest_trust,
 )
 from heedful.lessons.words import words
@@ -273,7 +273,7 @@ def upsert(
 
         # Only what waits in quarantine is limited.
         limit = quota if lesson.state == "quarantined" else None
-        keys = _keys_of(lesson)
+        keys = sorted(keys_in(lesson.sources))
         source = storable(keys[0] if keys else lesson.source)
         if drops and limit is not None and len(held_of(db, scope, source)) >= limit:
             continue
@@ -296,11 +296,6 @@ def upsert(
                 raise QuotaExceeded(source, waiting, limit)
 
     return answers
-
-
-def _keys_of(lesson: Lesson) -> list[str]:
-    """Return the keys of a service through which a lesson came."""
-    return [name for name in lesson.sources if name.startswith(KEY_SOURCE_PREFIX)]
 
 
 def held_of(db: Db, scope: Scope, source: str) -> list[int]:
@@ -326,7 +321,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         "source": values["source"],
         "trust": lesson.trust,
         "parents": values["parents"],
-        "via": " ".join(_keys_of(lesson)),
+        "via": " ".join(sorted(keys_in(lesson.sources))),
         "text": storable(lesson.sighting),
         "at": now,
     }

@@ -3,6 +3,10 @@
 A finished run is replayed once: it tests what was known, and adds to it. Of a run that
 is recorded again when it is longer, only the new steps count. While a session goes on,
 marks say which files it has read, and which of its preconditions passed or were told.
+
+The run of a key that nobody trusts is not replayed: its steps change no counts. Only
+its failures are stored, and count once a person has released a text of the key about
+them.
 """
 
 from __future__ import annotations
@@ -71,16 +75,30 @@ MAX_BLAME_CHARS = 400
 MAX_BLAME_STATE_CHARS = 300
 
 
-def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+def record_steps(
+    db: Db,
+    scope: Scope,
+    source: str,
+    steps: Sequence[Step],
+    *,
+    is_trusted: bool = True,
+) -> None:
     """Replay the steps of one run; `source` names it, so that it can be revoked.
 
-    A step without a time counts as happening now.
+    A step without a time counts as happening now. Unless the run `is_trusted`, as one
+    that came through a key that nobody trusts, none of its steps counts.
     """
     source = storable(source)
     key = {**key_of(scope), "source": source}
     counted = 0
     for row in db.select("steps", "replayed", key):
         counted = row["steps"]
+    if not is_trusted:
+        # What the run added while its key was trusted stays as it is.
+        if not counted:
+            _hold_steps(db, scope, source, steps)
+        return
+
     if steps[counted:]:
         _replay_steps(db, scope, source, steps[counted:])
         db.send("replayed", {**key, "steps": len(steps), "at": time.time()})
@@ -89,6 +107,29 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     _write_blames(db, scope, source, steps)
     _write_losses(db, scope, source, steps)
     substitutions.record(db, scope, source, steps)
+
+
+def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Write the failures of an untrusted run, which count once they are released."""
+    values = {**key_of(scope), "source": source, "steps": 0, "at": time.time()}
+    db.send("replayed", values)
+    for precondition in blamed_steps(steps):
+        values = {**key_of(scope), **_named(precondition)}
+        db.send("name_precondition", values)
+    _write_blames(db, scope, source, steps)
+    # That a contract was broken counts at once.
+    uncontracted = [replace(step, contract="") for step in steps]
+    substitutions.record(db, scope, source, uncontracted)
+
+
+def _named(precondition: Precondition) -> dict[str, str]:
+    """Return the digest of a precondition with its words."""
+    words = [storable(word) for word in precondition.words]
+    return {
+        "digest": precondition.digest,
+        "template": precondition.template,
+        "words": json.dumps(words),
+    }
 
 
 def _replay_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
@@ -116,8 +157,7 @@ def _write_replay(db: Db, scope: Scope, replay: Replay) -> None:
             "since": track.since,
         }
         if track.failed:
-            words = [storable(word) for word in precondition.words]
-            values |= {"template": precondition.template, "words": json.dumps(words)}
+            values |= _named(precondition)
         db.send("count_precondition", values)
 
     for form, tests in replay.tests.items():
@@ -215,25 +255,28 @@ def history_of(
 
     The surest come first. In a `session`, what passed or was told there is left out. If
     the lesson about a failure waits in quarantine, its error and its fix are left out.
+    An error is told in words that are trusted: those of the newest failure may not be.
     `trust` is that of the memory; it decides which substitutions may be told.
     """
     fields = arguments_of(arguments)
     sure = _find_failures(db, scope, tool, fields, session=session, folder=folder)
     sure = sure[:MAX_ANNOUNCED_FAILURES]
-    blames = {}
+    blames: dict[str, list[Row]] = {}
     limits: Sequence[CallLimit] = ()
     if sure:
         limits = user_rules.limits_in(db, scope, session)
         digests = _json(failure.precondition.digest for failure in sure)
         rows = db.all("last_blame", scope, digests=digests)
-        blames = {row["digest"]: row for row in rows}
+        for row in rows:
+            blames.setdefault(row["digest"], []).append(row)
 
     failures = list[KnownFailure]()
     fixes = set[str]()
     waiting = set[int]()
     for failure in sure:
-        blame = blames.get(failure.precondition.digest)
-        announced, waits = _known_failure(db, scope, failure, blame)
+        announced, waits = _known_failure(
+            db, scope, failure, blames.get(failure.precondition.digest, ())
+        )
         waiting |= waits
         if announced is not None and user_rules.goes_against(announced.fix, limits):
             announced = replace(announced, fix="")
@@ -370,10 +413,11 @@ def _find_sure(
 
 
 def _known_failure(
-    db: Db, scope: Scope, failure: _SureFailure, blame: Row | None
+    db: Db, scope: Scope, failure: _SureFailure, blames: Sequence[Row]
 ) -> tuple[KnownFailure | None, set[int]]:
     """Return what may be told of a failure, and the lessons about it that wait.
 
+    Of the blames, the first is told, and the newest may be another that waits.
     It is None if its lesson was retired. The words of a precondition are those of the
     call itself, so they may be told though the error waits in quarantine.
     """
@@ -386,16 +430,21 @@ def _known_failure(
         surely=failure.bound,
         digest=failure.precondition.digest,
     )
-    if blame is None:
+    if not blames:
         return failed, set()
 
+    waiting = set[int]()
+    for newer in blames[1:]:
+        rows = db.all("lesson_and_rules", scope, id=newer["lesson_id"])
+        waiting.update(row["entry"] for row in rows if row["entry"])
+
+    blame = blames[0]
     failed = replace(failed, state=blame["state"], failed=blame["failed"])
     if not blame["lesson_id"]:
-        return failed, set()
+        return failed, waiting
 
     lesson = None
     rule = None
-    waiting = set[int]()
     for row in db.all("lesson_and_rules", scope, id=blame["lesson_id"]):
         if row["entry"]:
             waiting.add(row["entry"])
@@ -406,7 +455,8 @@ def _known_failure(
     if lesson is None:
         return (replace(failed, state="") if waiting else None), waiting
 
-    failed = replace(failed, lesson=blame["lesson_id"], what=blame["error"])
+    error = blame["error"] if blame["is_told"] else blame["pattern"]
+    failed = replace(failed, lesson=blame["lesson_id"], what=error)
     failed = _add_fix(failed, failure.precondition, lesson, rule)
     if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
         failed = replace(failed, fix="")
@@ -542,6 +592,12 @@ def past_owner(db: Db, scope: Scope, session: str) -> str | None:
     for key in keys - {_NO_KEY}:
         return key
     return "" if keys else None
+
+
+def past_runs(db: Db, scope: Scope, key: str) -> set[str]:
+    """Return the names, as sources, of the runs with a past that belong to a key."""
+    rows = db.all("pasts_of", scope, key=key)
+    return {storable(source_of(row["session"])) for row in rows}
 
 
 def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:

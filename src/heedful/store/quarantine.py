@@ -225,7 +225,7 @@ def _is_trusted_now(
     """
     rows = db.select("source", "origin", {"example": example})
     names = {row["source"] for row in rows}
-    keys = {name for name in names if name.startswith(KEY_SOURCE_PREFIX)}
+    keys = trusts.keys_in(names)
     sources = names - keys
     tools = {name for name in sources if not name.startswith("episode:")}
 
@@ -495,9 +495,8 @@ def _forget_sources(
     authored = db.run("voiced", values).fetchall()
     examples = db.run("delete_examples", values).fetchall()
     for source in sources:
-        tables = ("blame", "loss", "replayed", "remark", "substitution", "repair")
-        for table in tables:
-            db.delete(table, {**key, "source": source})
+        _forget_run(db, key, source)
+        db.delete("remark", {**key, "source": source})
         if source.startswith(CHANGE_SOURCE_PREFIX):
             change = source.removeprefix(CHANGE_SOURCE_PREFIX)
             db.delete("remark", {**key, "change": change})
@@ -526,6 +525,19 @@ def _forget_sources(
         sightings=sum(sightings.values()),
         lesson_ids=tuple(deleted_ids[:MAX_REVOKED_NAMES]),
     )
+
+
+def _forget_run(db: Db, key: Plain, source: str) -> None:
+    """Delete what became of the calls of a run."""
+    of_run = {**key, "source": source}
+    blamed = db.select("digest", "blame", of_run)
+    for table in ("blame", "loss", "replayed", "substitution", "repair"):
+        db.delete(table, of_run)
+    for row in blamed:
+        # The words of a call for which no other run failed.
+        if not db.select("1", "blame", {**key, "digest": row["digest"]}, "limit 1"):
+            unnamed = {"template": "", "words": "[]"}
+            db.update("precondition", {**key, "digest": row["digest"]}, unnamed)
 
 
 def _forget_substitutions(db: Db, key: Plain, sources: Sequence[str]) -> None:
@@ -591,9 +603,14 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     db.send("delete_key_notes", values)
     episodes = db.run("delete_sent", values).fetchall()
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
+    runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
     preconditions.forget_events(db, Scope(**key), through_key)
+    # Also of sessions that go on, or that an earlier version stored.
+    runs |= preconditions.past_runs(db, Scope(**key), values["source"])
+    for run in sorted(runs):
+        _forget_run(db, key, run)
 
     outcomes = db.run("outcomes_of", values).fetchall()
     for row in outcomes:

@@ -38,9 +38,9 @@ class KnownSubstitution:
     """A substitution for a call, and how often it worked.
 
     `arguments` are those of the call with it, and `digest` is that of the precondition
-    that gives way. It passed in so many `sessions`, of which the sources of `trusted`
-    are the user's own. `lesson` is the id of the lesson about the failure, 0 if there
-    is none that may be told.
+    that gives way. It passed in so many `sessions`: the `trusted` ones, whose sources
+    are the user's own, or if there are none, those that a person released. `lesson` is
+    the id of the lesson about the failure, 0 if there is none that may be told.
     """
 
     substitution: Substitution
@@ -59,7 +59,10 @@ class KnownSubstitution:
 
 @dataclass(slots=True)
 class _Count:
-    """In which sessions a substitution passed, and the lessons about the failures."""
+    """In which sessions a substitution passed, and the lessons about the failures.
+
+    It `passed` last in a trusted session at this time.
+    """
 
     digest: str
     sessions: set[str] = field(default_factory=set)
@@ -153,7 +156,7 @@ def find(
                 substitution=change,
                 arguments=repaired,
                 digest=count.digest,
-                sessions=len(count.sessions),
+                sessions=len(count.trusted or count.sessions),
                 trusted=len(count.trusted),
                 lesson=lesson,
             )
@@ -199,12 +202,12 @@ def _count(
     for row in rows:
         count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
         count.sessions.add(row["source"])
-        count.passed = max(count.passed, row["passed"])
         if row["lesson_id"]:
             count.lessons.add(row["lesson_id"])
         levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
         if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
             count.trusted.add(row["source"])
+            count.passed = max(count.passed, row["passed"])
     return counts
 
 

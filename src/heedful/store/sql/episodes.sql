@@ -85,13 +85,19 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 update lesson set importance = max(importance, :least) where id = :id;
 
 -- name: tracks
--- What became of the calls with these preconditions; those of :source count as again.
-select digest, passed, since, (
-  select count(*) from blame b where b.tenant = p.tenant and b.project = p.project and b.digest = p.digest) as failed, (
-  select count(*) from blame b
-  where b.tenant = p.tenant and b.project = p.project and b.digest = p.digest and b.source = :source) as again
-from precondition p
-where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
+-- What became of the calls with these preconditions; those of :source count as again. A run none of whose steps are
+-- counted is that of an untrusted key: its failures count once a text of this key about them is released.
+select p.digest, p.passed, p.since, count(b.source) as failed,
+       coalesce(sum(case when b.source = :source then 1 else 0 end), 0) as again
+from precondition p left join blame b on b.tenant = p.tenant and b.project = p.project and b.digest = p.digest and (
+  not exists (
+    select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source and r.steps = 0)
+  or exists (
+    select 1 from occurrence s join example e on e.lesson_id = s.lesson_id join origin o on o.example = e.id
+    where s.lesson_id = b.lesson_id and s.source = b.source and s.via <> '' and o.source = s.via
+      and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')))
+where p.tenant = :tenant and p.project = :project and p.digest in (select value from json_each(:digests))
+group by p.digest, p.passed, p.since;
 
 -- name: count_precondition
 insert into precondition (tenant, project, digest, template, words, passed, since)
@@ -99,6 +105,12 @@ values (:tenant, :project, :digest, :template, :words, :passed, :since)
 on conflict (tenant, project, digest) do update set passed = excluded.passed, since = excluded.since,
   template = case when excluded.template = '' then precondition.template else excluded.template end,
   words = case when excluded.template = '' then precondition.words else excluded.words end;
+
+-- name: name_precondition
+-- What an untrusted run failed for: it changes no counts.
+insert into precondition (tenant, project, digest, template, words, passed, since)
+values (:tenant, :project, :digest, :template, :words, 0, 0)
+on conflict (tenant, project, digest) do update set template = excluded.template, words = excluded.words;
 
 -- name: blame
 -- A longer record of the same run replaces the error.
@@ -122,17 +134,32 @@ insert into replayed (tenant, project, source, steps, at) values (:tenant, :proj
 on conflict (tenant, project, source) do update set steps = excluded.steps;
 
 -- name: last_blame
--- The newest failure because of each precondition.
-select digest, lesson_id, error, state, failed from (
-  select digest, lesson_id, error, state, failed,
-         row_number() over (partition by digest order by failed desc, source desc) as place
-  from blame where tenant = :tenant and project = :project and digest in (select value from json_each(:digests))
-) as ranked where place = 1;
+-- The newest failure because of each precondition, and the newest of those whose words may be told: a trusted sighting
+-- of the same run has them, or a trusted text of the lesson. The `pattern` of the lesson has no particulars.
+with named as (
+  select b.digest, b.source, b.lesson_id, b.error, b.state, b.failed, l.pattern,
+         case when l.state in ('unverified', 'verified', 'superseded') and l.trust not in ('tool', 'external') and (exists (
+           select 1 from occurrence o where o.lesson_id = b.lesson_id and o.source = b.source
+             and o.trust not in ('tool', 'external') and instr(o.text, b.error) > 0)
+         or exists (
+           select 1 from example e where e.lesson_id = b.lesson_id and e.state in ('unverified', 'verified')
+             and e.trust not in ('tool', 'external') and instr(e.lesson, b.error) > 0)) then 1 else 0 end as is_told
+  from blame b left join lesson l on l.id = b.lesson_id
+  where b.tenant = :tenant and b.project = :project and b.digest in (select value from json_each(:digests))
+), ranked as (
+  select digest, lesson_id, error, state, failed, pattern, is_told,
+         row_number() over (partition by digest order by failed desc, source desc) as place,
+         row_number() over (partition by digest order by is_told desc, failed desc, source desc) as best
+  from named
+)
+select digest, lesson_id, error, state, failed, pattern, is_told from ranked where place = 1 or best = 1
+order by is_told desc;
 
 -- name: brief_since
 -- When the newest of the last :sessions sessions were stored, and how many there are.
 select min(at) as since, count(*) as sessions from (
-  select at from replayed where tenant = :tenant and project = :project order by at desc limit :sessions) as newest;
+  select at from replayed where tenant = :tenant and project = :project and steps > 0
+  order by at desc limit :sessions) as newest;
 
 -- name: brief_errors
 -- The errors that came back since, those first that cost most calls, each with the lesson about it.
@@ -149,7 +176,8 @@ order by g.calls desc, g.sessions desc, l.id limit :limit;
 select p.digest, p.template, p.words, g.sessions, g.calls, g.failed
 from (
   select tenant, project, digest, count(*) as sessions, sum(calls) as calls, max(failed) as failed
-  from blame where tenant = :tenant and project = :project and at >= :since
+  from blame b where tenant = :tenant and project = :project and at >= :since and not exists (
+    select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source and r.steps = 0)
   group by tenant, project, digest having count(*) > 1) as g
 join precondition p on p.tenant = g.tenant and p.project = g.project and p.digest = g.digest
 where p.passed = 0
@@ -208,6 +236,11 @@ where tenant = :tenant and project = :project and session = :session
 delete from session_mark
 where tenant = :tenant and project = :project and mark >= 'past ' and mark < :oldest
   and not exists (select 1 from event e where e.tenant = :tenant and e.project = :project and e.session = session_mark.session);
+
+-- name: pasts_of
+-- The sessions with a past that belong to a key.
+select distinct session from session_mark
+where tenant = :tenant and project = :project and mark >= 'past ' and mark < 'past!' and substr(mark, 17) = :key;
 
 -- name: call_of
 -- The call of a result, by its id.

@@ -308,7 +308,7 @@ where tenant = :tenant and project = :project and (via = :source or loop in (
 -- The episodes that came through a key; via lists keys, separated by blanks.
 delete from episode
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
-returning digest;
+returning digest, record;
 
 -- name: delete_traces
 -- The open traces with spans that came through a key.
