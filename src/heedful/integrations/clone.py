@@ -105,6 +105,16 @@ AGENT_SETTINGS = (
     "opencode.json",
     "opencode.jsonc",
 )
+# The names in a folder that has something for agents.
+PLACE_NAMES = frozenset(
+    name.split("/")[0].casefold()
+    for name in (
+        *INSTRUCTION_FILES,
+        *INSTRUCTION_FOLDERS,
+        *AGENT_FOLDERS,
+        *AGENT_SETTINGS,
+    )
+)
 _NAMING_KEY = (
     "(?:contextFileName|fileName|project_doc_fallback_filenames|prompt|template"
     r"|extraKnownMarketplaces|[\w.]*instructions\w*)"
@@ -320,12 +330,13 @@ def foreign_named(folder: Path, calls: Iterable[Any]) -> dict[str, str | None]:
     folder = folder.resolve()
     root = project_top(folder)
     read_before = _inner_places(root, folder)
-    folders = list(islice(_named_folders(root, read_before, calls), MAX_NAMED_FOLDERS))
+    folders = _named_folders(root, read_before, calls)
+    if folders is None:
+        return {_ANY_FILE: None}
+
     texts: dict[str, str | None] = {}
     for place in folders:
         texts |= _unapproved(_instructions(root, [place]))
-    if len(folders) == MAX_NAMED_FOLDERS:
-        texts[_ANY_FILE] = None
     return texts
 
 
@@ -340,27 +351,56 @@ def _unapproved(items: Iterable[CloneItem]) -> dict[str, str | None]:
 
 def _named_folders(
     root: Path, read_before: Sequence[Path], calls: Iterable[Any]
-) -> Iterator[Path]:
-    """Yield the folders of a project whose names stand in the arguments of calls.
+) -> list[Path] | None:
+    """Return the folders with files for agents whose names stand in arguments of calls.
 
     So do the names of the folders that they are in, up to one of `read_before`. A path
     is not taken out of its command, where it has quotes, or begins in the folder of
-    another command.
+    another command. Returns None if they are too many.
     """
-    text = "\n".join(map(_searched_text, calls))
+    named = _NamedFolders("\n".join(map(_searched_text, calls)))
     visited = {os.path.realpath(root / place) for place in read_before}
-    folders = list(read_before)
-    for folder in folders:  # the loop comes to those that it adds
-        for name in _folders_in(root / folder):
-            real_path = os.path.realpath(root / folder / name)
-            if real_path not in visited and _is_named(name, text):
+    places = list(read_before)
+    found: list[Path] = []
+    for place in places:  # the loop comes to those that it adds
+        if len(places) > MAX_NAMED_FOLDERS:
+            return None
+        is_folder = _entries_of(root / place)
+        names = set(map(str.casefold, is_folder))
+        if place not in read_before and not names.isdisjoint(PLACE_NAMES):
+            found.append(place)
+        for name in filter(named.has, filter(is_folder.get, is_folder)):
+            real_path = os.path.realpath(root / place / name)
+            if real_path not in visited:
                 visited.add(real_path)
-                folders.append(folder / name)
-                yield folder / name
+                places.append(place / name)
+    return found
+
+
+class _NamedFolders:
+    """The names of folders that a text has, and not in longer words."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words = set(re.findall(r"\w+", text))
+        self._known: dict[str, bool] = {}
+
+    def has(self, name: str) -> bool:
+        """Return True if the text has the name."""
+        if name not in self._known:
+            self._known[name] = self._find(_without_escapes(name))
+        return self._known[name]
+
+    def _find(self, name: str) -> bool:
+        # A search in the whole text takes long.
+        if not self._words.issuperset(re.findall(r"\w+", name)):
+            return False
+        pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
+        return name in self._words or re.search(pattern, self._text) is not None
 
 
 def _searched_text(arguments: Any) -> str:
-    """Return the arguments of a call as `_is_named` searches them."""
+    """Return the arguments of a call as names of folders are searched in them."""
     is_text = isinstance(arguments, str)
     text = (
         arguments if is_text else json.dumps(arguments, ensure_ascii=False, default=str)
@@ -373,21 +413,13 @@ def _without_escapes(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("\\", "")).casefold()
 
 
-def _folders_in(folder: Path) -> list[str]:
-    """Return the names of the folders in a folder, without those of git."""
+def _entries_of(folder: Path) -> dict[str, bool]:
+    """Return the names in a folder, and True for those of folders, but for git's."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            return {one.name: one.is_dir() for one in entries if one.name != ".git"}
     except OSError:
-        return []  # nobody can read it
-
-
-def _is_named(name: str, text: str) -> bool:
-    """Return True if a text has the name of a folder, and not in a longer word."""
-    searched = _without_escapes(name)
-    if searched not in text:
-        return False
-    return re.search(rf"(?<!\w){re.escape(searched)}(?!\w)", text) is not None
+        return {}  # nobody can read it
 
 
 def _instructed_folders(root: Path) -> set[Path]:
