@@ -6,8 +6,8 @@
 
 import { Heedful } from "./client.ts";
 import { Conversation, callIds, taskPlace } from "./prompt.ts";
-import type { Prompt, ToolCall } from "./prompt.ts";
-import { Watch, watchOf } from "./run.ts";
+import type { Part, Prompt } from "./prompt.ts";
+import { MAX_OPEN_RUNS, Watch, watchOf } from "./run.ts";
 
 export { judged } from "./judged.ts";
 
@@ -15,8 +15,6 @@ interface Params {
   prompt: Prompt;
   providerOptions?: Record<string, any> | undefined;
 }
-
-type StreamPart = { type: string };
 
 /** The middleware of a model; its types are the part of the SDK's that it uses. */
 export interface HeedfulMiddleware {
@@ -27,9 +25,6 @@ export interface HeedfulMiddleware {
   /** Wait until all that was told has arrived: for programs that end at once. */
   settled(): Promise<void>;
 }
-
-// A run that waits for a person may go on much later; the oldest are forgotten first.
-const MAX_OPEN_RUNS = 1_000;
 
 /** The runs that have not ended: by their names, and by the ids of their calls. */
 class OpenRuns {
@@ -46,8 +41,11 @@ class OpenRuns {
   /** The run of a prompt: that of its name, of its calls, or a new one. */
   of(prompt: Prompt, name: string | undefined, lessons: string | undefined): Conversation {
     if (name !== undefined) {
-      const known = this.#named.get(name) ?? new Conversation(this.#watch.run(name), lessons);
-      return this.#keep(this.#named, name, known);
+      const run = this.#watch.run(name);
+      const known = this.#named.get(name);
+      // A name that has ended begins another run.
+      const conversation = known?.run === run ? known : new Conversation(run, lessons);
+      return this.#keep(this.#named, name, conversation);
     }
     const call = callIds(prompt).find((id) => this.#byCall.has(id));
     const known = call === undefined ? this.#byPrompt.get(prompt) : this.#byCall.get(call);
@@ -56,9 +54,12 @@ class OpenRuns {
     return conversation;
   }
 
-  called(conversation: Conversation, call: ToolCall): void {
-    conversation.called(call);
-    this.#keep(this.#byCall, call.toolCallId, conversation);
+  /** Hear parts of an answer; return whether they have calls that the agent makes. */
+  heard(conversation: Conversation, parts: readonly Part[]): boolean {
+    conversation.heard(parts);
+    const calls = parts.filter((part) => part.type === "tool-call" && !part.providerExecuted);
+    for (const call of calls) this.#keep(this.#byCall, call.toolCallId, conversation);
+    return calls.length > 0;
   }
 
   ended(conversation: Conversation): void {
@@ -88,12 +89,18 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
   const runs = new OpenRuns(watch);
   const conversations = new WeakMap<object, { conversation: Conversation; named: boolean }>();
 
-  /** Tell memory what a model answered. */
-  function answered(params: unknown, calls: readonly ToolCall[]): void {
+  /** Tell memory that an answer is complete. */
+  function answered(params: unknown, hasCalls: boolean): void {
     const known = conversations.get(params as object);
     if (known === undefined) return;
-    for (const call of calls) runs.called(known.conversation, call);
-    if (calls.length === 0 && !known.named) runs.ended(known.conversation);
+    known.conversation.answered();
+    if (!hasCalls && !known.named) runs.ended(known.conversation);
+  }
+
+  /** Tell memory parts of an answer; return whether they have calls that the agent makes. */
+  function heard(params: unknown, parts: readonly Part[]): boolean {
+    const known = conversations.get(params as object);
+    return known !== undefined && runs.heard(known.conversation, parts);
   }
 
   return {
@@ -114,41 +121,32 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
 
     async wrapGenerate({ doGenerate, params }) {
       const result: any = await doGenerate();
-      answered(params, toolCalls(result.content));
+      answered(params, heard(params, result.content));
       return result;
     },
 
     async wrapStream({ doStream, params }) {
       const result: any = await doStream();
-      const calls: ToolCall[] = [];
+      let hasCalls = false;
       // The platform knows `cancel`; the types of TypeScript 5.9 do not.
-      const listener: Transformer<StreamPart, StreamPart> & { cancel(): void } = {
+      const listener: Transformer<Part, Part> & { cancel(): void } = {
         transform(part, controller) {
-          const known = conversations.get(params as object);
-          for (const call of toolCalls([part])) {
-            calls.push(call);
-            // The SDK runs a tool as soon as its call is complete.
-            if (known) runs.called(known.conversation, call);
-          }
+          // The SDK runs a tool as soon as its call is complete.
+          if (heard(params, [part])) hasCalls = true;
           controller.enqueue(part);
         },
         flush() {
-          answered(params, calls);
+          answered(params, hasCalls);
         },
         // Nobody goes on with a stream that was aborted or that broke.
         cancel() {
-          answered(params, []);
+          answered(params, false);
         },
       };
-      const heard = new TransformStream(listener);
-      return { ...result, stream: result.stream.pipeThrough(heard) };
+      const heardStream = result.stream.pipeThrough(new TransformStream(listener));
+      return { ...result, stream: heardStream };
     },
 
     settled: () => watch.settled(),
   };
-}
-
-/** The calls in an answer that the agent has to make. */
-function toolCalls(parts: readonly any[]): ToolCall[] {
-  return parts.filter((part) => part.type === "tool-call" && !part.providerExecuted);
 }

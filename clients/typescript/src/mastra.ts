@@ -9,7 +9,7 @@ import { Heedful } from "./client.ts";
 import type { Finding, Loop, OpenOptions, Verdict } from "./client.ts";
 import { consult, feedbackOf, localFeedback, openRun } from "./judged.ts";
 import { Conversation, callIds, taskOf, taskPlace } from "./prompt.ts";
-import type { Prompt } from "./prompt.ts";
+import type { Part, Prompt } from "./prompt.ts";
 import { Watch, watchOf } from "./run.ts";
 
 export { judged } from "./judged.ts";
@@ -21,7 +21,12 @@ export interface ProcessorOptions extends Omit<OpenOptions, "recall"> {
   onVerdict?: (verdict: Verdict | null, answer: string) => void;
 }
 
-type Steps = "processInputStep" | "processLLMRequest" | "processOutputStep" | "processOutputResult";
+type Steps =
+  | "processInputStep"
+  | "processLLMRequest"
+  | "processLLMResponse"
+  | "processOutputStep"
+  | "processOutputResult";
 
 /** The processor, as an agent takes it: with the steps that it has. */
 export type HeedfulProcessor = Processor<"heedful"> & Required<Pick<Processor, Steps>>;
@@ -46,6 +51,12 @@ const MAX_OPEN_CALLS = 1_000;
 function requestOf(state: Record<string, unknown>): Request {
   state.request ??= { attempts: 0, isDone: false, tokens: { calls: 0, prompt_tokens: 0, completion_tokens: 0 } };
   return state.request as Request;
+}
+
+/** A chunk of Mastra as a part of an answer. */
+function partOf({ type, payload }: { type: string; payload: unknown }): Part {
+  const part = { ...(payload as object), type } as Part;
+  return type === "tool-call" ? { ...part, input: part.args } : part;
 }
 
 /** The processor of heedful, for the input and the output of an agent. */
@@ -92,6 +103,12 @@ export function heedfulProcessor(
       return { prompt: (await request.conversation.advised(messages)) as unknown as typeof prompt };
     },
 
+    processLLMResponse({ chunks, state }) {
+      const { conversation } = requestOf(state);
+      conversation?.heard(chunks.map(partOf));
+      conversation?.answered();
+    },
+
     async processOutputStep({ messages, toolCalls = [], text = "", usage, state, abort }) {
       const request = requestOf(state);
       const { conversation, tokens } = request;
@@ -118,6 +135,7 @@ export function heedfulProcessor(
       const feedback =
         verdict === null ? localFeedback(findings, request.attempts, options.policy) : feedbackOf(verdict);
       request.isDone = feedback === null;
+      if (feedback !== null) conversation?.run.wrote(feedback);
       onVerdict?.(verdict, text);
       if (feedback !== null) abort(feedback, { retry: true });
       return messages;
