@@ -53,6 +53,14 @@ function requestOf(state: Record<string, unknown>): Request {
   return state.request as Request;
 }
 
+/** Feedback as Mastra shows it; in other words, it would be the text of a system prompt. */
+function shownFeedback(feedback: string): string {
+  return (
+    `[Processor Feedback] Your previous response was not accepted: ${feedback}. ` +
+    "Please try again with the feedback in mind."
+  );
+}
+
 /** A chunk of Mastra as a part of an answer. */
 function partOf({ type, payload }: { type: string; payload: unknown }): Part {
   const part = { ...(payload as object), type } as Part;
@@ -115,12 +123,14 @@ export function heedfulProcessor(
       tokens.calls += 1;
       tokens.prompt_tokens += usage?.inputTokens ?? 0;
       tokens.completion_tokens += usage?.outputTokens ?? 0;
-      for (const call of toolCalls) {
+      const ownCalls = toolCalls.filter((call) => !conversation?.isOfProvider(call.toolCallId));
+      for (const call of ownCalls) {
         conversation?.called({ ...call, input: call.args });
         keep(request, call.toolCallId);
       }
       const { loop } = request;
-      if (loop === undefined || request.isDone || check === undefined || toolCalls.length > 0) return messages;
+      const isAnswer = ownCalls.length === 0 && !request.isDone;
+      if (loop === undefined || check === undefined || !isAnswer) return messages;
 
       const findings = await check(text);
       const report = { findings, usage: { ...tokens } };
@@ -135,7 +145,7 @@ export function heedfulProcessor(
       const feedback =
         verdict === null ? localFeedback(findings, request.attempts, options.policy) : feedbackOf(verdict);
       request.isDone = feedback === null;
-      if (feedback !== null) conversation?.run.wrote(feedback);
+      if (feedback !== null) conversation?.run.wrote(shownFeedback(feedback));
       onVerdict?.(verdict, text);
       if (feedback !== null) abort(feedback, { retry: true });
       return messages;

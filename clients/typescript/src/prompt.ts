@@ -114,6 +114,7 @@ export class Conversation {
   readonly #earlierCalls = new Map<string, EarlierCall>();
   // The calls of the provider's tools that have no result yet.
   readonly #providerCalls = new Map<string, Part>();
+  readonly #providerIds = new Set<string>();
   readonly #told = new Set<string>();
   // The other words that memory was told.
   readonly #known = new Set<string>();
@@ -137,8 +138,7 @@ export class Conversation {
           this.#said += withoutBlanks(part.text ?? part.delta ?? "");
           break;
         case "tool-call":
-          if (part.providerExecuted) this.#providerCalls.set(part.toolCallId, part);
-          else this.called(part as Part & ToolCall);
+          this.#heardCall(part as Part & ToolCall, true);
           break;
         case "tool-result":
           this.#providerCalls.delete(part.toolCallId);
@@ -149,6 +149,11 @@ export class Conversation {
           this.#provided(part);
       }
     }
+  }
+
+  /** Whether the provider of the model made this call. */
+  isOfProvider(call: string): boolean {
+    return this.#providerIds.has(call);
   }
 
   /** Tell memory that the model answered; a tool of its provider may show it what nobody sees. */
@@ -218,9 +223,14 @@ export class Conversation {
   }
 
   #heardCall(call: Part & ToolCall, isSince: boolean): void {
-    if (call.providerExecuted) this.#providerCalls.set(call.toolCallId, call);
-    else if (isSince) this.called(call);
-    else this.#earlierCalls.set(call.toolCallId, { tool: call.toolName, input: inputOf(call.input) });
+    if (call.providerExecuted) {
+      this.#providerIds.add(call.toolCallId);
+      this.#providerCalls.set(call.toolCallId, call);
+    } else if (isSince) {
+      this.called(call);
+    } else {
+      this.#earlierCalls.set(call.toolCallId, { tool: call.toolName, input: inputOf(call.input) });
+    }
   }
 
   /** Tell memory words that the agent has read, once. */
@@ -237,20 +247,21 @@ export class Conversation {
     this.#known.add(key);
   }
 
+  /** Tell memory the result of a call, once: of this run, of an earlier one, or of the provider. */
   #result(part: Part): void {
     const id = part.toolCallId;
-    const { output } = part;
-    const call = this.#calls.get(id);
-    const earlier = this.#earlierCalls.get(id);
     this.#providerCalls.delete(id);
     // A person refused the call, so the tool neither worked nor failed.
-    if (this.#told.has(id) || output?.type === "execution-denied") return;
-    if (call === undefined && earlier === undefined) this.#provided(part);
-    if (call === undefined && earlier !== undefined) {
-      this.run.read({ by: "tool", ...earlier, output: valueOf(output) });
-    }
+    if (this.#told.has(id) || part.output?.type === "execution-denied") return;
     this.#told.add(id);
-    if (call === undefined) return;
+    const call = this.#calls.get(id);
+    const earlier = this.#earlierCalls.get(id);
+    if (call !== undefined) this.#answer(call, id, part.output);
+    else if (earlier !== undefined) this.run.read({ by: "tool", ...earlier, output: valueOf(part.output) });
+    else this.#provided(part);
+  }
+
+  #answer(call: Call, id: string, output: Part): void {
     const failed = output.type === "error-text" || output.type === "error-json";
     const value = valueOf(output);
     const answer = failed
