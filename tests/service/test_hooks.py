@@ -186,9 +186,7 @@ def test_an_event_is_not_kept_without_what_its_agent_has_read(tmp_path, readings
     with served(tmp_path) as api:
         shop = Project(api, "shop")
         event = {**TELLS, "already_read": readings}
-        refused = shop.refused(
-            422, "invalid_input", "POST", "hooks/claude-code", event
-        )
+        refused = shop.refused(422, "invalid_input", "POST", "hooks/claude-code", event)
         assert "already_read" in refused["detail"]
         memory = api.setup.memory(Scope("acme", "shop"))
         assert not api.run(patient_host(memory=memory).run("s1").events())

@@ -59,12 +59,14 @@ def _add(earlier: Earlier, reading: Mapping[str, Any], call: str) -> None:
         earlier.is_unread = True
     elif whose == "tool":
         output = reading.get("output")
-        text = output
+        text = str(output)
         if not isinstance(output, str):
             text = json.dumps(output, ensure_ascii=False)
         earlier.called(call, str(reading.get("tool", "")), reading.get("input"))
         earlier.returned(call, marked(text, output))
     else:
         raise InvalidInput(
-            f"{READINGS_FIELD}.by", whose, '"user", "tool", "provider", "other" or "unread"'
+            f"{READINGS_FIELD}.by",
+            whose,
+            '"user", "tool", "provider", "other" or "unread"',
         )
