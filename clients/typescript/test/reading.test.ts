@@ -395,13 +395,13 @@ test("a second turn of a named run is heard, and its own words are no others'", 
   assert.deepEqual(readings, [{ by: "user", text: "run the tests" }]);
 });
 
-const LONG_TEXT = "one word after the other\n".repeat(2_000);
+const LONG_TEXT = "one word after the other\n".repeat(1_000);
 const READINGS: Record<string, Reading[]> = {
   "anybody else": [{ by: "other", text: PAGE }],
   "a tool of an earlier run": [{ by: "tool", tool: "shell", input: { command: READ }, output: { page: [PAGE] } }],
   "a tool of the provider": [{ by: "provider", item: { result: PAGE } }],
   "a user who pasted them": [{ by: "user", text: PASTED }],
-  "more than heedful can keep": Array(30).fill({ by: "tool", tool: "notes", input: {}, output: LONG_TEXT }),
+  "more than heedful can keep": Array(60).fill({ by: "tool", tool: "notes", input: {}, output: LONG_TEXT }),
 };
 
 for (const [name, readings] of Object.entries(READINGS)) {
