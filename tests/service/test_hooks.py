@@ -171,3 +171,47 @@ def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):
         scope, end = Scope("acme", "shop"), episodes.forget_session
         api.run(api.setup.store.write(scope, end, "s1", until=time.time()))
         shop.refused(409, "conflict", "POST", path, lift)
+
+
+TELLS = {**FAILS[0], "session_id": "s1"}
+BAD_READINGS = [
+    pytest.param("words", id="no list"),
+    pytest.param(["words"], id="words of nobody"),
+    pytest.param([{"by": "a friend"}], id="words of somebody else"),
+]
+
+
+@pytest.mark.parametrize("readings", BAD_READINGS)
+def test_an_event_is_not_kept_without_what_its_agent_has_read(tmp_path, readings):
+    with served(tmp_path) as api:
+        shop = Project(api, "shop")
+        event = {**TELLS, "already_read": readings}
+        refused = shop.refused(422, "invalid_input", "POST", "hooks/claude-code", event)
+        assert "already_read" in refused["detail"]
+        memory = api.setup.memory(Scope("acme", "shop"))
+        assert not api.run(patient_host(memory=memory).run("s1").events())
+
+
+def test_what_an_agent_has_read_is_kept_before_the_event_without_secrets(tmp_path):
+    secret = "ghp_" + "a1B2" * 9
+    readings = [
+        {"by": "user", "text": "run the tests"},
+        {"by": "tool", "tool": "Bash", "input": {"command": "ls"}, "output": ["a.js"]},
+        {"by": "provider", "item": {"result": f"a page with {secret}"}},
+    ]
+    with served(tmp_path) as api:
+        shop = Project(api, "shop")
+        shop.post("hooks/claude-code", {**TELLS, "already_read": readings})
+        memory = api.setup.memory(Scope("acme", "shop"))
+        run = patient_host(memory=memory).run("s1")
+        events = api.run(run.events())
+        kept = [(event["type"], event["origin"], event["tool"]) for event in events]
+        assert kept == [
+            ("system_event", "", ""),
+            ("system_event", "external", ""),
+            ("system_event", "tool", "Bash"),
+            ("tool_call", "", "Bash"),
+        ]
+        assert "a.js" in events[2]["content"]
+        assert "a page with" in events[1]["content"]
+        assert secret not in str(events)

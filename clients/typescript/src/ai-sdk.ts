@@ -5,9 +5,9 @@
 // those that the middleware uses, so it fits each release of the SDK that has them.
 
 import { Heedful } from "./client.ts";
-import { Conversation, callIds, isProvided, taskPlace } from "./prompt.ts";
-import type { Prompt } from "./prompt.ts";
-import { Watch, watchOf } from "./run.ts";
+import { Conversation, callIds, taskPlace } from "./prompt.ts";
+import type { Part, Prompt } from "./prompt.ts";
+import { MAX_OPEN_RUNS, Watch, watchOf } from "./run.ts";
 
 export { judged } from "./judged.ts";
 
@@ -15,8 +15,6 @@ interface Params {
   prompt: Prompt;
   providerOptions?: Record<string, any> | undefined;
 }
-
-type StreamPart = { type: string };
 
 /** The middleware of a model; its types are the part of the SDK's that it uses. */
 export interface HeedfulMiddleware {
@@ -27,9 +25,6 @@ export interface HeedfulMiddleware {
   /** Wait until all that was told has arrived: for programs that end at once. */
   settled(): Promise<void>;
 }
-
-// A run that waits for a person may go on much later; the oldest are forgotten first.
-const MAX_OPEN_RUNS = 1_000;
 
 /** The runs that have not ended: by their names, and by the ids of their calls. */
 class OpenRuns {
@@ -46,8 +41,11 @@ class OpenRuns {
   /** The run of a prompt: that of its name, of its calls, or a new one. */
   of(prompt: Prompt, name: string | undefined, lessons: string | undefined): Conversation {
     if (name !== undefined) {
-      const known = this.#named.get(name) ?? new Conversation(this.#watch.run(name), lessons);
-      return this.#keep(this.#named, name, known);
+      const run = this.#watch.run(name);
+      const known = this.#named.get(name);
+      // A name that has ended begins another run.
+      const conversation = known?.run === run ? known : new Conversation(run, lessons);
+      return this.#keep(this.#named, name, conversation);
     }
     const call = callIds(prompt).find((id) => this.#byCall.has(id));
     const known = call === undefined ? this.#byPrompt.get(prompt) : this.#byCall.get(call);
@@ -56,15 +54,12 @@ class OpenRuns {
     return conversation;
   }
 
-  /** Tell memory of a part of an answer; return whether it is a call that the agent makes. */
-  heard(conversation: Conversation, part: any): boolean {
-    if (isProvided(part)) conversation.provided(part);
-    else if (part.type === "tool-call") {
-      conversation.called(part);
-      this.#keep(this.#byCall, part.toolCallId, conversation);
-      return true;
-    }
-    return false;
+  /** Hear parts of an answer; return whether they have calls that the agent makes. */
+  heard(conversation: Conversation, parts: readonly Part[]): boolean {
+    conversation.heard(parts);
+    const calls = parts.filter((part) => part.type === "tool-call" && !part.providerExecuted);
+    for (const call of calls) this.#keep(this.#byCall, call.toolCallId, conversation);
+    return calls.length > 0;
   }
 
   ended(conversation: Conversation): void {
@@ -94,16 +89,18 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
   const runs = new OpenRuns(watch);
   const conversations = new WeakMap<object, { conversation: Conversation; named: boolean }>();
 
-  /** Tell memory a part of what a model answers; return whether it is a call of the agent. */
-  function heard(params: unknown, part: any): boolean {
+  /** Tell memory that an answer is complete. */
+  function answered(params: unknown, hasCalls: boolean): void {
     const known = conversations.get(params as object);
-    return known !== undefined && runs.heard(known.conversation, part);
+    if (known === undefined) return;
+    known.conversation.answered();
+    if (!hasCalls && !known.named) runs.ended(known.conversation);
   }
 
-  /** End the run of an answer that calls no tool, unless it has a name. */
-  function answered(params: unknown, calls: number): void {
+  /** Tell memory parts of an answer; return whether they have calls that the agent makes. */
+  function heard(params: unknown, parts: readonly Part[]): boolean {
     const known = conversations.get(params as object);
-    if (known !== undefined && calls === 0 && !known.named) runs.ended(known.conversation);
+    return known !== undefined && runs.heard(known.conversation, parts);
   }
 
   return {
@@ -124,32 +121,30 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
 
     async wrapGenerate({ doGenerate, params }) {
       const result: any = await doGenerate();
-      // In the order of the answer: what the model read comes before what it does then.
-      const calls = result.content.filter((part: any) => heard(params, part));
-      answered(params, calls.length);
+      answered(params, heard(params, result.content));
       return result;
     },
 
     async wrapStream({ doStream, params }) {
       const result: any = await doStream();
-      let calls = 0;
+      let hasCalls = false;
       // The platform knows `cancel`; the types of TypeScript 5.9 do not.
-      const listener: Transformer<StreamPart, StreamPart> & { cancel(): void } = {
+      const listener: Transformer<Part, Part> & { cancel(): void } = {
         transform(part, controller) {
           // The SDK runs a tool as soon as its call is complete.
-          if (heard(params, part)) calls += 1;
+          if (heard(params, [part])) hasCalls = true;
           controller.enqueue(part);
         },
         flush() {
-          answered(params, calls);
+          answered(params, hasCalls);
         },
         // Nobody goes on with a stream that was aborted or that broke.
         cancel() {
-          answered(params, 0);
+          answered(params, false);
         },
       };
-      const told = new TransformStream(listener);
-      return { ...result, stream: result.stream.pipeThrough(told) };
+      const heardStream = result.stream.pipeThrough(new TransformStream(listener));
+      return { ...result, stream: heardStream };
     },
 
     settled: () => watch.settled(),

@@ -9,7 +9,7 @@ import { Heedful } from "./client.ts";
 import type { Finding, Loop, OpenOptions, Verdict } from "./client.ts";
 import { consult, feedbackOf, localFeedback, openRun } from "./judged.ts";
 import { Conversation, callIds, taskOf, taskPlace } from "./prompt.ts";
-import type { Prompt } from "./prompt.ts";
+import type { Part, Prompt } from "./prompt.ts";
 import { Watch, watchOf } from "./run.ts";
 
 export { judged } from "./judged.ts";
@@ -21,7 +21,12 @@ export interface ProcessorOptions extends Omit<OpenOptions, "recall"> {
   onVerdict?: (verdict: Verdict | null, answer: string) => void;
 }
 
-type Steps = "processInputStep" | "processLLMRequest" | "processOutputStep" | "processOutputResult";
+type Steps =
+  | "processInputStep"
+  | "processLLMRequest"
+  | "processLLMResponse"
+  | "processOutputStep"
+  | "processOutputResult";
 
 /** The processor, as an agent takes it: with the steps that it has. */
 export type HeedfulProcessor = Processor<"heedful"> & Required<Pick<Processor, Steps>>;
@@ -46,6 +51,20 @@ const MAX_OPEN_CALLS = 1_000;
 function requestOf(state: Record<string, unknown>): Request {
   state.request ??= { attempts: 0, isDone: false, tokens: { calls: 0, prompt_tokens: 0, completion_tokens: 0 } };
   return state.request as Request;
+}
+
+/** Feedback as Mastra shows it; in other words, it would be the text of a system prompt. */
+function shownFeedback(feedback: string): string {
+  return (
+    `[Processor Feedback] Your previous response was not accepted: ${feedback}. ` +
+    "Please try again with the feedback in mind."
+  );
+}
+
+/** A chunk of Mastra as a part of an answer. */
+function partOf({ type, payload }: { type: string; payload: unknown }): Part {
+  const part = { ...(payload as object), type } as Part;
+  return type === "tool-call" ? { ...part, input: part.args } : part;
 }
 
 /** The processor of heedful, for the input and the output of an agent. */
@@ -92,18 +111,26 @@ export function heedfulProcessor(
       return { prompt: (await request.conversation.advised(messages)) as unknown as typeof prompt };
     },
 
+    processLLMResponse({ chunks, state }) {
+      const { conversation } = requestOf(state);
+      conversation?.heard(chunks.map(partOf));
+      conversation?.answered();
+    },
+
     async processOutputStep({ messages, toolCalls = [], text = "", usage, state, abort }) {
       const request = requestOf(state);
       const { conversation, tokens } = request;
       tokens.calls += 1;
       tokens.prompt_tokens += usage?.inputTokens ?? 0;
       tokens.completion_tokens += usage?.outputTokens ?? 0;
-      for (const call of toolCalls) {
+      const ownCalls = toolCalls.filter((call) => !conversation?.isOfProvider(call.toolCallId));
+      for (const call of ownCalls) {
         conversation?.called({ ...call, input: call.args });
         keep(request, call.toolCallId);
       }
       const { loop } = request;
-      if (loop === undefined || request.isDone || check === undefined || toolCalls.length > 0) return messages;
+      const isAnswer = ownCalls.length === 0 && !request.isDone;
+      if (loop === undefined || check === undefined || !isAnswer) return messages;
 
       const findings = await check(text);
       const report = { findings, usage: { ...tokens } };
@@ -118,6 +145,7 @@ export function heedfulProcessor(
       const feedback =
         verdict === null ? localFeedback(findings, request.attempts, options.policy) : feedbackOf(verdict);
       request.isDone = feedback === null;
+      if (feedback !== null) conversation?.run.wrote(shownFeedback(feedback));
       onVerdict?.(verdict, text);
       if (feedback !== null) abort(feedback, { retry: true });
       return messages;

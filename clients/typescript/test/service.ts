@@ -2,7 +2,7 @@
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,6 +26,7 @@ export interface HeardEvent {
   run: string;
   name: string;
   call: string | undefined;
+  read: unknown[];
 }
 
 export interface Service {
@@ -33,16 +34,17 @@ export interface Service {
   client(options?: Partial<HeedfulOptions>): Heedful;
   /** A watch that waits as long as a busy machine needs, and throws on a problem. */
   watch(project?: string): Watch;
-  /** Such a watch, and the events that it sends: run, name, id of the call. */
+  /** Such a watch, and the events that it sends: run, name, id of the call, what was read. */
   heard(): { watch: Watch; events: HeardEvent[] };
   /** What a command of heedful prints. */
   command(...words: string[]): string;
   stop(): Promise<void>;
 }
 
-/** Start a service with its own memory; without an embedder, so nothing is fetched. */
-export async function startService(): Promise<Service> {
+/** Start a service with its own memory and settings; without an embedder, so nothing is fetched. */
+export async function startService(settings = ""): Promise<Service> {
   const folder = await mkdtemp(join(tmpdir(), "heedful-"));
+  await writeFile(join(folder, "heedful.toml"), settings);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const env = { ...process.env, HEEDFUL_EMBEDDER: "none", HEEDFUL_PORT: String(port) };
@@ -66,7 +68,12 @@ export async function startService(): Promise<Service> {
       const events: HeardEvent[] = [];
       const fetch: typeof globalThis.fetch = (address, init) => {
         const event = JSON.parse(String(init?.body));
-        events.push({ run: event.session_id, name: event.hook_event_name, call: event.tool_use_id });
+        events.push({
+          run: event.session_id,
+          name: event.hook_event_name,
+          call: event.tool_use_id,
+          read: event.already_read ?? [],
+        });
         return globalThis.fetch(address, init);
       };
       return { watch: new Watch(new Heedful({ url, fetch }), { waitMs: 30_000, onProblem: fail }), events };

@@ -63,6 +63,8 @@ MAX_SEARCHED_ERROR_CHARS = 400_000
 MAX_REPAIRED_CHARS = 8_000
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
+# What an agent has read, of which no event told: `heedful.integrations.readings`.
+READINGS_FIELD = "already_read"
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
     {"system", "loop_wakeup", "schedule_wakeup", "poll_event"}
@@ -260,6 +262,10 @@ async def reply(
     shows = kind in row.takes or (kind == "before" and settings.deny)
     run.room = MAX_MOMENT_CHARS if shows else 0
 
+    if data.get(READINGS_FIELD):
+        from heedful.integrations.readings import keep_readings
+
+        await keep_readings(run, data[READINGS_FIELD])
     failure = await host.guarded(
         "keep calls that no event told",
         _keep_unheard(moment, failed_calls),
