@@ -358,23 +358,23 @@ def _named_folders(
     is not taken out of its command, where it has quotes, or begins in the folder of
     another command. Returns None if they are too many.
     """
-    named = _NamedFolders("\n".join(map(_searched_text, calls)))
+    named_folders = _NamedFolders("\n".join(map(_searched_text, calls)))
     visited = {os.path.realpath(root / place) for place in read_before}
     places = list(read_before)
-    found: list[Path] = []
+    instructed: list[Path] = []
     for place in places:  # the loop comes to those that it adds
         if len(places) > MAX_NAMED_FOLDERS:
             return None
         is_folder = _entries_of(root / place)
         names = set(map(str.casefold, is_folder))
         if place not in read_before and not names.isdisjoint(PLACE_NAMES):
-            found.append(place)
-        for name in filter(named.has, filter(is_folder.get, is_folder)):
+            instructed.append(place)
+        for name in filter(named_folders.has, filter(is_folder.get, is_folder)):
             real_path = os.path.realpath(root / place / name)
             if real_path not in visited:
                 visited.add(real_path)
                 places.append(place / name)
-    return found
+    return instructed
 
 
 class _NamedFolders:
@@ -417,7 +417,9 @@ def _entries_of(folder: Path) -> dict[str, bool]:
     """Return the names in a folder, and True for those of folders, but for git's."""
     try:
         with os.scandir(folder) as entries:
-            return {one.name: one.is_dir() for one in entries if one.name != ".git"}
+            return {
+                entry.name: entry.is_dir() for entry in entries if entry.name != ".git"
+            }
     except OSError:
         return {}  # nobody can read it
 
