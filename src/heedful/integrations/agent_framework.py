@@ -13,7 +13,14 @@ killed, goes on with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -43,6 +50,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, are_typed, mark_of
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.record import Candidate, Usage
 
@@ -119,6 +127,11 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             messages=list(context.messages),
         )
         run.past = run.history()
+        past = list(chain.from_iterable(run.past.values()))
+        # A message has no mark: some clients would send it to the model's provider.
+        marks = _typed_marks(past, context.messages, record.get(TYPED_KEY, ()))
+        run.typed_marks = marks
+        record[TYPED_KEY] = marks
         run.go_on(advice.text)
         if prompts and run.feedback and run.is_kept_elsewhere():
             # Only the feedback on the last answer is not kept.
@@ -133,13 +146,14 @@ class _MiddlewareRun(Attempts):
     `messages` is what the user sent, and the calls of tools with their results so far.
     `past` is what the session had before the run, `best_history` what it had after the
     best answer, by providers. `place` is the number of messages in a request before the
-    rejected answer.
+    rejected answer. `typed_marks` are the marks of the user's prompts.
     """
 
     context: AgentContext
     call_next: CallNext
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
+    typed_marks: list[str] = field(default_factory=list)
     best_history: dict[str, list[Message]] = field(default_factory=dict)
     place: int | None = None
     usage: UsageDetails | None = None
@@ -334,7 +348,7 @@ class _Requests(ChatMiddleware):
         run.spent += Usage(1)
         if run.run.earlier is None:
             turns = [message for message in context.messages if run.has(message)]
-            run.run.earlier = _earlier_of(turns)
+            run.run.earlier = _earlier_of(turns, run.typed_marks)
             # The service keeps the turns before.
             conversation = (context.options or {}).get("conversation_id")
             run.run.earlier.is_unread = bool(conversation)
@@ -401,14 +415,45 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
-def _earlier_of(messages: Sequence[Message]) -> Earlier:
-    """Return what the messages before a task say."""
+def _typed_marks(
+    past: Sequence[Message], given: Sequence[Message], marks: Collection[str]
+) -> list[str]:
+    """Return the marks of the user's prompts, with those that a run is given.
+
+    `past` are the messages of a session before, `marks` those of its earlier turns.
+    """
+    new = [message.text for message in given if _spoken(message).kind == "prompt"]
+    messages = [*past, *given]
+    typed = are_typed(map(_spoken, messages), new=new, marks=marks)
+    all_marks = set(marks)
+    for message, is_typed in zip(messages, typed, strict=True):
+        if is_typed:
+            all_marks.add(mark_of(message.text))
+    return sorted(all_marks)
+
+
+def _spoken(message: Message) -> Spoken:
+    """Return what decides if a message is the user's."""
+    kind: Kind = "other"
+    if message.role in ("user", "system"):
+        kind = "prompt"
+    elif message.role == "assistant":
+        calls = (content.type == "function_call" for content in message.contents)
+        kind = "calls" if any(calls) else "answer"
+    return Spoken(kind, message.text)
+
+
+def _earlier_of(messages: Sequence[Message], marks: Collection[str]) -> Earlier:
+    """Return what the messages before a task say; `marks` are those of the user's."""
     earlier = Earlier()
     earlier.know(_contents(messages))
-    for message in messages:
+    typed = are_typed(map(_spoken, messages), marks=marks)
+    for message, is_typed in zip(messages, typed, strict=True):
+        is_prompt = _spoken(message).kind == "prompt"
         earlier.add(
             message.text,
-            is_typed=message.role in ("user", "system"),
+            is_typed=is_typed,
+            content=message.to_dict()["contents"] if is_prompt else "",
             calls=[
                 (str(content.call_id), content.name or "", content.arguments)
                 for content in message.contents
