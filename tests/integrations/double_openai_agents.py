@@ -28,7 +28,6 @@ from openai.types.responses.response_output_item import McpCall
 
 from heedful.integrations import Host, openai_agents, verdict_of
 from tests.integrations.doubles import (
-    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -40,7 +39,6 @@ from tests.integrations.doubles import (
     Say,
     Script,
     Tasks,
-    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -123,10 +121,8 @@ async def drive(
     )
 
 
-async def chat(
-    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
-) -> None:
-    config = config_with(added)
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    config = RunConfig(tracing_disabled=True)
     agent, _ = shell_agent(script_of(tasks), Driven(), results)
     agent.tools.append(HostedMCPTool(tool_config=MCP_SERVER))
     session = SQLiteSession("chat")
@@ -136,26 +132,8 @@ async def chat(
         )
 
 
-TURN_WAYS = ("session callback", "input filter")
-
-
-def config_with(added: TurnAddition) -> RunConfig:
-    """Return the settings of a run, which add a text in the first turn."""
-    config = RunConfig(tracing_disabled=True)
-    waiting = [user_item(added.text)] if added.way else []
-
-    def with_text(items: Any) -> list[Any]:
-        return [*items, waiting.pop()] if waiting else list(items)
-
-    if added.way == "session callback":
-        config.session_input_callback = lambda past, new: [*past, *with_text(new)]
-    elif added.way == "input filter":
-        config.call_model_input_filter = lambda data: replace(
-            data.model_data, input=with_text(data.model_data.input)
-        )
-    return config
-
-
+# What a callback or a filter adds, no session keeps.
+TURN_WAYS = ()
 # What a tool returns that has an image.
 PICTURE: Any = ToolOutputImage(image_url="https://docs.example/jest.png")
 TOOL_WAYS = (SERVER_TOOL, "tool that an adapter made", "server without a list")
