@@ -32,7 +32,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import Kind, Spoken, are_typed, mark_of
+from heedful.integrations.typed import Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
@@ -392,11 +392,8 @@ def _foreign_tools(request: Any) -> list[str]:
     return words
 
 
-def _typed_marks(events: Sequence[Event]) -> set[str]:
-    """Return the marks of the prompts of the user.
-
-    That is the first event of an invocation if an agent has answered in it.
-    """
+def _answered_marks(events: Sequence[Event]) -> set[str]:
+    """Return the marks of prompts that began an invocation and have an answer in it."""
     first_events: dict[str, Event] = {}
     marks: set[str] = set()
     for event in events:
@@ -420,13 +417,14 @@ def _earlier_of(events: Sequence[Event], new: str) -> Earlier:
     """Return what the events of a session say; `new` is the text of the task."""
     earlier = Earlier()
     earlier.know(event.content for event in events)
-    typed = are_typed(map(_spoken, events), new=[new], marks=_typed_marks(events))
-    for event, is_typed in zip(events, typed, strict=True):
-        is_prompt = event.author == USER and not event.get_function_responses()
+    answered_marks = _answered_marks(events)
+    marks = typed_marks(map(_spoken, events), new=[new], marks=answered_marks)
+    for event in events:
+        spoken = _spoken(event)
         earlier.add(
-            _text_of(event.content),
-            is_typed=is_typed,
-            content=event.content if is_prompt else "",
+            spoken.text,
+            is_typed=spoken.is_typed(marks),
+            content=event.content if spoken.kind == "prompt" else "",
             calls=[
                 (call.id or "", call.name or "", call.args)
                 for call in event.get_function_calls()

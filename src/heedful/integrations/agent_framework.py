@@ -50,7 +50,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, are_typed, mark_of
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.record import Candidate, Usage
 
@@ -129,9 +129,13 @@ class HeedfulAgentMiddleware(AgentMiddleware):
         run.past = run.history()
         past = list(chain.from_iterable(run.past.values()))
         # A message has no mark: some clients would send it to the model's provider.
-        marks = _typed_marks(past, context.messages, record.get(TYPED_KEY, ()))
-        run.typed_marks = marks
-        record[TYPED_KEY] = marks
+        marks = typed_marks(
+            map(_spoken, [*past, *context.messages]),
+            new=prompts,
+            marks=record.get(TYPED_KEY, ()),
+        )
+        run.typed_marks = sorted(map(str, marks))
+        record[TYPED_KEY] = run.typed_marks
         run.go_on(advice.text)
         if prompts and run.feedback and run.is_kept_elsewhere():
             # Only the feedback on the last answer is not kept.
@@ -415,23 +419,6 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
-def _typed_marks(
-    past: Sequence[Message], given: Sequence[Message], marks: Collection[str]
-) -> list[str]:
-    """Return the marks of the user's prompts, with those that a run is given.
-
-    `past` are the messages of a session before, `marks` those of its earlier turns.
-    """
-    new = [message.text for message in given if _spoken(message).kind == "prompt"]
-    messages = [*past, *given]
-    typed = are_typed(map(_spoken, messages), new=new, marks=marks)
-    all_marks = set(marks)
-    for message, is_typed in zip(messages, typed, strict=True):
-        if is_typed:
-            all_marks.add(mark_of(message.text))
-    return sorted(all_marks)
-
-
 def _spoken(message: Message) -> Spoken:
     """Return what decides if a message is the user's."""
     kind: Kind = "other"
@@ -447,13 +434,13 @@ def _earlier_of(messages: Sequence[Message], marks: Collection[str]) -> Earlier:
     """Return what the messages before a task say; `marks` are those of the user's."""
     earlier = Earlier()
     earlier.know(_contents(messages))
-    typed = are_typed(map(_spoken, messages), marks=marks)
-    for message, is_typed in zip(messages, typed, strict=True):
-        is_prompt = _spoken(message).kind == "prompt"
+    for message in messages:
+        spoken = _spoken(message)
+        is_prompt = spoken.kind == "prompt"
         earlier.add(
-            message.text,
-            is_typed=is_typed,
-            content=message.to_dict()["contents"] if is_prompt else "",
+            spoken.text,
+            is_typed=spoken.is_typed(marks),
+            content=_contents([message]) if is_prompt else "",
             calls=[
                 (str(content.call_id), content.name or "", content.arguments)
                 for content in message.contents

@@ -29,7 +29,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, are_typed, mark_of
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
@@ -278,16 +278,11 @@ def _with_marks(
     `given` are those that its caller gave: those of the turns before, and a prompt.
     """
     prompts = [_text_of(message) for message in given if message.is_from(ChatRole.USER)]
-    given_are_typed = are_typed(map(_spoken, given), new=prompts[-1:])
-    marks = {
-        mark_of(_text_of(message))
-        for message, is_typed in zip(given, given_are_typed, strict=True)
-        if is_typed
-    }
-    all_are_typed = are_typed(map(_spoken, messages), marks=marks)
+    given_marks = typed_marks(map(_spoken, given), new=prompts[-1:])
+    marks = typed_marks(map(_spoken, messages), marks=given_marks)
     return [
-        _with_mark(message) if is_typed else message
-        for message, is_typed in zip(messages, all_are_typed, strict=True)
+        _with_mark(message) if _spoken(message).is_typed(marks) else message
+        for message in messages
     ]
 
 
@@ -299,8 +294,8 @@ def _with_mark(message: ChatMessage) -> ChatMessage:
 
 def _is_typed(message: ChatMessage) -> bool:
     """Return True for a prompt that the user has typed."""
-    is_prompt = message.is_from(ChatRole.USER) or message.is_from(ChatRole.SYSTEM)
-    return is_prompt and message.meta.get(TYPED_KEY) == mark_of(_text_of(message))
+    spoken = _spoken(message)
+    return spoken.is_typed([spoken.mark])
 
 
 def _spoken(message: ChatMessage) -> Spoken:

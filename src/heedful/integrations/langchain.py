@@ -13,6 +13,7 @@ import secrets
 from collections.abc import (
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -65,7 +66,7 @@ from heedful.integrations.langchain_notes import (
     note_message,
     proved,
 )
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, are_typed, mark_of
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
@@ -248,7 +249,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            run.earlier = _earlier_of(state["messages"])
+            marks = typed_marks(map(_spoken, state["messages"]))
+            run.earlier = _earlier_of(state["messages"], marks)
         return run
 
     async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
@@ -297,8 +299,13 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
-        typed = _typed_messages(state["messages"], new=task)
-        run.earlier = run.earlier or _earlier_of(state["messages"], new=task)
+        marks = typed_marks(map(_spoken, state["messages"]), new=[task])
+        typed = [
+            _with_mark(message)
+            for message in state["messages"]
+            if _spoken(message).is_typed(marks)
+        ]
+        run.earlier = run.earlier or _earlier_of(state["messages"], marks)
         if _parent_of(config):
             # Another agent may have written the task, in words that it had read.
             run.earlier.said(task)
@@ -313,7 +320,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
         }
-        return {"messages": list(map(_with_mark, typed)), RESULT_KEY: record}
+        return {"messages": typed, RESULT_KEY: record}
 
     async def _inform(self, request: Request) -> Request:
         """Return the request with what memory has, and without rejected answers.
@@ -760,17 +767,6 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _typed_messages(
-    messages: Sequence[AnyMessage], new: str | None = None
-) -> list[AnyMessage]:
-    """Return the messages of the user and the system; `new` is the text of the task."""
-    new_texts = () if new is None else (new,)
-    typed = are_typed(map(_spoken, messages), new=new_texts)
-    return [
-        message for message, is_typed in zip(messages, typed, strict=True) if is_typed
-    ]
-
-
 def _spoken(message: AnyMessage) -> Spoken:
     """Return what decides if a message is the user's."""
     kind: Kind = "other"
@@ -789,14 +785,13 @@ def _with_mark(message: AnyMessage) -> AnyMessage:
     return message.model_copy(update={"additional_kwargs": marks})
 
 
-def _earlier_of(messages: Sequence[AnyMessage], new: str | None = None) -> Earlier:
+def _earlier_of(messages: Sequence[AnyMessage], marks: Collection[object]) -> Earlier:
     """Return what messages say, but those that are heedful's own.
 
-    `new` is the text of the task, if its message has no mark yet.
+    `marks` are those of the user's prompts.
     """
     earlier = Earlier()
     earlier.know(_said_by(messages))
-    typed = _typed_messages(messages, new)
     for message in messages:
         if is_note(message):
             continue
@@ -810,10 +805,8 @@ def _earlier_of(messages: Sequence[AnyMessage], new: str | None = None) -> Earli
             earlier.said(words_in(_beside(message)))
         earlier.add(
             "" if results else text,
-            is_typed=any(message is prompt for prompt in typed),
-            content=""
-            if isinstance(message, AIMessage | ToolMessage)
-            else message.content,
+            is_typed=_spoken(message).is_typed(marks),
+            content="" if results else message.content,
             calls=[
                 (call["id"] or "", call["name"], call["args"])
                 for call in getattr(message, "tool_calls", ())

@@ -448,12 +448,12 @@ def _typed_marks(messages: Sequence[ModelMessage]) -> set[str]:
     marks = _kept_marks(messages)
     if marks:
         return marks
-    return {
-        mark_of(_text_of(part.content))
-        for message, is_typed in zip(messages, _user_requests(messages), strict=True)
-        for part in message.parts
-        if is_typed and isinstance(part, UserPromptPart | SystemPromptPart)
-    }
+
+    for message, is_typed in zip(messages, _user_requests(messages), strict=True):
+        for part in message.parts if is_typed else ():
+            if isinstance(part, UserPromptPart | SystemPromptPart):
+                marks.add(mark_of(_text_of(part.content)))
+    return marks
 
 
 def _earlier_of(messages: Sequence[ModelMessage], marks: Set[str]) -> Earlier:

@@ -45,7 +45,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, are_typed, mark_of
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
@@ -301,21 +301,13 @@ def _mark_typed(messages: Messages, *, new: Messages, summary: Message | None) -
 
     Strands writes the `summary` of older messages as one of the user.
     """
-    spoken = [
-        Spoken("other", "") if message == summary else _spoken(message)
-        for message in messages
-    ]
-    typed = are_typed(spoken, new=list(map(_text_of, new)))
-    for message, is_typed in zip(messages, typed, strict=True):
-        if is_typed:
+    others = [message for message in messages if message != summary]
+    marks = typed_marks(map(_spoken, others), new=map(_text_of, new))
+    for message in others:
+        if _spoken(message).is_typed(marks):
             metadata = message.setdefault("metadata", {})
             mark = {TYPED_KEY: mark_of(_text_of(message))}
             metadata["custom"] = {**metadata.get("custom", {}), **mark}
-
-
-def _mark_in(message: Message) -> object:
-    """Return the mark of a prompt of the user, None without it."""
-    return message.get("metadata", {}).get("custom", {}).get(TYPED_KEY)
 
 
 def _spoken(message: Message) -> Spoken:
@@ -326,7 +318,8 @@ def _spoken(message: Message) -> Spoken:
         kind = "calls"
     elif any("toolResult" in block for block in message["content"]) and not text:
         kind = "other"
-    return Spoken(kind, text, _mark_in(message))
+    mark = message.get("metadata", {}).get("custom", {}).get(TYPED_KEY)
+    return Spoken(kind, text, mark)
 
 
 def _earlier_of(messages: Messages) -> Earlier:
@@ -336,12 +329,12 @@ def _earlier_of(messages: Messages) -> Earlier:
     for message in messages:
         blocks = message["content"]
         is_prompt = message["role"] == "user"
-        is_typed = _mark_in(message) == mark_of(_text_of(message))
+        spoken = _spoken(message)
         uses = [block["toolUse"] for block in blocks if "toolUse" in block]
         results = [block["toolResult"] for block in blocks if "toolResult" in block]
         earlier.add(
-            _text_of(message),
-            is_typed=is_typed,
+            spoken.text,
+            is_typed=spoken.is_typed([spoken.mark]),
             content="" if results or not is_prompt else blocks,
             calls=[(use["toolUseId"], use["name"], use["input"]) for use in uses],
             results=[(result["toolUseId"], _result_text(result)) for result in results],

@@ -13,7 +13,7 @@ between a call of a tool and the next answer without calls.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -33,28 +33,37 @@ class Spoken:
     text: str
     mark: object = None
 
+    def is_typed(self, marks: Collection[object]) -> bool:
+        """Return True for a prompt with one of the marks of the user's prompts."""
+        return self.kind == "prompt" and mark_of(self.text) in marks
+
 
 def mark_of(text: str) -> str:
     """Return the mark of a prompt with this text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def are_typed(
-    messages: Iterable[Spoken], new: Collection[str] = (), marks: Collection[str] = ()
-) -> list[bool]:
-    """Return for each message whether its text is the user's.
+def typed_marks(
+    messages: Iterable[Spoken], *, new: Iterable[str] = (), marks: Iterable[object] = ()
+) -> set[object]:
+    """Return the marks of the user's prompts in a conversation.
 
-    `new` are the texts that the run is given, `marks` the marks that the conversation
-    has beside those of its messages.
+    `new` are the texts that the run is given, `marks` those that the conversation has
+    beside the marks of its messages.
     """
     messages = list(messages)
-    known_marks = {*marks, *(message.mark for message in messages if message.mark)}
-    typed: list[bool] = []
+    known_marks = {*marks, *(message.mark for message in messages)} - {None}
+    if not known_marks:
+        known_marks.update(_marks_at_first(messages))
+    known_marks.update(map(mark_of, new))
+    return known_marks
+
+
+def _marks_at_first(messages: Iterable[Spoken]) -> Iterator[str]:
+    """Yield the marks of the user's prompts in a conversation that is new."""
     is_working = False
     for message in messages:
         if message.kind in ("answer", "calls"):
             is_working = message.kind == "calls"
-        is_given = message.text in new or mark_of(message.text) in known_marks
-        is_first_met = not known_marks and not is_working
-        typed.append(message.kind == "prompt" and (is_given or is_first_met))
-    return typed
+        if message.kind == "prompt" and not is_working:
+            yield mark_of(message.text)
