@@ -143,7 +143,11 @@ async def test_a_fix_is_told_or_waits_by_whose_words_it_repeats(
 async def test_a_text_that_code_added_in_an_earlier_turn_is_no_word_of_the_user(
     name: str, way: str, text: str, told: bool, tmp_path: Path
 ) -> None:
-    tasks = {"hello": [Say("Hello.")], "thanks": [Say("Bye.")], "run the tests": FIXES}
+    tasks: Tasks = {
+        "hello": [Say("Hello.")],
+        "thanks": [Say("Bye.")],
+        "run the tests": FIXES,
+    }
     added = TurnAddition(way=way, text=text)
     assert await teach(tmp_path, name, tasks, added=added) is told
 

@@ -52,7 +52,10 @@ def typed_marks(
     beside the marks of its messages.
     """
     messages = list(messages)
-    known_marks = {*marks, *(message.mark for message in messages)} - {None}
+    known_marks = set(marks)
+    known_marks.update(
+        message.mark for message in messages if isinstance(message.mark, str)
+    )
     if not known_marks:
         known_marks.update(_marks_at_first(messages))
     known_marks.update(map(mark_of, new))
