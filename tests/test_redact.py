@@ -148,6 +148,18 @@ UNDRAWN = {
     "a colour in JSON": "\\u001b[1;31m{}\\u001b[0m",
     "a colour in a script": "\\033[31m{}\\033[0m",
     "a colour without its escape": "[31m{}[0m",
+    "a colour of grep without its escapes": "[01;31m[K{}[m[K",
+    "a colour that ends without a number": "[31m{}[m",
+    "a blinking text without its escape": "[5m{}[m",
+    "a colour of many numbers": "[38:2::1:2:3m{}[0m",
+    "a colour in PHP": "\\u{001b}[31m{}\\u{001b}[m",
+    "a colour in Perl": "\\x{1b}[31m{}\\x{1b}[m",
+    "a colour in Python": "\\U0000001b[31m{}\\U0000001b[m",
+    "a colour in JSON in JSON": "\\\\u001b[31m{}\\\\u001b[m",
+    "a colour in a shell": "\\E[31m{}\\E[m",
+    "a colour as less shows it": "ESC[31m{}ESC[m",
+    "a colour in a table": "_x001B_[31m{}_x001B_[m",
+    "a colour with a lost byte": "\ufffd[31m{}\ufffd[m",
     "a colour as cat writes it": "^[[31m{}^[[0m",
     "a colour in XML": "&#27;[31m{}&#27;[0m",
     "a colour in a report of tests": "#x1B[31m{}#x1B[0m",
@@ -185,9 +197,21 @@ def test_what_is_not_drawn_hides_no_secret(around: str) -> None:
             assert not left(secret, sanitize(shown)), hidden
 
 
+def test_a_line_that_git_has_coloured_hides_no_secret() -> None:
+    for text, secret in PLANTED:
+        if not left(secret, redact(f"+{text}")):
+            assert not left(secret, redact(f"[32m+[m[32m{text}[m")), text
+
+
 def test_colours_stay_where_no_secret_is() -> None:
     text = "\x1b[31mnothing\x1b[0m to \u200bhide"
     assert redact(text) == text
+
+
+def test_brackets_that_are_no_colour_stay_beside_a_secret() -> None:
+    secret = TOKENS["github_token"][0]
+    text = "rows[m] = keys[K]; x = y[5]; size [4K], DESC[k]"
+    assert redact(f"{text} {secret}") == f"{text} [redacted: github_token]"
 
 
 @pytest.mark.parametrize("text", LEFT)

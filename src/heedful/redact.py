@@ -50,19 +50,25 @@ MAX_REMEMBERED_CHARS = 200  # of one text
 MAX_REMEMBERED_TEXTS = 2_000
 # What a terminal obeys and does not draw (ECMA-48): a style as "\x1b[31m", a link or a
 # title up to its end, a character set and other codes. Its escape may be written as in
-# programs, in HTML and XML, by `cat -v` and by `visible`; logs leave it out of a style.
-_ESCAPE = r"""(?:\x1b | \\(?:u001[bB] | u\{1[bB]\} | x1[bB] | 0?33 | e) | \^\[ | ␛
-  | &?\#(?:27|x1[bB]);? | \[U\+001B\])"""
+# programs, in HTML and XML, by `cat -v` and by `visible`.
+_ESCAPE = r"""(?:\x1b | \^\[ | ␛ | &?(?:amp;)?\#(?:27|x1[bB]);? | \[U\+001B\]
+  | \\{1,4}(?:[uU]0{2,6}1[bB] | [ux]\{0{0,4}1[bB]\} | x1[bB] | 0?33 | e))"""
+# Logs leave the escape out of a style, or write it in words.
+_LOST_ESCAPE = r"""(?:ESC | <(?:ESC|0x1[bB])> | _x001B_ | \ufffd
+  | \\{1,4}(?:E | N\{ESC[A-Z]{0,5}\}))"""
 TERMINAL_CODES = rf"""
     (?:{_ESCAPE}\[|\x9b)[0-?]*[ -/]*[@-~]
   | {_ESCAPE}[\]PX^_](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
   | {_ESCAPE}[ -/]+[0-~] | \x1b[78=>cDEHMZ]
-  | \[\d{{1,3}}(?:;\d{{1,3}}){{0,8}}m
+  | {_LOST_ESCAPE}?\[(?:\d{{1,3}}(?:[;:]\d{{0,3}}){{0,16}}m|[0-2]K)
 """
+# The end of a style, and what grep writes beside each: they may be words of a text that
+# has no other code.
+_STYLE_ENDS = rf"{_LOST_ESCAPE}?\[[mK]"
 # A text without any of these has no such code.
 _ESCAPE_STARTS = (
-    *("\x1b", "\\u001", "\\u{1", "\\x1", "\\033", "\\33", "\\e"),
-    *("^[", "␛", "#27", "#x1", "\x9b", "[U+", "[0", "[1", "[2", "[3", "[4", "[7", "[9"),
+    *("\x1b", "\\u00", "\\u{", "\\x1", "\\x{", "\\033", "\\33", "\\e", "\\U00"),
+    *("^[", "␛", "#27", "#x1", "\x9b", "[U+", *(f"[{digit}" for digit in range(10))),
 )
 # Letters and marks that are drawn as nothing.
 INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
@@ -119,7 +125,9 @@ def _redact_as_drawn(text: str, clean: str) -> str:
 def _as_drawn(text: str) -> str:
     """Return a text without codes of a terminal and what is drawn as nothing."""
     if any(map(text.__contains__, _ESCAPE_STARTS)):
-        text = _compiled(TERMINAL_CODES).sub("", text)
+        text, codes = _compiled(TERMINAL_CODES).subn("", text)
+        if codes:
+            text = _compiled(_STYLE_ENDS).sub("", text)
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     hidden = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from google.adk.agents import LlmAgent, RunConfig
 from google.adk.apps import App
+from google.adk.events import Event
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.plugins import BasePlugin, ReflectAndRetryToolPlugin
 from google.adk.runners import InMemoryRunner
@@ -28,6 +29,7 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.adk import HeedfulAdkPlugin
 from heedful.integrations.attempts import ID_KEY
 from tests.integrations.doubles import (
+    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -38,6 +40,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
+    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -147,11 +150,47 @@ async def drive(
     return driven
 
 
-async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+async def chat(
+    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
+) -> None:
     agent = shell_agent(script_of(tasks), Driven(), results)
-    runner = runner_of(agent, HeedfulAdkPlugin(host))
+    runner = runner_of(agent, HeedfulAdkPlugin(host), AppendingPlugin(added))
     for task in tasks:
         await run(runner, task)
+
+
+TURN_WAYS = ("before_model", "after_run", "event of its own invocation")
+
+
+class AppendingPlugin(BasePlugin):
+    """Appends a text to the session, as an event of the user, in the first turn."""
+
+    def __init__(self, added: TurnAddition) -> None:
+        super().__init__("appending")
+        self.added = added
+        self.waits = bool(added.way)
+
+    async def before_model_callback(
+        self, *, callback_context: Any, llm_request: Any
+    ) -> None:
+        if self.added.way != "after_run":
+            await self.append(callback_context._invocation_context)
+
+    async def after_run_callback(self, *, invocation_context: Any) -> None:
+        if self.added.way == "after_run":
+            await self.append(invocation_context)
+
+    async def append(self, context: Any) -> None:
+        if not self.waits:
+            return
+        self.waits = False
+        is_alone = self.added.way == "event of its own invocation"
+        event = Event(
+            author="user",
+            invocation_id="alone" if is_alone else context.invocation_id,
+            content=types.UserContent(self.added.text),
+        )
+        await context.session_service.append_event(context.session, event)
 
 
 class AddingPlugin(BasePlugin):

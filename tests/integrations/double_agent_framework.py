@@ -21,6 +21,7 @@ from agent_framework import (
     Message,
     ResponseStream,
     UsageDetails,
+    agent_middleware,
     chat_middleware,
     tool,
 )
@@ -29,6 +30,7 @@ from mcp import ClientSession
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from tests.integrations.doubles import (
+    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -39,6 +41,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
+    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -120,12 +123,35 @@ async def drive(
     return driven
 
 
-async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
-    middleware = [HeedfulAgentMiddleware(host)]
+async def chat(
+    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
+) -> None:
+    middleware = [HeedfulAgentMiddleware(host), *turn_adder(added)]
     agent = shell_agent(script_of(tasks), Driven(), results, middleware=middleware)
     session = AgentSession(session_id="chat")
     for task in tasks:
         await agent.run(task, session=session)
+
+
+TURN_WAYS = ("message before the task", "message after the task")
+
+
+def turn_adder(added: TurnAddition) -> list[Any]:
+    """Return the middleware that adds a text in the first turn, if any does."""
+    if not added.way:
+        return []
+    waiting = [Message("user", [added.text])]
+
+    @agent_middleware
+    async def add_message(context: Any, call_next: Any) -> None:
+        messages = list(context.messages)
+        if waiting:
+            place = 0 if added.way == "message before the task" else len(messages)
+            messages.insert(place, waiting.pop())
+        context.messages = messages
+        await call_next()
+
+    return [add_message]
 
 
 def server_tool(text: str) -> FunctionTool:

@@ -17,6 +17,7 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
 from tests.integrations.doubles import (
+    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -27,6 +28,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
+    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -93,12 +95,33 @@ async def drive(
     return driven
 
 
-async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
-    agent = shell_agent(script_of(tasks), Driven(), results, hooks=hooks(host))
+async def chat(
+    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
+) -> None:
+    all_hooks = hooks_with(host, added)
+    agent = shell_agent(script_of(tasks), Driven(), results, hooks=all_hooks)
     messages: list[ChatMessage] = []
     for task in tasks:
         result = await agent.run_async([*messages, *asked(task)])
         messages = result["messages"]
+
+
+TURN_WAYS = ("before_run", "before_llm", "on_exit", "after_run", "system message")
+
+
+def hooks_with(host: Host, added: TurnAddition) -> Any:
+    """Return the hooks of heedful, and one that adds a text in the first turn."""
+    point = "before_llm" if added.way == "system message" else added.way
+    waiting = [added.text]
+
+    @hook
+    def add_text(state: State) -> None:
+        if waiting and point == "before_llm" and added.way != point:
+            state.set("messages", [ChatMessage.from_system(waiting.pop())])
+        elif waiting:
+            state.set("messages", [ChatMessage.from_user(waiting.pop())])
+
+    return hooks(host, others={point: [add_text]} if point else None)
 
 
 # What a tool returns that has an image.

@@ -10,6 +10,9 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     ToolErrorMiddleware,
+    after_agent,
+    after_model,
+    before_agent,
     before_model,
     dynamic_prompt,
     wrap_model_call,
@@ -25,6 +28,7 @@ from heedful.integrations import RESULT_KEY, Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
 from heedful.integrations.langchain_notes import MESSAGE_SOURCE_KEY
 from tests.integrations.doubles import (
+    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -38,6 +42,7 @@ from tests.integrations.doubles import (
     Script,
     Tasks,
     Turn,
+    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -101,16 +106,46 @@ async def drive(
     )
 
 
-async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
-    agent = agent_of(
+async def chat(
+    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
+) -> None:
+    errors: Any = ToolErrorMiddleware(lambda error, _: str(error))
+    is_kept = not added.way.endswith(PASSED_ON)
+    agent: Any = create_agent(
         scripted(script_of(tasks)),
-        HeedfulMiddleware(host),
+        middleware=[HeedfulMiddleware(host), *turn_adder(added), errors],
         tools=[shell_of([], results)],
-        checkpointer=InMemorySaver(),
+        checkpointer=InMemorySaver() if is_kept else None,
     )
     config: Any = {"configurable": {"thread_id": "chat"}}
+    messages: list[Any] = []
     for task in tasks:
-        await agent.ainvoke({"messages": [("user", task)]}, config)
+        before = [] if is_kept else messages
+        state = await agent.ainvoke({"messages": [*before, ("user", task)]}, config)
+        messages = state["messages"]
+
+
+PASSED_ON = ", messages passed on"
+ADDERS = {
+    "before_agent": before_agent,
+    "before_model": before_model,
+    "after_model": after_model,
+    "after_agent": after_agent,
+}
+TURN_WAYS = (*ADDERS, *(name + PASSED_ON for name in ADDERS))
+
+
+def turn_adder(added: TurnAddition) -> list[AgentMiddleware[Any, Any, Any]]:
+    """Return the middleware that adds a text in the first turn, if any does."""
+    if not added.way:
+        return []
+    waiting = [HumanMessage(added.text)]
+
+    async def add_message(*_: Any) -> Any:
+        return {"messages": [waiting.pop()]} if waiting else None
+
+    decorate: Any = ADDERS[added.way.removesuffix(PASSED_ON)]
+    return [decorate(add_message)]
 
 
 # What a tool returns that has an image.

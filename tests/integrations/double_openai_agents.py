@@ -132,6 +132,8 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         )
 
 
+# What a callback or a filter adds, no session keeps.
+TURN_WAYS = ()
 # What a tool returns that has an image.
 PICTURE: Any = ToolOutputImage(image_url="https://docs.example/jest.png")
 TOOL_WAYS = (SERVER_TOOL, "tool that an adapter made", "server without a list")

@@ -14,6 +14,7 @@ from pydantic_ai import (
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
+    RunContext,
     TextPart,
     ToolCallPart,
     ToolDefinition,
@@ -26,6 +27,7 @@ from pydantic_ai.toolsets import ExternalToolset
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.doubles import (
+    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -36,6 +38,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
+    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -104,14 +107,44 @@ async def drive(
     return driven
 
 
-async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+async def chat(
+    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
+) -> None:
     agent = shell_agent(
-        script_of(tasks), Driven(), results, capabilities=[Heedful(host=host)]
+        script_of(tasks),
+        Driven(),
+        results,
+        capabilities=[Heedful(host=host), *turn_adder(added)],
     )
     messages: list[ModelMessage] = []
     for task in tasks:
         result = await agent.run(task, message_history=messages)
         messages = result.all_messages()
+
+
+TURN_WAYS = ("message before the task", "message after the task", "enqueue")
+
+
+def turn_adder(added: TurnAddition) -> list[Any]:
+    """Return the capability that adds a text in the first turn, if any does."""
+    if not added.way:
+        return []
+    waiting = [added.text]
+
+    def add_message(
+        ctx: RunContext[Any], messages: list[ModelMessage]
+    ) -> list[ModelMessage]:
+        if not waiting:
+            return messages
+        text = waiting.pop()
+        if added.way == "enqueue":
+            ctx.enqueue(text)
+            return messages
+        page = ModelRequest.user_text_prompt(text)
+        is_first = added.way == "message before the task"
+        return [page, *messages] if is_first else [*messages, page]
+
+    return [ProcessHistory(add_message)]
 
 
 # What a tool returns that has an image.

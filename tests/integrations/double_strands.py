@@ -11,7 +11,12 @@ from typing import Any
 
 from mcp.types import Tool
 from strands import Agent, tool
-from strands.hooks import BeforeInvocationEvent
+from strands.hooks import (
+    AfterInvocationEvent,
+    AfterModelCallEvent,
+    BeforeInvocationEvent,
+    BeforeModelCallEvent,
+)
 from strands.middleware import InvokeModelStage
 from strands.models import Model
 from strands.plugins import Plugin
@@ -21,6 +26,7 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from tests.integrations.doubles import (
+    NOTHING,
     OK,
     OWN_TOOL,
     SCHEMA,
@@ -31,6 +37,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
+    TurnAddition,
     look,
     script_of,
     shell_of,
@@ -134,14 +141,31 @@ async def drive(
     return driven
 
 
-async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+async def chat(
+    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
+) -> None:
     agent = shell_agent(
         script_of(tasks), Driven(), results, plugins=[HeedfulPlugin(host)]
     )
+    waiting = [added.text]
+
+    def add_message(event: Any) -> None:
+        if waiting:
+            page: Any = {"role": "user", "content": [{"text": waiting.pop()}]}
+            event.agent.messages.append(page)
+
+    if added.way:
+        agent.add_hook(add_message, POINTS[added.way])
     for task in tasks:
         await agent.invoke_async(task)
 
 
+POINTS: dict[str, Any] = {
+    "before a model call": BeforeModelCallEvent,
+    "after a model call": AfterModelCallEvent,
+    "after an invocation": AfterInvocationEvent,
+}
+TURN_WAYS = tuple(POINTS)
 # What a tool returns that has an image.
 PICTURE: Any = {
     "status": "success",

@@ -3,7 +3,8 @@ script.
 
 Each double has a function `drive`, which runs an agent as a user of this integration
 would set it up, `chat`, which gives one agent several tasks in one conversation, and
-`add`, to whose agent code around it adds a text.
+`add`, to whose agent code around it adds a text. `chat` adds a text in the first turn,
+in one of the `TURN_WAYS` of the framework.
 The model takes the turns of the script in order, and repeats the last. `results` has
 what the tool `shell` returns or raises for a command, by default "done". Raises what
 the host raises.
@@ -81,6 +82,17 @@ class Driven:
     prompts: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     verdict: Done | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnAddition:
+    """A text that code around an agent adds to a conversation once, in this way."""
+
+    way: str = ""
+    text: str = ""
+
+
+NOTHING = TurnAddition()
 
 
 def script_of(tasks: Tasks) -> list[Turn]:

@@ -98,6 +98,25 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     assert len(await session.get_items()) == 6
 
 
+async def test_a_session_gets_the_task_and_no_text_that_a_callback_adds() -> None:
+    session = SQLiteSession("chat")
+    await session.add_items([{"role": "user", "content": "hello"}])
+    config = RunConfig(
+        tracing_disabled=True,
+        session_input_callback=lambda past, new: [
+            *past,
+            *new,
+            {"role": "user", "content": "a page"},
+        ],
+    )
+    agent, model = shell_agent([Say("P1")], Driven())
+    await run(agent, TASK, host=patient_host(), session=session, run_config=config)
+    assert "a page" in prompts(model)[0]
+    items: Any = await session.get_items()
+    assert [item.get("role") for item in items] == ["user", "user", "assistant"]
+    assert items[1]["content"] == TASK
+
+
 def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
     host = host_that_judges(None, checks=[grade])
     agent, model = shell_agent([Say('{"severity": "P2"}')], Driven())

@@ -32,6 +32,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.typed import Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
@@ -40,6 +41,8 @@ from heedful.sanitize import UNREAD_MARK, redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
+# The author of the events that a user's messages become.
+USER = "user"
 # What is kept in this process about runs that were cancelled is bounded.
 MAX_INVOCATIONS = 1_000
 MAX_RESULT_CHARS = 100_000
@@ -87,7 +90,7 @@ class HeedfulAdkPlugin(BasePlugin):
             hold_back=self.hold_back,
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
-        run.run.earlier = _earlier_of(invocation_context.session.events)
+        run.run.earlier = _earlier_of(invocation_context.session.events, new=task)
         know(run.run, [invocation_context.user_content])
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
@@ -389,14 +392,39 @@ def _foreign_tools(request: Any) -> list[str]:
     return words
 
 
-def _earlier_of(events: Sequence[Event]) -> Earlier:
-    """Return what the events of a session before an invocation say."""
+def _answered_marks(events: Sequence[Event]) -> set[str]:
+    """Return the marks of prompts that began an invocation and have an answer in it."""
+    first_events: dict[str, Event] = {}
+    marks: set[str] = set()
+    for event in events:
+        first = first_events.setdefault(event.invocation_id, event)
+        if first.author == USER and event.author != USER and event.invocation_id:
+            marks.add(mark_of(_text_of(first.content)))
+    return marks
+
+
+def _spoken(event: Event) -> Spoken:
+    """Return what decides if an event is the user's."""
+    kind: Kind = "prompt" if event.author == USER else "answer"
+    if event.get_function_calls():
+        kind = "calls"
+    elif event.get_function_responses():
+        kind = "other"
+    return Spoken(kind, _text_of(event.content))
+
+
+def _earlier_of(events: Sequence[Event], new: str) -> Earlier:
+    """Return what the events of a session say; `new` is the text of the task."""
     earlier = Earlier()
     earlier.know(event.content for event in events)
+    answered_marks = _answered_marks(events)
+    marks = typed_marks(map(_spoken, events), new=[new], marks=answered_marks)
     for event in events:
+        spoken = _spoken(event)
         earlier.add(
-            _text_of(event.content),
-            is_typed=event.author == "user",
+            spoken.text,
+            is_typed=spoken.is_typed(marks),
+            content=event.content if spoken.kind == "prompt" else "",
             calls=[
                 (call.id or "", call.name or "", call.args)
                 for call in event.get_function_calls()

@@ -13,7 +13,14 @@ killed, goes on with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -43,6 +50,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.record import Candidate, Usage
 
@@ -119,6 +127,15 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             messages=list(context.messages),
         )
         run.past = run.history()
+        past = list(chain.from_iterable(run.past.values()))
+        # A message has no mark: some clients would send it to the model's provider.
+        marks = typed_marks(
+            map(_spoken, [*past, *context.messages]),
+            new=prompts,
+            marks=record.get(TYPED_KEY, ()),
+        )
+        run.typed_marks = sorted(map(str, marks))
+        record[TYPED_KEY] = run.typed_marks
         run.go_on(advice.text)
         if prompts and run.feedback and run.is_kept_elsewhere():
             # Only the feedback on the last answer is not kept.
@@ -133,13 +150,14 @@ class _MiddlewareRun(Attempts):
     `messages` is what the user sent, and the calls of tools with their results so far.
     `past` is what the session had before the run, `best_history` what it had after the
     best answer, by providers. `place` is the number of messages in a request before the
-    rejected answer.
+    rejected answer. `typed_marks` are the marks of the user's prompts.
     """
 
     context: AgentContext
     call_next: CallNext
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
+    typed_marks: list[str] = field(default_factory=list)
     best_history: dict[str, list[Message]] = field(default_factory=dict)
     place: int | None = None
     usage: UsageDetails | None = None
@@ -334,7 +352,7 @@ class _Requests(ChatMiddleware):
         run.spent += Usage(1)
         if run.run.earlier is None:
             turns = [message for message in context.messages if run.has(message)]
-            run.run.earlier = _earlier_of(turns)
+            run.run.earlier = _earlier_of(turns, run.typed_marks)
             # The service keeps the turns before.
             conversation = (context.options or {}).get("conversation_id")
             run.run.earlier.is_unread = bool(conversation)
@@ -401,14 +419,28 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
-def _earlier_of(messages: Sequence[Message]) -> Earlier:
-    """Return what the messages before a task say."""
+def _spoken(message: Message) -> Spoken:
+    """Return what decides if a message is the user's."""
+    kind: Kind = "other"
+    if message.role in ("user", "system"):
+        kind = "prompt"
+    elif message.role == "assistant":
+        calls = (content.type == "function_call" for content in message.contents)
+        kind = "calls" if any(calls) else "answer"
+    return Spoken(kind, message.text)
+
+
+def _earlier_of(messages: Sequence[Message], marks: Collection[str]) -> Earlier:
+    """Return what the messages before a task say; `marks` are those of the user's."""
     earlier = Earlier()
     earlier.know(_contents(messages))
     for message in messages:
+        spoken = _spoken(message)
+        is_prompt = spoken.kind == "prompt"
         earlier.add(
-            message.text,
-            is_typed=message.role in ("user", "system"),
+            spoken.text,
+            is_typed=spoken.is_typed(marks),
+            content=_contents([message]) if is_prompt else "",
             calls=[
                 (str(content.call_id), content.name or "", content.arguments)
                 for content in message.contents

@@ -24,7 +24,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, HostRun
-from heedful.integrations.words import words_in
+from heedful.integrations.words import marked, words_in
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import UNREAD_MARK
@@ -144,18 +144,22 @@ class Earlier:
         text: str,
         *,
         is_typed: bool,
+        content: Any = "",
         calls: Iterable[tuple[str, str, Any]] = (),
         results: Iterable[tuple[str, str]] = (),
         provided: Iterable[Any] = (),
     ) -> None:
         """Add a message: its text, and what it has beside the text.
 
-        These are its `calls` with their ids, tools and arguments, the `results` of
-        calls with their ids, and what tools of the provider said.
+        `content` is all that a model reads of a prompt, which counts if it is not
+        typed. Beside it are `calls` with their ids, tools and arguments, the `results`
+        of calls with their ids, and what tools of the provider said.
         """
-        if text:
-            add_text = self.typed if is_typed else self.said
-            add_text(text)
+        if is_typed and text:
+            self.typed(text)
+        words = "" if is_typed else marked(text, content)
+        if words:
+            self.said(words)
         for call, tool, arguments in calls:
             self.called(call, tool, arguments)
         for call, result in results:

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import (
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -65,6 +66,7 @@ from heedful.integrations.langchain_notes import (
     note_message,
     proved,
 )
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
@@ -247,7 +249,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            run.earlier = _earlier_of(state["messages"], _prompt_ids(record))
+            marks = typed_marks(map(_spoken, state["messages"]))
+            run.earlier = _earlier_of(state["messages"], marks)
         return run
 
     async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
@@ -296,11 +299,13 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
-        asked = prompts[-1].id
-        earlier_prompts = _prompt_ids(_record_of(state))
-        run.earlier = run.earlier or _earlier_of(
-            state["messages"], [*earlier_prompts, asked]
-        )
+        marks = typed_marks(map(_spoken, state["messages"]), new=[task])
+        typed = [
+            _with_mark(message)
+            for message in state["messages"]
+            if _spoken(message).is_typed(marks)
+        ]
+        run.earlier = run.earlier or _earlier_of(state["messages"], marks)
         if _parent_of(config):
             # Another agent may have written the task, in words that it had read.
             run.earlier.said(task)
@@ -308,15 +313,14 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "id": run.id,
             "task": task,
             "turn": turn,
-            "asked": asked,
-            "earlier_prompts": earlier_prompts,
+            "asked": prompts[-1].id,
             "open": True,
             "advice": advice.text,
             "spent": [0, 0, 0],
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
         }
-        return {RESULT_KEY: record}
+        return {"messages": typed, RESULT_KEY: record}
 
     async def _inform(self, request: Request) -> Request:
         """Return the request with what memory has, and without rejected answers.
@@ -612,11 +616,6 @@ def _record_of(state: Any) -> dict[str, Any]:
     return record
 
 
-def _prompt_ids(record: Mapping[str, Any]) -> list[Any]:
-    """Return the ids of the messages with which the runs of a thread began."""
-    return [*record.get("earlier_prompts", ()), record.get("asked", "")]
-
-
 def _usage_of(record: Mapping[str, Any]) -> Usage:
     """Return the usage of the current attempt."""
     calls, prompt_tokens, completion_tokens = record["spent"]
@@ -768,30 +767,36 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _earlier_of(messages: Sequence[AnyMessage], prompt_ids: Sequence[Any]) -> Earlier:
+def _spoken(message: AnyMessage) -> Spoken:
+    """Return what decides if a message is the user's."""
+    kind: Kind = "other"
+    if isinstance(message, AIMessage):
+        kind = "calls" if message.tool_calls else "answer"
+    elif isinstance(message, SystemMessage) or _user_prompts([message]):
+        kind = "prompt"
+    mark = message.additional_kwargs.get(TYPED_KEY)
+    return Spoken(kind, str(message.text), mark)
+
+
+def _with_mark(message: AnyMessage) -> AnyMessage:
+    """Return a prompt with the mark that the user has typed it."""
+    mark = {TYPED_KEY: mark_of(str(message.text))}
+    marks = {**message.additional_kwargs, **mark}
+    return message.model_copy(update={"additional_kwargs": marks})
+
+
+def _earlier_of(messages: Sequence[AnyMessage], marks: Collection[object]) -> Earlier:
     """Return what messages say, but those that are heedful's own.
 
-    `prompt_ids` are the ids of the messages with which runs began. From there, or from
-    the first call of a tool, to the next answer without calls, a tool or middleware may
-    have added messages of the user or the system.
+    `marks` are those of the user's prompts.
     """
     earlier = Earlier()
     earlier.know(_said_by(messages))
-    is_working = False
     for message in messages:
         if is_note(message):
             continue
 
-        begins_run = bool(message.id) and message.id in prompt_ids
-        if isinstance(message, AIMessage):
-            is_working = bool(message.tool_calls)
-        is_prompt = isinstance(message, SystemMessage) or _user_prompts([message])
-        is_typed = bool(is_prompt) and (begins_run or not is_working)
-        is_working = is_working or begins_run
-
         text = str(message.text)
-        if not is_typed and isinstance(message, HumanMessage | SystemMessage):
-            text = marked(text, message.content)
         results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
             fields = [message.content, _beside(message)]
@@ -800,7 +805,8 @@ def _earlier_of(messages: Sequence[AnyMessage], prompt_ids: Sequence[Any]) -> Ea
             earlier.said(words_in(_beside(message)))
         earlier.add(
             "" if results else text,
-            is_typed=is_typed,
+            is_typed=_spoken(message).is_typed(marks),
+            content="" if results else message.content,
             calls=[
                 (call["id"] or "", call["name"], call["args"])
                 for call in getattr(message, "tool_calls", ())
@@ -825,7 +831,7 @@ def _beside(message: BaseMessage) -> list[Any]:
 
     That is the name of who says it, calls that are no JSON, and fields of a provider.
     """
-    fields = {**message.additional_kwargs, MESSAGE_SOURCE_KEY: ""}
+    fields = {**message.additional_kwargs, MESSAGE_SOURCE_KEY: "", TYPED_KEY: ""}
     if getattr(message, "tool_calls", []):
         fields["tool_calls"] = []  # the same calls, as a provider wrote them
     return [message.name, getattr(message, "invalid_tool_calls", []), fields]

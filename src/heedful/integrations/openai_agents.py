@@ -204,12 +204,11 @@ async def _begin(
         config=config,
         options=options,
     )
-    attempts.first = len(past) if state else len(base) - len(items)
+    attempts.set_input(base, given=items, pair=pair)
+    if state:
+        attempts.first = len(past)
+        attempts.input = state
     attempts.anchor = anchor
-    attempts.pair = pair
-    attempts.sent = base + pair
-    attempts.input = state or base
-    attempts.best_items = base
     attempts.derived = derived
     attempts.run.earlier = _earlier_of(base, options, typed=past + items)
     if state:
@@ -266,6 +265,8 @@ class _Attempts:
         self.best_items: Items = []
         # The number of items that are older than the run.
         self.first = 0
+        # What the run was given, if a callback of the user has put others beside it.
+        self.given: Items = []
         # True if the id comes from a session, which has no answer yet.
         self.derived = False
 
@@ -288,6 +289,16 @@ class _Attempts:
             call_model_input_filter=self.add_advice,
             tool_error_formatter=self.seen,
         )
+
+    def set_input(self, base: Items, *, given: Items, pair: Items) -> None:
+        """Set the input of the first attempt: past and `given` items, and a `pair`."""
+        self.pair = pair
+        self.sent = base + pair
+        self.input = base
+        self.best_items = base
+        self.first = len(base) - len(given)
+        if base[self.first :] != given:
+            self.given = given
 
     async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
         """Add what memory has to the input of the model: after the task and calls.
@@ -387,7 +398,7 @@ class _Attempts:
 
         if self.session is not None and self.derived:
             answer = _message("assistant", Candidate.of(best).text or "")
-            await self.session.add_items([*self.best_items[self.first :], answer])
+            await self.session.add_items([*self.session_items(), answer])
 
         result = agents.RunResult(
             input=self.sent,
@@ -476,8 +487,15 @@ class _Attempts:
         best.context_wrapper.usage = self.usage
         vars(best)[RESULT_KEY] = verdict or self.run.unjudged
         if self.session is not None:
-            await self.session.add_items(self.best_items[self.first :])
+            await self.session.add_items(self.session_items())
         return best
+
+    def session_items(self) -> Items:
+        """Return what a session keeps: what the run was given, and its work.
+
+        What a callback adds is no word of the user, and no later turn needs it.
+        """
+        return self.given + self.best_items[self.first + len(self.given) :]
 
     async def fail(self, error: Exception) -> None:
         """Learn from the errors of tools in a run that an exception has ended."""

@@ -9,7 +9,7 @@ neither that nor rejected answers. The id of a run is its `run_id`: a run with t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
+from heedful.integrations.typed import TYPED_KEY, mark_of
 from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
@@ -68,6 +69,7 @@ class Heedful(AbstractCapability[Any]):
         """Return the capability of one run."""
         id = ctx.run_id or ""
         task = _text_of(ctx.prompt)
+        new_texts = [task]
         past = ctx.messages
 
         if ctx.prompt is None and past and past[-1].run_id:
@@ -77,12 +79,22 @@ class Heedful(AbstractCapability[Any]):
             prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
-            task = "\n".join(_text_of(part.content) for part in prompts)
+            new_texts = [_text_of(part.content) for part in prompts]
+            task = "\n".join(new_texts)
 
+        # The prompts that the developer wrote become messages, too.
+        new_texts += getattr(ctx.agent, "_system_prompts", ())
+        marks = _typed_marks(past) | set(map(mark_of, new_texts))
         run = self.host.run(id, task)
-        run.earlier = _earlier_of(past)
+        run.earlier = _earlier_of(past, marks)
         know(run, [ctx.prompt])
-        return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
+        return _Run(
+            host=self.host,
+            hold_back=self.hold_back,
+            run=run,
+            id=self.id,
+            new_marks=marks - _kept_marks(past),
+        )
 
 
 @dataclass(kw_only=True)
@@ -93,8 +105,9 @@ class _Run(Heedful):
     earlier process, with what is wrong with it. `held_back` has the calls that did not
     run at first, `feedback` the texts about rejected answers, `answers` the ids of
     rejected calls of an output tool, and `counted` the usage before the current
-    attempt. `own` is the prompt that the developer wrote. `in_node` is True while a
-    node of the agent's graph runs.
+    attempt. `new_marks` are those of the user's prompts that no message has yet. `own`
+    is the prompt that the developer wrote. `in_node` is True while a node of the
+    agent's graph runs.
     """
 
     run: HostRun
@@ -104,6 +117,7 @@ class _Run(Heedful):
     feedback: set[str] = field(default_factory=set)
     answers: set[str] = field(default_factory=set)
     counted: Usage = Usage()
+    new_marks: set[str] = field(default_factory=set)
     verdict: Verdict | None = None
     best: ModelMessage | None = None
     own: str = ""
@@ -147,7 +161,17 @@ class _Run(Heedful):
             raise
 
         is_paused = isinstance(result.output, DeferredToolRequests)
-        return result if is_paused else await self.end(result)
+        if not is_paused:
+            result = await self.end(result)
+        self.keep_marks(result.all_messages())
+        return result
+
+    def keep_marks(self, messages: list[ModelMessage]) -> None:
+        """Keep the marks of the user's prompts with the last message of the run."""
+        if messages:
+            metadata = messages[-1].metadata or {}
+            marks = sorted(self.new_marks.union(metadata.get(TYPED_KEY, ())))
+            messages[-1] = _with_metadata(messages[-1], {**metadata, TYPED_KEY: marks})
 
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
@@ -408,18 +432,40 @@ class _Run(Heedful):
         return isinstance(content, str) and content in self.feedback
 
 
-def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
-    """Return what the messages before a run say."""
+def _kept_marks(messages: Sequence[ModelMessage]) -> set[str]:
+    """Return the marks of the user's prompts that messages have.
+
+    The framework joins prompts to one request, so the last message of a run has them.
+    """
+    marks: set[str] = set()
+    for message in messages:
+        marks.update((message.metadata or {}).get(TYPED_KEY, ()))
+    return marks
+
+
+def _typed_marks(messages: Sequence[ModelMessage]) -> set[str]:
+    """Return the marks of the user's prompts, also if heedful has not met them."""
+    marks = _kept_marks(messages)
+    if marks:
+        return marks
+
+    for message, is_typed in zip(messages, _user_requests(messages), strict=True):
+        for part in message.parts if is_typed else ():
+            if isinstance(part, UserPromptPart | SystemPromptPart):
+                marks.add(mark_of(_text_of(part.content)))
+    return marks
+
+
+def _earlier_of(messages: Sequence[ModelMessage], marks: Set[str]) -> Earlier:
+    """Return what the messages before a run say; `marks` are of the user's prompts."""
     earlier = Earlier()
     earlier.know(_parts_of(messages))
-    for message, is_typed in zip(messages, _user_requests(messages), strict=True):
+    for message in messages:
         for part in message.parts:
             if isinstance(part, UserPromptPart | SystemPromptPart):
                 text = _text_of(part.content)
-                if is_typed:
-                    earlier.typed(text)
-                else:
-                    earlier.said(marked(text, part.content))
+                is_typed = mark_of(text) in marks
+                earlier.add(text, is_typed=is_typed, content=part.content)
             elif isinstance(part, TextPart):
                 earlier.said(part.content)
             elif isinstance(part, ToolCallPart):
@@ -507,6 +553,11 @@ def _usage_of(ctx: RunContext[Any]) -> Usage:
         completion_tokens=usage.output_tokens,
         cost=float(usage.cost or 0),
     )
+
+
+def _with_metadata(message: Any, metadata: dict[str, Any]) -> Any:
+    """Return a message of either type with other metadata."""
+    return replace(message, metadata=metadata)
 
 
 def _with_parts(message: Any, parts: list[Any]) -> Any:

@@ -45,6 +45,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
@@ -55,8 +56,6 @@ ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
 STATE_NAME = "_model_state"
 # Where Strands' own conversation manager has its summary of messages that it removed.
 SUMMARY_NAME = "_summary_message"
-# The key, in the metadata of a message, of the mark that a run began with it.
-TASK_MARK = "heedful_task"
 # The blocks of a message that are the model's own, or a call.
 OWN_BLOCKS = frozenset(("text", "reasoningContent", "toolUse", "cachePoint"))
 # The reasons for which an agent stops that goes on later.
@@ -116,10 +115,9 @@ class HeedfulPlugin(Plugin):
         run = _Invocation(
             run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
         )
-        if message in messages:
-            _mark_task(message)
         summary = getattr(event.agent.conversation_manager, SUMMARY_NAME, None)
-        earlier = _earlier_of(all_messages, summary)
+        _mark_typed(all_messages, new=messages, summary=summary)
+        earlier = _earlier_of(all_messages)
         # The server keeps the turns before.
         is_stateful = getattr(event.agent.model, "stateful", False)
         earlier.is_unread = is_stateful and bool(getattr(event.agent, STATE_NAME, True))
@@ -298,45 +296,46 @@ class _Invocation(Attempts):
         return new_messages
 
 
-def _mark_task(message: Message) -> None:
-    """Mark the message that a run begins with; a session keeps the mark."""
-    metadata = message.setdefault("metadata", {})
-    metadata["custom"] = {**metadata.get("custom", {}), TASK_MARK: True}
+def _mark_typed(messages: Messages, *, new: Messages, summary: Message | None) -> None:
+    """Mark the prompts of the user; a session keeps the marks of `new` messages.
 
-
-def _is_task(message: Message) -> bool:
-    """Return True for a message that a run of heedful began with."""
-    custom = message.get("metadata", {}).get("custom", {})
-    return custom.get(TASK_MARK) is True
-
-
-def _earlier_of(messages: Messages, summary: Message | None) -> Earlier:
-    """Return what the messages before a task say.
-
-    Strands writes the `summary` of older messages as one of the user. From the task of
-    a run, or its first call, to the next answer without calls, code around the agent
-    may have added messages of the user.
+    Strands writes the `summary` of older messages as one of the user.
     """
+    others = [message for message in messages if message != summary]
+    marks = typed_marks(map(_spoken, others), new=map(_text_of, new))
+    for message in others:
+        if _spoken(message).is_typed(marks):
+            metadata = message.setdefault("metadata", {})
+            mark = {TYPED_KEY: mark_of(_text_of(message))}
+            metadata["custom"] = {**metadata.get("custom", {}), **mark}
+
+
+def _spoken(message: Message) -> Spoken:
+    """Return what decides if a message is the user's."""
+    text = _text_of(message)
+    kind: Kind = "prompt" if message["role"] == "user" else "answer"
+    if any("toolUse" in block for block in message["content"]):
+        kind = "calls"
+    elif any("toolResult" in block for block in message["content"]) and not text:
+        kind = "other"
+    mark = message.get("metadata", {}).get("custom", {}).get(TYPED_KEY)
+    return Spoken(kind, text, mark)
+
+
+def _earlier_of(messages: Messages) -> Earlier:
+    """Return what the messages before a task say."""
     earlier = Earlier()
     earlier.know(message["content"] for message in messages)
-    is_working = False
     for message in messages:
         blocks = message["content"]
         is_prompt = message["role"] == "user"
-        begins_run = is_prompt and _is_task(message)
-        is_typed = is_prompt and message != summary and (begins_run or not is_working)
-        if not is_prompt:
-            is_working = any("toolUse" in block for block in blocks)
-        is_working = is_working or begins_run
-        for block in blocks:
-            if "text" in block:
-                earlier.add(block["text"], is_typed=is_typed)
-
+        spoken = _spoken(message)
         uses = [block["toolUse"] for block in blocks if "toolUse" in block]
         results = [block["toolResult"] for block in blocks if "toolResult" in block]
         earlier.add(
-            "",
-            is_typed=is_typed,
+            spoken.text,
+            is_typed=spoken.is_typed([spoken.mark]),
+            content="" if results or not is_prompt else blocks,
             calls=[(use["toolUseId"], use["name"], use["input"]) for use in uses],
             results=[(result["toolUseId"], _result_text(result)) for result in results],
             provided=[] if is_prompt else _provider_blocks(message),
