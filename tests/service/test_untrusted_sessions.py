@@ -54,9 +54,13 @@ class Shop:
             end = {"hook_event_name": "PostToolUse", "tool_response": {"stdout": "ok"}}
         self.post(project, **call, **end)
 
-    def run(self, project: Project, error: str = "", mend: str = "") -> None:
+    def run(
+        self, project: Project, error: str = "", mend: str = "", first: str = ""
+    ) -> None:
         """Run a session that makes the call, which may fail, and learn from it."""
         self.sessions += 1
+        if first:
+            self.call(project, first)
         self.call(project, COMMAND, f"Exit code 1\n{error}" if error else "")
         if mend:
             self.call(project, mend)
@@ -92,6 +96,7 @@ def source_of(project: Project) -> str:
 STRANGE_ERRORS = [
     pytest.param(ABSENT % "zqevil", id="other particulars of the same error"),
     pytest.param("KeyError: 'zqevil'", id="another error"),
+    pytest.param(OWN_ERROR, id="the same error"),
     pytest.param("", id="it works"),
 ]
 
@@ -110,7 +115,12 @@ def test_what_is_told_stays_as_the_trusted_key_taught_it(shop, error):
     assert "3 of 3 sessions" in opening
 
     for _ in range(4):
-        shop.run(shop.stranger, error, mend="python3 load.py --zqevil")
+        shop.run(
+            shop.stranger,
+            error,
+            mend="python3 load.py --zqevil",
+            first="echo run zqevil first",
+        )
     assert shop.before() == failures
     assert shop.opening() == opening
 

@@ -135,25 +135,33 @@ on conflict (tenant, project, source) do update set steps = excluded.steps;
 
 -- name: last_blame
 -- The newest failure because of each precondition, and the newest of those whose words may be told: a trusted sighting
--- of the same run has them, or a trusted text of the lesson. The `pattern` of the lesson has no particulars.
-with named as (
-  select b.digest, b.source, b.lesson_id, b.error, b.state, b.failed, l.pattern,
-         case when l.state in ('unverified', 'verified', 'superseded') and l.trust not in ('tool', 'external') and (exists (
+-- of the same run has them, or a trusted text of the lesson. The `pattern` of the lesson has no particulars. What
+-- stood before a failure (`state`) is told of trusted runs only.
+with sighted as (
+  select b.digest, b.source, b.lesson_id, b.error, b.state, b.failed, l.pattern, l.state as lesson_state,
+         l.trust as lesson_trust, exists (
            select 1 from occurrence o where o.lesson_id = b.lesson_id and o.source = b.source
-             and o.trust not in ('tool', 'external') and instr(o.text, b.error) > 0)
-         or exists (
-           select 1 from example e where e.lesson_id = b.lesson_id and e.state in ('unverified', 'verified')
-             and e.trust not in ('tool', 'external') and instr(e.lesson, b.error) > 0)) then 1 else 0 end as is_told
+             and o.trust not in ('tool', 'external') and instr(o.text, b.error) > 0) as is_trusted, exists (
+           select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source
+             and r.steps > 0) as is_counted
   from blame b left join lesson l on l.id = b.lesson_id
   where b.tenant = :tenant and b.project = :project and b.digest in (select value from json_each(:digests))
+), named as (
+  select digest, source, lesson_id, error, failed, pattern, case when is_trusted then 1 else 0 end as is_own,
+         case when is_trusted or (lesson_id is null and is_counted) then state else '' end as state,
+         case when lesson_state in ('unverified', 'verified', 'superseded') and lesson_trust not in ('tool', 'external')
+           and (is_trusted or exists (
+             select 1 from example e where e.lesson_id = s.lesson_id and e.state in ('unverified', 'verified')
+               and e.trust not in ('tool', 'external') and instr(e.lesson, s.error) > 0)) then 1 else 0 end as is_told
+  from sighted s
 ), ranked as (
   select digest, lesson_id, error, state, failed, pattern, is_told,
          row_number() over (partition by digest order by failed desc, source desc) as place,
-         row_number() over (partition by digest order by is_told desc, failed desc, source desc) as best
+         row_number() over (partition by digest order by is_told * is_own desc, is_told desc, failed desc, source desc) as best
   from named
 )
 select digest, lesson_id, error, state, failed, pattern, is_told from ranked where place = 1 or best = 1
-order by is_told desc;
+order by best;
 
 -- name: brief_since
 -- When the newest of the last :sessions sessions were stored, and how many there are.
