@@ -51,7 +51,7 @@ MAX_REMEMBERED_TEXTS = 2_000
 # What a terminal obeys and does not draw (ECMA-48): a style as "\x1b[31m", a link or a
 # title up to its end, a character set and other codes. Its escape may be written as in
 # programs, in HTML and XML, by `cat -v` and by `visible`.
-_ESCAPE = r"""(?:\x1b | \^\[ | ␛ | &?(?:amp;)?\#(?:27|x1[bB]);? | \[U\+001B\]
+_ESCAPE = r"""(?:\x1b | \^\[ | ␛ | &?(?:amp;)?\#(?:27|033|x1[bB]);? | \[U\+001B\]
   | \\{1,4}(?:[uU]0{2,6}1[bB] | [ux]\{0{0,4}1[bB]\} | x1[bB] | 0?33 | e))"""
 # Logs leave the escape out of a style, or write it in words.
 _LOST_ESCAPE = r"""(?:ESC | <(?:ESC|0x1[bB])> | _x001B_ | \ufffd
@@ -60,15 +60,16 @@ TERMINAL_CODES = rf"""
     (?:{_ESCAPE}\[|\x9b)[0-?]*[ -/]*[@-~]
   | {_ESCAPE}[\]PX^_](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
   | {_ESCAPE}[ -/]+[0-~] | \x1b[78=>cDEHMZ]
-  | {_LOST_ESCAPE}?\[(?:\d{{1,3}}(?:[;:]\d{{0,3}}){{0,16}}m|[0-2]K)
+  | {_LOST_ESCAPE}?\[(?:\d{{1,3}}(?:[;:]\d{{0,3}}){{0,16}}m|[0-2]K|\?25[hl])
 """
-# The end of a style, and what grep writes beside each: they may be words of a text that
-# has no other code.
-_STYLE_ENDS = rf"{_LOST_ESCAPE}?\[[mK]"
+# The end of a style, what grep and tput write beside it, and moves of the cursor: they
+# may be words of a text that has no other code.
+_STYLE_ENDS = rf"{_LOST_ESCAPE}?\[(?:[mK]|\d{{1,3}}[A-DGJ])|\(B(?=\[)"
 # A text without any of these has no such code.
 _ESCAPE_STARTS = (
     *("\x1b", "\\u00", "\\u{", "\\x1", "\\x{", "\\033", "\\33", "\\e", "\\U00"),
-    *("^[", "␛", "#27", "#x1", "\x9b", "[U+", *(f"[{digit}" for digit in range(10))),
+    *("^[", "␛", "#27", "#033", "#x1", "\x9b", "[U+", "[?25"),
+    *(f"[{digit}" for digit in range(10)),
 )
 # Letters and marks that are drawn as nothing.
 INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
