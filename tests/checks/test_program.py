@@ -172,6 +172,10 @@ REFUSED = [
         id="a limit of the parent",
     ),
     pytest.param(
+        "import fcntl; fcntl.fcntl(1, fcntl.F_SETOWN, os.getppid())",
+        id="signals to the parent",
+    ),
+    pytest.param(
         "os.sched_setaffinity(os.getppid(), {0})", id="the processors of the parent"
     ),
     pytest.param(

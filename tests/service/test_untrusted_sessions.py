@@ -55,13 +55,19 @@ class Shop:
         self.post(project, **call, **end)
 
     def run(
-        self, project: Project, error: str = "", mend: str = "", first: str = ""
+        self,
+        project: Project,
+        error: str = "",
+        *,
+        mend: str = "",
+        first: str = "",
+        command: str = COMMAND,
     ) -> None:
         """Run a session that makes the call, which may fail, and learn from it."""
         self.sessions += 1
         if first:
             self.call(project, first)
-        self.call(project, COMMAND, f"Exit code 1\n{error}" if error else "")
+        self.call(project, command, f"Exit code 1\n{error}" if error else "")
         if mend:
             self.call(project, mend)
         self.post(project, hook_event_name="SessionEnd")
@@ -70,9 +76,9 @@ class Shop:
             self.api.run(do(job, Tools(store=self.api.setup.store), tries=1))
         self.work.jobs.clear()
 
-    def before(self) -> list[dict[str, Any]]:
+    def before(self, command: str = COMMAND) -> list[dict[str, Any]]:
         """Return the failures that are told before the call."""
-        call = {"tool": "Bash", "arguments": {"command": COMMAND}}
+        call = {"tool": "Bash", "arguments": {"command": command}}
         failures: list[dict[str, Any]] = self.agent.post("before", call)["failures"]
         return failures
 
@@ -157,6 +163,11 @@ def test_a_released_failure_of_an_untrusted_key_is_told_in_its_words(shop):
 
     shop.run(shop.stranger, ABSENT % "zqevil")
     assert [failure["what"] for failure in shop.before()] == [OWN_ERROR]
+
+    # What was released is about one command.
+    for _ in range(3):
+        shop.run(shop.stranger, OWN_ERROR, command="make load")
+    assert shop.before("make load") == []
 
 
 @pytest.mark.both

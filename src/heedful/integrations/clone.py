@@ -122,12 +122,12 @@ _NAMING_KEY = (
 _NAMING_KEY_PATTERN = re.compile(rf'"{_NAMING_KEY}":')
 # Where settings cannot be parsed, as with comments, a key may have any escapes.
 _UNPARSED_NAMING_KEY_PATTERN = re.compile(rf"""{_NAMING_KEY}["']?\s*:|\\u""")
-# The texts in these folders may define MCP servers. A key of YAML may have escapes.
+# The texts in these folders may define MCP servers. A text of YAML may have escapes.
 SUBAGENT_FOLDERS = frozenset(
     ("agent", "agents", "chatmodes", "droids", "mode", "modes")
 )
 _SERVERS_KEY_PATTERN = re.compile(
-    r"""mcp[-_]?servers|"[^"\\]*\\[^"]*"\s*:""", re.IGNORECASE
+    r"""mcp[-_]?servers|"[^"\\]*\\[xu\n]""", re.IGNORECASE
 )
 # The path of another file whose text an agent reads in the place of this one: without
 # the marks of a sentence behind it, and as all up to a blank that is not escaped.

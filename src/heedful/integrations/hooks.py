@@ -363,10 +363,13 @@ class _Moment:
         """The name of the tool; a tool of an MCP server is always named as one."""
         name = self.text("tool_name")
         server = self.get("mcp_server") or self.get("mcp_context")
-        if isinstance(server, Mapping) and not name.startswith("mcp__"):
+        if isinstance(server, Mapping):
             server_name = server.get("name") or server.get("server_name")
-            return f"mcp__{server_name}__{name}"
-        return re.sub(r"\AMCP: *", "mcp__", name)
+            prefix = f"mcp__{server_name}__"
+            return name if name.startswith(prefix) else prefix + name
+        match = re.match("MCP: *", name)
+        # Who names the tool could name a server in it.
+        return f"mcp__{name[match.end() :].replace('__', '_')}" if match else name
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -509,7 +512,7 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     Words of a machine are only kept, as those of others: a user's are trusted.
     """
-    from heedful.integrations.past import keep_repeated
+    from heedful.integrations.past import keep_named, keep_repeated
     from heedful.lessons.user_rules import read_rules
 
     prompt = moment.text("prompt")
@@ -527,6 +530,8 @@ async def _on_prompt(moment: _Moment) -> Reply:
         )
         return Reply()
 
+    # An agent attaches the files that a prompt names.
+    await keep_named(moment.run, prompt)
     stated = read_rules(prompt)
     if stated:
         await keep_repeated(moment.run, [rule.text for rule in stated])

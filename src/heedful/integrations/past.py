@@ -71,11 +71,14 @@ async def foreign_texts(
 
     A text is None if nobody knows it.
     """
-    calls = [event["arguments"] for event in events]
+    naming = [
+        event["content"] if event["type"] == "user_message" else event["arguments"]
+        for event in events
+    ]
     texts = {
         **await asyncio.to_thread(host.foreign_tracked),
         **host.foreign,
-        **await asyncio.to_thread(host.foreign_named, calls),
+        **await asyncio.to_thread(host.foreign_named, naming),
     }
     for event in filter(is_of_instructions, events):
         source = event["tool"]
@@ -103,10 +106,10 @@ async def keep_repeated(run: HostRun, texts: Sequence[str]) -> None:
         await run.learn(event)
 
 
-async def keep_named(run: HostRun, arguments: Any) -> None:
-    """Keep the instructions beside what a call names, as they are when it is made."""
+async def keep_named(run: HostRun, words: Any) -> None:
+    """Keep the instructions beside what a call or a prompt names, as they are now."""
     memory = run.host.own_memory
-    named_texts = await asyncio.to_thread(run.host.foreign_named, [arguments])
+    named_texts = await asyncio.to_thread(run.host.foreign_named, [words])
     if memory is None or not named_texts:
         return
 

@@ -86,15 +86,17 @@ update lesson set importance = max(importance, :least) where id = :id;
 
 -- name: tracks
 -- What became of the calls with these preconditions; those of :source count as again. A run none of whose steps are
--- counted is that of an untrusted key: its failures count once a text of this key about them is released.
+-- counted is that of an untrusted key: its failures count once a text is released of a run of the key that failed so.
 select p.digest, p.passed, p.since, count(b.source) as failed,
        coalesce(sum(case when b.source = :source then 1 else 0 end), 0) as again
 from precondition p left join blame b on b.tenant = p.tenant and b.project = p.project and b.digest = p.digest and (
   not exists (
     select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source and r.steps = 0)
   or exists (
-    select 1 from occurrence s join example e on e.lesson_id = s.lesson_id join origin o on o.example = e.id
-    where s.lesson_id = b.lesson_id and s.source = b.source and s.via <> '' and o.source = s.via
+    select 1 from occurrence s join example e on e.lesson_id = s.lesson_id
+      join origin k on k.example = e.id and k.source = s.via join origin o on o.example = e.id
+      join blame f on f.tenant = b.tenant and f.project = b.project and f.digest = b.digest and f.source = o.source
+    where s.lesson_id = b.lesson_id and s.source = b.source and s.via <> ''
       and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')))
 where p.tenant = :tenant and p.project = :project and p.digest in (select value from json_each(:digests))
 group by p.digest, p.passed, p.since;
