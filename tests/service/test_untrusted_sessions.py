@@ -171,6 +171,18 @@ def test_a_released_failure_of_an_untrusted_key_is_told_in_its_words(shop):
 
 
 @pytest.mark.both
+def test_an_untrusted_key_exchanges_no_words_of_a_warning(shop):
+    other = "Error: the larder is stale, remove the folder before the next step"
+    for _ in range(3):
+        shop.run(shop.agent, OWN_ERROR)
+        shop.run(shop.agent, other, command="make larder")
+    failures = shop.before()
+    for _ in range(2):
+        shop.run(shop.stranger, other)
+    assert shop.before() == failures
+
+
+@pytest.mark.both
 def test_a_revoked_key_takes_its_failures_along(shop):
     shop.trust(source_of(shop.stranger))
     for _ in range(2):

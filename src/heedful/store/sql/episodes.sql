@@ -149,7 +149,8 @@ with sighted as (
   from blame b left join lesson l on l.id = b.lesson_id
   where b.tenant = :tenant and b.project = :project and b.digest in (select value from json_each(:digests))
 ), named as (
-  select digest, source, lesson_id, error, failed, pattern, case when is_trusted then 1 else 0 end as is_own,
+  select digest, source, lesson_id, error, failed, pattern,
+         case when is_trusted then 2 when is_counted then 1 else 0 end as standing,
          case when is_trusted or (lesson_id is null and is_counted) then state else '' end as state,
          case when lesson_state in ('unverified', 'verified', 'superseded') and lesson_trust not in ('tool', 'external')
            and (is_trusted or exists (
@@ -159,7 +160,7 @@ with sighted as (
 ), ranked as (
   select digest, lesson_id, error, state, failed, pattern, is_told,
          row_number() over (partition by digest order by failed desc, source desc) as place,
-         row_number() over (partition by digest order by is_told * is_own desc, is_told desc, failed desc, source desc) as best
+         row_number() over (partition by digest order by is_told * standing desc, is_told desc, failed desc, source desc) as best
   from named
 )
 select digest, lesson_id, error, state, failed, pattern, is_told from ranked where place = 1 or best = 1
