@@ -121,8 +121,8 @@ CASES = {
 async def test_a_fix_is_told_or_waits_by_whose_words_it_repeats(
     name: str, case: Case, tmp_path: Path
 ) -> None:
-    told = await teach(tmp_path, name, case.tasks, results=case.results)
-    assert told is case.told
+    is_told_later = await teach(tmp_path, name, case.tasks, results=case.results)
+    assert is_told_later is case.told
 
 
 @pytest.mark.parametrize(

@@ -205,8 +205,8 @@ def test_what_an_agent_has_read_is_kept_before_the_event_without_secrets(tmp_pat
         memory = api.setup.memory(Scope("acme", "shop"))
         run = patient_host(memory=memory).run("s1")
         events = api.run(run.events())
-        kept = [(event["type"], event["origin"], event["tool"]) for event in events]
-        assert kept == [
+        triples = [(event["type"], event["origin"], event["tool"]) for event in events]
+        assert triples == [
             ("system_event", "", ""),
             ("system_event", "external", ""),
             ("system_event", "tool", "Bash"),
