@@ -72,7 +72,10 @@ EXCUSED = (
         "send If-Match|changed meanwhile",
     ),  # 428: it has to be the tag of what was read
     # Callers of earlier systems rely on these answers.
-    ("POST /orchestrator/loop-complete", "Invalid reflection status"),
+    (
+        "POST /orchestrator/loop-complete",
+        "Invalid reflection status|it must be given: the summary",
+    ),
     ("POST /orchestrator/override-guardrails/.*", "override_fatigue is"),
     # The readers of episodes and of hooks say what is wrong with an event.
     ("POST /v1/(episodes|hooks/.*)", '"code":"(invalid_input|unknown_name)"'),
