@@ -414,7 +414,7 @@ def _without_escapes(text: str) -> str:
 
 
 def _entries_of(folder: Path) -> dict[str, bool]:
-    """Return the names in a folder, and True for those of folders, but for git's."""
+    """Map each name in a folder, but for ".git", to True if it is a folder."""
     try:
         with os.scandir(folder) as entries:
             return {
@@ -628,8 +628,8 @@ def _servers(root: Path, folder: Path) -> Iterator[CloneItem]:
 def _places(root: Path, folder: Path) -> list[Path]:
     """Return the folders whose files an agent reads in a folder, relative to the root.
 
-    Some agents heed no repository: they read all folders above, but for the home folder
-    and those above it, which are not of the project.
+    Some agents read the folders above a repository, too. The home folder and those
+    above it are left out: they do not belong to the project.
     """
     others = {Path.home(), *Path.home().parents, Path(folder.anchor)}
     above = [place for place in root.parents if place not in others]

@@ -63,7 +63,7 @@ MAX_SEARCHED_ERROR_CHARS = 400_000
 MAX_REPAIRED_CHARS = 8_000
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
-# What an agent has read, of which no event told: `heedful.integrations.readings`.
+# The field with what an agent has read apart from its calls: see `readings`.
 READINGS_FIELD = "already_read"
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
