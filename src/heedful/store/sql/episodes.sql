@@ -151,7 +151,7 @@ with sighted as (
 ), named as (
   select digest, source, lesson_id, error, failed, pattern,
          case when is_trusted then 2 when is_counted then 1 else 0 end as standing,
-         case when is_trusted or (lesson_id is null and is_counted) then state else '' end as state,
+         case when is_counted then state else '' end as state,
          case when lesson_state in ('unverified', 'verified', 'superseded') and lesson_trust not in ('tool', 'external')
            and (is_trusted or exists (
              select 1 from example e where e.lesson_id = s.lesson_id and e.state in ('unverified', 'verified')
