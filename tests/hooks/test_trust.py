@@ -270,6 +270,8 @@ def install_package(home: Home, name: str) -> Path:
             "a b", "Bash", "cat node_modules/a\\ b/a.js", id="an escaped blank"
         ),
         pytest.param("pads", "Bash", "cd node_modules && cat pads/a.js", id="after cd"),
+        pytest.param("pads", "Bash", "cd node_modules\ncat \\\npads/a", id="lines"),
+        pytest.param("a\tb", "Read", "{clone}/node_modules/a\tb/a.js", id="a tab"),
     ],
 )
 def test_instructions_of_a_folder_that_a_call_names_are_not_trusted(

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
+from heedful.integrations.words import strings_in
 from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, Trust, server_source
 from heedful.redact import redact
 from heedful.sanitize import visible
@@ -358,7 +359,8 @@ def _named_folders(
     is not taken out of its command, where it has quotes, or begins in the folder of
     another command. Returns None if they are too many.
     """
-    named_folders = _NamedFolders("\n".join(map(_searched_text, calls)))
+    texts = map(_without_escapes, strings_in(list(calls)))
+    named_folders = _NamedFolders("\n".join(texts))
     visited = {os.path.realpath(root / place) for place in read_before}
     places = list(read_before)
     instructed: list[Path] = []
@@ -397,15 +399,6 @@ class _NamedFolders:
             return False
         pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
         return name in self._words or re.search(pattern, self._text) is not None
-
-
-def _searched_text(arguments: Any) -> str:
-    """Return the arguments of a call as names of folders are searched in them."""
-    is_text = isinstance(arguments, str)
-    text = (
-        arguments if is_text else json.dumps(arguments, ensure_ascii=False, default=str)
-    )
-    return _without_escapes(text)
 
 
 def _without_escapes(text: str) -> str:

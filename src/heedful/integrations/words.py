@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -85,7 +85,9 @@ def foreign_words(tool: Any, description: Any) -> str:
     None, every word is foreign. `description` is all that the model reads of it; a mark
     stands for that of a server whose tools only the provider of the model reads.
     """
-    lines = "\n".join(_description_texts(description)).splitlines()
+    texts = strings_in(description)
+    texts = (text for text in texts if text.lower() not in _SCHEMA_WORDS)
+    lines = "\n".join(texts).splitlines()
     if not lines:
         kind = tool.get("type") if isinstance(tool, dict) else type(tool).__name__
         return UNREAD_MARK if "mcp" in str(kind).lower() else ""
@@ -106,15 +108,15 @@ def _comparable(text: str) -> str:
     return text.strip().lower().replace("_", " ")
 
 
-def _description_texts(data: Any) -> Iterator[str]:
-    """Yield the texts in a description of a tool, and the names in it."""
-    if isinstance(data, dict):
+def strings_in(data: Any) -> Iterator[str]:
+    """Yield the texts in data of JSON, and the names in it."""
+    if isinstance(data, Mapping):
         data = [*data, *data.values()]
-    if isinstance(data, str) and data.lower() not in _SCHEMA_WORDS:
+    if isinstance(data, str):
         yield data
     elif isinstance(data, list | tuple):
         for part in data:
-            yield from _description_texts(part)
+            yield from strings_in(part)
 
 
 def _texts_in(
