@@ -179,6 +179,40 @@ async def test_words_of_others_are_not_told_and_repair_nothing(store: Any) -> No
     assert frozen.trusted == 2
 
 
+LOCKED = "npm error: the registry is locked"
+
+
+async def release_all(memory: heedful.Memory) -> None:
+    waiting = [entry.id for entry in await memory.quarantine.waiting()]
+    await memory.quarantine.release(waiting, by="ada")
+
+
+@pytest.mark.parametrize(
+    ("failed", "worked"),
+    [
+        pytest.param("npm push --dry-run", "npm push", id="no new word"),
+        pytest.param("npm push --wat", "npm push --wait", id="part of a released word"),
+        pytest.param("npm push --wat", "npm push --wait-long", id="a released word"),
+    ],
+)
+async def test_a_released_text_vouches_only_for_what_it_says(
+    store: Any, failed: str, worked: str
+) -> None:
+    bare = heedful.Memory(store, holdout=0.0)
+    mended = [step("Bash", "npm push", LOCKED), step("Bash", "npm push --wait-long")]
+    await learn(bare, "s1", *mended)
+    assert await known(bare, arguments={"command": "npm push"}) == ()
+    await release_all(bare)
+    (told,) = await known(bare, arguments={"command": "npm push"})
+    assert told.arguments == {"command": "npm push --wait-long"}
+    assert told.trusted == 0
+    assert told.lesson
+
+    for id in ("s2", "s3"):
+        await learn(bare, id, step("Bash", failed, LOCKED), step("Bash", worked))
+    assert await known(bare, arguments={"command": failed}) == ()
+
+
 async def test_a_call_is_repaired_after_two_sessions(memory: heedful.Memory) -> None:
     await learn_frozen(memory, "s1")
     assert await repair_of(memory) is None

@@ -61,15 +61,21 @@ class Shop:
         *,
         mend: str = "",
         first: str = "",
+        then: tuple[str, str] = ("", ""),
         command: str = COMMAND,
     ) -> None:
-        """Run a session that makes the call, which may fail, and learn from it."""
+        """Run a session that makes the call, which may fail, and learn from it.
+
+        `then` is another command with its error.
+        """
         self.sessions += 1
         if first:
             self.call(project, first)
         self.call(project, command, f"Exit code 1\n{error}" if error else "")
         if mend:
             self.call(project, mend)
+        if then[0]:
+            self.call(project, then[0], f"Exit code 1\n{then[1]}")
         self.post(project, hook_event_name="SessionEnd")
         for task, scope, arguments in self.work.jobs:
             job = Job(task, scope, arguments)
@@ -168,6 +174,27 @@ def test_a_released_failure_of_an_untrusted_key_is_told_in_its_words(shop):
     for _ in range(3):
         shop.run(shop.stranger, OWN_ERROR, command="make load")
     assert shop.before("make load") == []
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(OWN_ERROR, id="the same error"),
+        pytest.param("KeyError: 'larder'", id="another error"),
+    ],
+)
+def test_a_released_text_counts_for_no_call_that_it_does_not_name(shop, second):
+    """The reviewer has not read of the other call of the session."""
+    for _ in range(3):
+        shop.run(shop.stranger, OWN_ERROR, then=("make larder", second))
+    waiting = shop.api.run(shop.memory.quarantine.waiting())
+    ids = [entry.id for entry in waiting if COMMAND in entry.lesson]
+    shop.api.run(shop.memory.quarantine.release(ids, by="ann"))
+    for _ in range(3):
+        shop.run(shop.stranger, OWN_ERROR, command="make larder")
+    assert shop.before("make larder") == []
+    assert [failure["what"] for failure in shop.before()] == [OWN_ERROR]
 
 
 @pytest.mark.both

@@ -192,6 +192,19 @@ def describe(precondition: Precondition) -> str:
     return _DESCRIPTIONS[precondition.template].format(**words, options=options)
 
 
+def call_name(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the name of a call: its tool, and the program of its last command.
+
+    The program may have a sub-command. The other words of a call may be anybody's.
+
+    >>> call_name("Bash", {"command": "cd app && git pull --rebase"})
+    'Bash: git pull'
+    """
+    command = redact_start(command_of(arguments), MAX_READ_COMMAND_CHARS)
+    commands = _simple_commands(command)
+    return f"{tool}: {_head_of(commands[-1])}" if commands else tool
+
+
 def touched_path(arguments: Mapping[str, Any]) -> str:
     """Return the path of a file that a call reads or writes; "" if there is none."""
     if any(name in arguments for name in SEARCH_ARGUMENTS):
@@ -274,11 +287,9 @@ def _of_command(command: str, surroundings: Surroundings) -> Iterator[tuple[Any,
     yield "command", *whole_command(command, surroundings.folder).words
 
     for words in _simple_commands(text):
-        program = words[0].rpartition("/")[2]
-        subcommand = next((word for word in words[1:] if word[:1] != "-"), "")
-        head = program
-        if re.fullmatch(r"[a-z][\w:-]*", subcommand):
-            head = f"{program} {subcommand}"
+        head = _head_of(words)
+        program = _program_of(words)
+        subcommand = _first_argument(words)
         options = _options_of(words)
         for word in words[1:]:
             if len(word) <= 2 or word == "…":
@@ -295,6 +306,23 @@ def _of_command(command: str, surroundings: Surroundings) -> Iterator[tuple[Any,
             if word[:1] != "-":
                 path = re.sub(r"/?(\.\.\.)?$", "", surroundings.relative(word))
                 yield "options", path, head, *options
+
+
+def _program_of(words: Sequence[str]) -> str:
+    """Return the name of the program of a command, without its folder."""
+    return words[0].rpartition("/")[2]
+
+
+def _first_argument(words: Sequence[str]) -> str:
+    """Return the first word of a command that is no option; "" if there is none."""
+    return next((word for word in words[1:] if word[:1] != "-"), "")
+
+
+def _head_of(words: Sequence[str]) -> str:
+    """Return the program of a command, with its sub-command if that is a plain word."""
+    head = _program_of(words)
+    first = _first_argument(words)
+    return f"{head} {first}" if re.fullmatch(r"[a-z][\w:-]*", first) else head
 
 
 def _simple_commands(text: str) -> Sequence[Sequence[str]]:

@@ -47,6 +47,7 @@ from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     SessionState,
     arguments_of,
+    call_name,
     preconditions_of,
 )
 from heedful.lessons.reliability import Step
@@ -808,8 +809,9 @@ def steps_of(
             session = session.after_pass(arguments, folder)
 
         actions.append(action(event.tool, given_to(event)))
-        call = clean(f"{event.tool}: {actions[-1].text}", MAX_PREVIOUS_STEP_CHARS)
-        state = f"after {call}"
+        # It is told without review, and a call may have the words of a page.
+        name = call_name(event.tool, arguments)
+        state = f"after {clean(name, MAX_PREVIOUS_STEP_CHARS)}"
     return tuple(
         replace(step, calls=1 + _calls_until_passed(steps, actions, position))
         if step.errors

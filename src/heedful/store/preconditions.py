@@ -110,13 +110,22 @@ def record_steps(
 
 
 def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Write the failures of an untrusted run, which count once they are released."""
+    """Write the failures of an untrusted run, which count once they are released.
+
+    A text about an error names the first call of the run that failed with it, and who
+    releases it has read of no other.
+    """
+    first_steps = dict[int, Step]()
+    for step in steps:
+        if step.lesson:
+            first_steps.setdefault(step.lesson, step)
+    named_steps = list(first_steps.values())
     values = {**key_of(scope), "source": source, "steps": 0, "at": time.time()}
     db.send("replayed", values)
-    for precondition in blamed_steps(steps):
+    for precondition in blamed_steps(named_steps):
         values = {**key_of(scope), **_named(precondition)}
         db.send("name_precondition", values)
-    _write_blames(db, scope, source, steps)
+    _write_blames(db, scope, source, named_steps)
     # That a contract was broken counts at once.
     uncontracted = [replace(step, contract="") for step in steps]
     substitutions.record(db, scope, source, uncontracted)

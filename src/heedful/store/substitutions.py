@@ -1,13 +1,14 @@
 """Store what worked in the place of what a call took for granted, and repairs by it.
 
 A substitution counts once a session. It is told if a session that is trusted knows it,
-or if somebody released a lesson whose fix has its words; it repairs calls only if two
+or one of which somebody released a text that says so; it repairs calls only if two
 trusted sessions know it. It rests after a call with it failed, until one passes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from heedful.lessons.preconditions import (
 )
 from heedful.lessons.scope import Scope, Trust, digest_of, source_of
 from heedful.store import user_rules
-from heedful.store.connection import Db, Row, key_of, storable
+from heedful.store.connection import Db, Row, key_of, storable, token
 
 if TYPE_CHECKING:  # a hook process starts for each event
     from heedful.lessons.reliability import Step
@@ -59,7 +60,7 @@ class KnownSubstitution:
 
 @dataclass(slots=True)
 class _Count:
-    """In which sessions a substitution passed, and the lessons about the failures.
+    """In which sessions a substitution passed.
 
     It `passed` last in a trusted session at this time.
     """
@@ -67,7 +68,6 @@ class _Count:
     digest: str
     sessions: set[str] = field(default_factory=set)
     trusted: set[str] = field(default_factory=set)
-    lessons: set[int] = field(default_factory=set)
     passed: float = 0.0
 
 
@@ -144,8 +144,9 @@ def find(
         repaired = change.apply(call[1], folder)
         if repaired is None or change in resting:
             continue
-        lesson = _find_released(db, scope, count.lessons, change)
-        if not count.trusted and not lesson:
+        released = _find_released(db, scope, change, count.trusted or count.sessions)
+        sessions = count.trusted or set(released)
+        if not sessions:
             continue
         if _fails_now(db, scope, call, repaired, folder=folder):
             continue
@@ -156,9 +157,9 @@ def find(
                 substitution=change,
                 arguments=repaired,
                 digest=count.digest,
-                sessions=len(count.trusted or count.sessions),
+                sessions=len(sessions),
                 trusted=len(count.trusted),
-                lesson=lesson,
+                lesson=min(released.values(), default=0),
             )
         )
     return tuple(worked)
@@ -202,8 +203,6 @@ def _count(
     for row in rows:
         count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
         count.sessions.add(row["source"])
-        if row["lesson_id"]:
-            count.lessons.add(row["lesson_id"])
         levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
         if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
             count.trusted.add(row["source"])
@@ -253,19 +252,34 @@ def _find_resting(
 
 
 def _find_released(
-    db: Db, scope: Scope, lessons: set[int], change: Substitution
-) -> int:
-    """Return a lesson that has the new words in its fix and waits for no ruling.
+    db: Db, scope: Scope, change: Substitution, sessions: set[str]
+) -> dict[str, int]:
+    """Return the sessions with a released text that says what worked.
 
-    It is 0 if there is none: a lesson about the failure alone vouches for no remedy.
+    Each has the lesson of the text. A text of another session vouches for nothing: it
+    may be about another call, though the error is the same.
     """
-    for lesson in sorted(lessons):
-        for row in db.all("lesson_and_rules", scope, id=lesson):
-            _, heading, fix = row["text"].partition(f"\n{MEND_HEADING}\n")
-            has_words = bool(heading) and all(word in fix for word in change.new)
-            if row["own"] and not row["entry"] and has_words:
-                return int(row["id"])
-    return 0
+    values = {"scope": token(scope), "sources": json.dumps(sorted(sessions))}
+    rows = db.all("released_texts", scope, **values)
+    return {
+        row["source"]: row["lesson_id"] for row in rows if _says(row["text"], change)
+    }
+
+
+def _says(text: str, change: Substitution) -> bool:
+    """Return True if a text of a lesson says that a change put a call right."""
+    call, _, fix = text.partition(f"\n{MEND_HEADING}\n")
+    if not fix or not _has_words(call, change.old):
+        return False
+    if change.new:
+        return _has_words(fix, change.new)
+    return not _has_words(fix, change.old)
+
+
+def _has_words(text: str, words: Sequence[str]) -> bool:
+    """Return True if a text has these words in a row, and not in longer words."""
+    row = r"\s+".join(map(re.escape, words))
+    return re.search(rf"(?<![\w-]){row}(?![\w-])", text) is not None
 
 
 def _fails_now(

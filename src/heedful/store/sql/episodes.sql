@@ -96,6 +96,7 @@ from precondition p left join blame b on b.tenant = p.tenant and b.project = p.p
     select 1 from occurrence s join example e on e.lesson_id = s.lesson_id
       join origin k on k.example = e.id and k.source = s.via join origin o on o.example = e.id
       join blame f on f.tenant = b.tenant and f.project = b.project and f.digest = b.digest and f.source = o.source
+        and f.lesson_id = e.lesson_id
     where s.lesson_id = b.lesson_id and s.source = b.source and s.via <> ''
       and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')))
 where p.tenant = :tenant and p.project = :project and p.digest in (select value from json_each(:digests))
@@ -203,6 +204,16 @@ where tenant = :tenant and project = :project and digest in (select value from j
   and not exists (select 1 from lesson l join ruling r on r.subject = l.kind || '/' || l.signature
     where l.id = s.lesson_id and r.tenant = :tenant and r.project = :project and r.action = 'edit')
 order by passed, source, digest;
+
+-- name: released_texts
+-- The trusted texts that came from these sources, each with its lesson.
+select o.source, e.lesson_id, e.lesson as text from origin o join example e on e.id = o.example
+  join lesson l on l.id = e.lesson_id
+where o.scope = :scope and l.tenant = :tenant and l.project = :project
+  and o.source in (select value from json_each(:sources))
+  and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
+  and l.state in ('unverified', 'verified', 'superseded') and l.trust not in ('tool', 'external')
+order by o.source, e.lesson_id;
 
 -- name: substitute
 -- A longer record of the same run replaces it.
