@@ -176,6 +176,11 @@ REFUSED = [
         id="signals to the parent",
     ),
     pytest.param(
+        "import fcntl; "
+        "fcntl.ioctl(socket.socket(socket.AF_UNIX), 0x8901, os.getppid().to_bytes(4, 'little'))",
+        id="signals of a socket to the parent",
+    ),
+    pytest.param(
         "os.sched_setaffinity(os.getppid(), {0})", id="the processors of the parent"
     ),
     pytest.param(

@@ -95,18 +95,29 @@ async def test_the_person_is_asked_about_the_changed_call(memory: Memory) -> Non
 
 
 async def test_on_grants_no_permission(memory: Memory) -> None:
-    await learn_twice(memory)
-    answer = await send(memory, "before", "s3", BAD, repair="on")
+    bad = {"command": "npm run tests"}
+    good = {"command": "npm run test"}
+    error = 'npm error Missing script: "tests"'
+    await learn_twice(memory, bad=bad, good=good, error=error)
+    answer = await send(memory, "before", "s3", bad, repair="on")
     output = answer["hookSpecificOutput"]
-    assert output["updatedInput"] == GOOD
+    assert output["updatedInput"] == good
     assert "permissionDecision" not in output
     assert answer["systemMessage"].startswith("heedful changed the call: ")
 
 
-async def test_nobody_is_asked_where_nobody_is(memory: Memory) -> None:
+async def test_the_person_is_asked_whenever_an_option_goes(memory: Memory) -> None:
+    """It may have held the call back, as `--dry-run` does."""
+    await learn_twice(memory)
+    asked = await send(memory, "before", "s3", BAD, repair="ask")
+    assert await send(memory, "before", "s4", BAD, repair="on") == asked
+
+
+@pytest.mark.parametrize("repair", ["ask", "on"])
+async def test_nobody_is_asked_where_nobody_is(memory: Memory, repair: str) -> None:
     await learn_twice(memory)
     answer = await send(
-        memory, "before", "s3", BAD, repair="ask", permission_mode="dontAsk"
+        memory, "before", "s3", BAD, repair=repair, permission_mode="dontAsk"
     )
     assert "updatedInput" not in answer["hookSpecificOutput"]
 

@@ -433,6 +433,7 @@ Run the tests.
     [
         pytest.param("mcpServers:", id="a key"),
         pytest.param('? "mcp\\x53ervers" # all\n:', id="a key with an escape"),
+        pytest.param('? "mcp\\\r\n  Servers"\r\n:', id="a key in two lines"),
     ],
 )
 def test_a_server_that_a_subagent_defines_is_not_trusted_by_its_name(
@@ -442,7 +443,7 @@ def test_a_server_that_a_subagent_defines_is_not_trusted_by_its_name(
     answer_at_terminal(home.clone, home.home, "hook install", ["y", "y", "y", "y"])
     agents = home.clone / ".claude" / "agents"
     agents.mkdir(parents=True)
-    (agents / "tester.md").write_text(SUBAGENT.replace("mcpServers:", key))
+    (agents / "tester.md").write_text(SUBAGENT.replace("mcpServers:", key), newline="")
     ask_server(home)
     fail_and_mend(home)
     assert REMEDY not in fail_again(home)

@@ -46,9 +46,12 @@ PROCESS_EVENTS = (
     "pty.spawn",
     "subprocess.",
 )
-# The commands of fcntl that name a process to be signalled; Python has no name for the
-# second, F_SETOWN_EX.
-SIGNALLED_COMMANDS = frozenset((fcntl.F_SETOWN, 15))
+# Commands that name a process to be signalled. Python has no name for the second of
+# fcntl, F_SETOWN_EX, and for those of ioctl, FIOSETOWN and SIOCSPGRP.
+SIGNALLED_COMMANDS = {
+    "fcntl.fcntl": frozenset((fcntl.F_SETOWN, 15)),
+    "fcntl.ioctl": frozenset((0x8901, 0x8902)),
+}
 # `AF_UNIX` on each system that has `resource`. A socket of any other family is one of a
 # network, and no audit event announces that it listens.
 UNIX_SOCKET_FAMILY = 1
@@ -148,7 +151,8 @@ def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         is_start = event == "import" and arguments[0] == STARTING_MODULE
         is_limit = event == "resource.prlimit" and arguments[0] not in own_ids
-        is_signal = event == "fcntl.fcntl" and arguments[1] in SIGNALLED_COMMANDS
+        commands = SIGNALLED_COMMANDS.get(event)
+        is_signal = commands is not None and arguments[1] in commands
         if is_start or is_limit or is_signal or event.startswith(PROCESS_EVENTS):
             raise PermissionError(
                 f"the program may not start, signal or limit processes here ({event})"

@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.words import strings_in
 from heedful.lessons.scope import ANY_SERVER, ENTRY_MARK, Trust, server_source
 from heedful.redact import redact
 from heedful.sanitize import visible
@@ -128,7 +127,7 @@ SUBAGENT_FOLDERS = frozenset(
     ("agent", "agents", "chatmodes", "droids", "mode", "modes")
 )
 _SERVERS_KEY_PATTERN = re.compile(
-    r"""mcp[-_]?servers|"[^"\\]*\\[xu\n]""", re.IGNORECASE
+    r"""mcp[-_]?servers|"[^"\\]*\\[xu\s]""", re.IGNORECASE
 )
 # The path of another file whose text an agent reads in the place of this one: without
 # the marks of a sentence behind it, and as all up to a blank that is not escaped.
@@ -359,6 +358,8 @@ def _named_folders(
     is not taken out of its command, where it has quotes, or begins in the folder of
     another command. Returns None if they are too many.
     """
+    from heedful.integrations.words import strings_in
+
     texts = map(_without_escapes, strings_in(list(calls)))
     named_folders = _NamedFolders("\n".join(texts))
     visited = {os.path.realpath(root / place) for place in read_before}

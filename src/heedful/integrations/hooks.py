@@ -368,8 +368,11 @@ class _Moment:
             prefix = f"mcp__{server_name}__"
             return name if name.startswith(prefix) else prefix + name
         match = re.match("MCP: *", name)
+        if match is None:
+            return name
         # Who names the tool could name a server in it.
-        return f"mcp__{name[match.end() :].replace('__', '_')}" if match else name
+        own_name = re.sub("_{2,}", "_", name[match.end() :])
+        return f"mcp__{own_name}"
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -601,11 +604,14 @@ async def _repair(moment: _Moment) -> Answer | None:
         arguments=moment.arguments,
         call=moment.call,
         agent=moment.subagent,
+        is_unattended=is_unattended,
     )
     repair = await moment.run.host.guarded("repair a call", search, otherwise=None)
     if repair is None:
         return None
 
+    if repair.known.substitution.takes_option:
+        mode = "ask"
     text = repairs.words_of(repair, mode)
     output: dict[str, Any] = {
         "hookEventName": moment.name,

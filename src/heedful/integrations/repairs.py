@@ -30,11 +30,18 @@ UNATTENDED_MODES = frozenset({"dontAsk"})
 
 
 async def find_repair(
-    run: HostRun, *, tool: str, arguments: Mapping[str, Any], call: str, agent: str
+    run: HostRun,
+    *,
+    tool: str,
+    arguments: Mapping[str, Any],
+    call: str,
+    agent: str,
+    is_unattended: bool,
 ) -> Repair | None:
     """Return the repair of a call, and record that it is offered; None without one.
 
-    Without the id of the `call`, nobody could tell how it ended.
+    Without the id of the `call`, nobody could tell how it ended. A repair that takes an
+    option away needs a person who is asked.
     """
     memory = run.host.own_memory
     if memory is None or not call:
@@ -47,6 +54,8 @@ async def find_repair(
         memory.scope, repairs.find_repair, failing_call, memory.trust
     )
     if repair is None or not _is_in(root, path_of(repair.known.arguments)):
+        return None
+    if is_unattended and repair.known.substitution.takes_option:
         return None
     # What the user forbids is told or denied, and not repaired away.
     for call_arguments in (arguments, repair.known.arguments):

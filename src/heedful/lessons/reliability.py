@@ -153,7 +153,8 @@ class Step:
     `at` is the time of its result in seconds since 1970, 0 if unknown. A failure cost
     so many `calls`: itself, and those until a like call passed. `replacement` is what
     then worked in its place, if anything like it did, and `contract` the name of the
-    contract that it broke, if any.
+    contract that it broke, if any. Of `unnamed` preconditions the words are not stored,
+    since an untrusted text had them first.
     """
 
     preconditions: tuple[Precondition, ...]
@@ -165,6 +166,7 @@ class Step:
     calls: int = 1
     replacement: Replacement | None = None
     contract: str = ""
+    unnamed: frozenset[Precondition] = frozenset()
 
     @property
     def path(self) -> str:

@@ -74,6 +74,11 @@ class Substitution:
             return f"without `{old}`"
         return f"`{' '.join(self.new)}` in place of `{old}`"
 
+    @property
+    def takes_option(self) -> bool:
+        """True if an option goes: it may have held the call back, as `--dry-run` does."""
+        return any(word[:1] == "-" for word in self.old if word not in self.new)
+
     def apply(self, arguments: Mapping[str, Any], folder: str) -> dict[str, Any] | None:
         """Return the arguments of a call with the new words; None if it has not the old
         ones, once.

@@ -7,10 +7,12 @@ from: what the agent said, what its calls say, and what was read before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from heedful.lessons import trust as trusts
+from heedful.lessons.reliability import Step
+from heedful.lessons.scope import Trust
 from heedful.traces import course as trace
 from heedful.traces.course import Course
 from heedful.traces.sources import (
@@ -142,6 +144,38 @@ def sources_of(
                 earlier = _sources_until(unseen, min(first, step))
                 sources.update(chain.from_iterable(earlier))
         yield sources
+
+
+def leave_unnamed(
+    steps: Sequence[Step], origins: Origins, stated: Mapping[str, Trust]
+) -> tuple[Step, ...]:
+    """Return steps whose errors name nothing in words that an untrusted text had first.
+
+    What failed and never worked is told by its name, and a page may have made it up.
+    `stated` is the trust of sources.
+    """
+    words = {
+        precondition: rare_words_of(pieces_of("\n".join(precondition.words)))
+        for step in steps
+        for precondition in step.blamed
+    }
+    first_at = origins.first({*chain.from_iterable(words.values())})
+    untrusted_words = {
+        word
+        for word, (_, sources) in first_at.items()
+        if trusts.untrusted_sources(sources, stated)
+    }
+    unnamed = frozenset(
+        precondition
+        for precondition, own_words in words.items()
+        if not untrusted_words.isdisjoint(own_words)
+    )
+    return tuple(
+        replace(step, unnamed=unnamed.intersection(step.blamed))
+        if step.errors
+        else step
+        for step in steps
+    )
 
 
 def _sources_before(run: Course, end: int) -> set[str]:

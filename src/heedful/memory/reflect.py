@@ -74,6 +74,7 @@ from heedful.memory.draft import (
     by_outcome,
 )
 from heedful.memory.essentials import keep_essentials
+from heedful.memory.evidence import leave_unnamed
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.vouching import sources_of, vouched_draft
@@ -102,6 +103,7 @@ from heedful.traces.error_lines import error_line
 from heedful.traces.messages import write
 from heedful.traces.reading import read
 from heedful.traces.signals import Signal
+from heedful.traces.sources import Origins
 from heedful.validation import check_sequence, check_share, require
 
 _log = logging.getLogger("heedful")
@@ -593,6 +595,8 @@ class _Reflector:
 
         failed = set(chain.from_iterable(map(study.failed_steps, study.main_signals)))
         steps = await asyncio.to_thread(steps_of, study.course, failed)
+        origins = Origins(study.course)
+        steps = await asyncio.to_thread(leave_unnamed, steps, origins, study.stated)
         return Reflected(
             reflection,
             strategy,

@@ -32,7 +32,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.substitution import Replacement, find_replacement
 from heedful.lessons.user_rules import UserRule, read_rules
 from heedful.lessons.words import count_common
-from heedful.memory.evidence import FailureEvidence, sources_of
+from heedful.memory.evidence import FailureEvidence, leave_unnamed, sources_of
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
@@ -223,7 +223,7 @@ async def learn_session(
         episodes.record_session,
         digest,
         {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
-        study.actions,
+        await asyncio.to_thread(leave_unnamed, study.actions, study.origins, stated),
         keys=trusts.keys_in(sources),
         is_trusted=not trusts.untrusted_sources(sources, stated),
     )

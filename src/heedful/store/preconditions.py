@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import (
@@ -122,8 +123,8 @@ def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> Non
     named_steps = list(first_steps.values())
     values = {**key_of(scope), "source": source, "steps": 0, "at": time.time()}
     db.send("replayed", values)
-    for precondition in blamed_steps(named_steps):
-        values = {**key_of(scope), **_named(precondition)}
+    for precondition in {*chain.from_iterable(map(_named_by, named_steps))}:
+        values = {**key_of(scope), **_words_of(precondition)}
         db.send("name_precondition", values)
     _write_blames(db, scope, source, named_steps)
     # That a contract was broken counts at once.
@@ -131,7 +132,7 @@ def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> Non
     substitutions.record(db, scope, source, uncontracted)
 
 
-def _named(precondition: Precondition) -> dict[str, str]:
+def _words_of(precondition: Precondition) -> dict[str, str]:
     """Return the digest of a precondition with its words."""
     words = [storable(word) for word in precondition.words]
     return {
@@ -151,11 +152,19 @@ def _replay_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> N
     again = frozenset(preconditions[row["digest"]] for row in rows if row["again"])
     replay = Replay(tracks=tracks, again=again)
     replay.run(steps)
-    _write_replay(db, scope, replay)
+    named = {*chain.from_iterable(map(_named_by, steps))}
+    _write_replay(db, scope, replay, named)
 
 
-def _write_replay(db: Db, scope: Scope, replay: Replay) -> None:
-    """Write what a run adds."""
+def _named_by(step: Step) -> Set[Precondition]:
+    """Return what the errors of a step blame, and whose words are stored."""
+    return step.blamed.keys() - step.unnamed
+
+
+def _write_replay(
+    db: Db, scope: Scope, replay: Replay, named: Set[Precondition]
+) -> None:
+    """Write what a run adds, with the words of what is `named`."""
     for precondition, track in replay.tracks.items():
         values = {
             **key_of(scope),
@@ -165,8 +174,8 @@ def _write_replay(db: Db, scope: Scope, replay: Replay) -> None:
             "passed": track.passed,
             "since": track.since,
         }
-        if track.failed:
-            values |= _named(precondition)
+        if precondition in named:
+            values |= _words_of(precondition)
         db.send("count_precondition", values)
 
     for form, tests in replay.tests.items():
