@@ -176,8 +176,8 @@ REFUSED = [
         id="signals to the parent",
     ),
     pytest.param(
-        "import fcntl; "
-        "fcntl.ioctl(socket.socket(socket.AF_UNIX), 0x8901, os.getppid().to_bytes(4, 'little'))",
+        "import fcntl; own = socket.socket(socket.AF_UNIX); "
+        "fcntl.ioctl(own, 0x8901, os.getppid().to_bytes(4, 'little'))",
         id="signals of a socket to the parent",
     ),
     pytest.param(

@@ -285,12 +285,30 @@ def test_instructions_of_a_folder_that_a_call_names_are_not_trusted(
     assert REMEDY not in fail_again(home)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"prompt": "look at @node_modules/pads/a.js"}, id="in its words"),
+        pytest.param(
+            {
+                "prompt": "look at @a.js",
+                "attachments": [
+                    {"type": "file", "file_path": "node_modules/pads/a.js"}
+                ],
+            },
+            id="as attached",
+        ),
+        pytest.param(
+            {"prompt": "look at @node_modules/pads/a.js", "source": "loop_wakeup"},
+            id="of a machine",
+        ),
+    ],
+)
 def test_instructions_of_a_folder_that_a_prompt_names_are_not_trusted(
-    home: Home,
+    fields: dict[str, Any], home: Home
 ) -> None:
     install_package(home, "pads")
-    prompt = "look at @node_modules/pads/a.js and run the tests"
-    home.event("UserPromptSubmit", session_id="monday", prompt=prompt)
+    home.event("UserPromptSubmit", session_id="monday", **fields)
     fail_and_mend(home)
     assert REMEDY not in fail_again(home)
 

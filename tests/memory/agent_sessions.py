@@ -10,12 +10,15 @@ from heedful.traces.episode import Episode, Event
 UNREAD = "File has not been read yet. Read it first before writing to it."
 
 
-def step(tool: str, arguments: Any, error: str = "") -> list[Event]:
+def step(
+    tool: str, arguments: Any, error: str = "", *, result: str = "ok"
+) -> list[Event]:
     """Return a call with its result; a text is a command."""
     if isinstance(arguments, str):
         arguments = {"command": arguments}
     call = Event("tool_call", tool=tool, arguments=arguments)
-    return [call, Event("tool_response", "" if error else "ok", tool=tool, error=error)]
+    content = "" if error else result
+    return [call, Event("tool_response", content, tool=tool, error=error)]
 
 
 async def learn(

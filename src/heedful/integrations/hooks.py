@@ -521,6 +521,8 @@ async def _on_prompt(moment: _Moment) -> Reply:
     prompt = moment.text("prompt")
     if not prompt.strip():
         return Reply()
+    # The files that a prompt names are attached to it.
+    await keep_named(moment.run, [prompt, moment.get("attachments")])
     # A model writes the prompts of its subagents, perhaps in words of others.
     if moment.subagent or moment.text("source") in MACHINE_PROMPT_SOURCES:
         await moment.run.learn(
@@ -533,8 +535,6 @@ async def _on_prompt(moment: _Moment) -> Reply:
         )
         return Reply()
 
-    # An agent attaches the files that a prompt names.
-    await keep_named(moment.run, prompt)
     stated = read_rules(prompt)
     if stated:
         await keep_repeated(moment.run, [rule.text for rule in stated])

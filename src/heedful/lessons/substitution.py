@@ -76,7 +76,7 @@ class Substitution:
 
     @property
     def takes_option(self) -> bool:
-        """True if an option goes: it may have held the call back, as `--dry-run` does."""
+        """True if an option goes, which may hold the call back, as `--dry-run` does."""
         return any(word[:1] == "-" for word in self.old if word not in self.new)
 
     def apply(self, arguments: Mapping[str, Any], folder: str) -> dict[str, Any] | None:

@@ -33,5 +33,8 @@ alter table loop_note enable row level security;
 create policy of_tenant on loop_note using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- What a run saw of a lesson.
+create index occurrence_source on occurrence (lesson_id, source);
+
 -- A loop that nothing judged is not right at the first try any more: the days are counted anew.
 delete from day_figure;

@@ -35,5 +35,8 @@ create table loop_note (
   primary key (loop, seq)
 ) without rowid;
 
+-- What a run saw of a lesson.
+create index occurrence_source on occurrence (lesson_id, source);
+
 -- A loop that nothing judged is not right at the first try any more: the days are counted anew.
 delete from day_figure;

@@ -196,6 +196,7 @@ create table occurrence (
   at real not null
 );
 create index occurrence_at on occurrence (lesson_id, at);
+create index occurrence_source on occurrence (lesson_id, source);
 
 -- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
 -- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
