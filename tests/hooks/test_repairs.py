@@ -109,8 +109,8 @@ async def test_on_grants_no_permission(memory: Memory) -> None:
 async def test_the_person_is_asked_whenever_an_option_goes(memory: Memory) -> None:
     """It may have held the call back, as `--dry-run` does."""
     await learn_twice(memory)
-    asked = await send(memory, "before", "s3", BAD, repair="ask")
-    assert await send(memory, "before", "s4", BAD, repair="on") == asked
+    question = await send(memory, "before", "s3", BAD, repair="ask")
+    assert await send(memory, "before", "s4", BAD, repair="on") == question
 
 
 @pytest.mark.parametrize("repair", ["ask", "on"])

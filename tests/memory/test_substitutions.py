@@ -203,10 +203,10 @@ async def test_a_released_text_vouches_only_for_what_it_says(
     await learn(bare, "s1", *mended)
     assert await known(bare, arguments={"command": "npm push"}) == ()
     await release_all(bare)
-    (told,) = await known(bare, arguments={"command": "npm push"})
-    assert told.arguments == {"command": "npm push --wait-long"}
-    assert told.trusted == 0
-    assert told.lesson
+    (released,) = await known(bare, arguments={"command": "npm push"})
+    assert released.arguments == {"command": "npm push --wait-long"}
+    assert released.trusted == 0
+    assert released.lesson
 
     for id in ("s2", "s3"):
         await learn(bare, id, step("Bash", failed, LOCKED), step("Bash", worked))

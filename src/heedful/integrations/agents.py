@@ -9,6 +9,7 @@ an agent has its settings is in `heedful.integrations.places`.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -320,6 +321,24 @@ def in_our_names(agent: Agent, data: Mapping[str, Any]) -> Mapping[str, Any]:
         if ours not in event and theirs in data:
             event[ours] = data[theirs]
     return event
+
+
+def tool_name(name: str, server: object) -> str:
+    """Return the name of a tool as Claude Code writes it, `mcp__SERVER__TOOL`.
+
+    `server` is what the agent says of its MCP server, if it is a tool of one. Cursor
+    names none, and writes "MCP:" before the tool.
+    """
+    if isinstance(server, Mapping):
+        server_name = server.get("name") or server.get("server_name")
+        prefix = f"mcp__{server_name}__"
+        return name if name.startswith(prefix) else prefix + name
+    match = re.match("MCP: *", name)
+    if match is None:
+        return name
+    # Who names the tool could name a server in it.
+    own_name = re.sub("_{2,}", "_", name[match.end() :])
+    return f"mcp__{own_name}"
 
 
 def session_of(data: Mapping[str, Any]) -> str:

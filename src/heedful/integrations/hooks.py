@@ -27,6 +27,7 @@ from heedful.integrations.agents import (
     in_our_names,
     session_of,
     short_id,
+    tool_name,
 )
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news
@@ -361,18 +362,8 @@ class _Moment:
     @property
     def tool(self) -> str:
         """The name of the tool; a tool of an MCP server is always named as one."""
-        name = self.text("tool_name")
         server = self.get("mcp_server") or self.get("mcp_context")
-        if isinstance(server, Mapping):
-            server_name = server.get("name") or server.get("server_name")
-            prefix = f"mcp__{server_name}__"
-            return name if name.startswith(prefix) else prefix + name
-        match = re.match("MCP: *", name)
-        if match is None:
-            return name
-        # Who names the tool could name a server in it.
-        own_name = re.sub("_{2,}", "_", name[match.end() :])
-        return f"mcp__{own_name}"
+        return tool_name(self.text("tool_name"), server)
 
     @property
     def arguments(self) -> Mapping[str, Any]:

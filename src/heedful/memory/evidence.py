@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from heedful.lessons import trust as trusts
-from heedful.lessons.reliability import Step
+from heedful.lessons.reliability import Step, blamed_steps
 from heedful.lessons.scope import Trust
 from heedful.traces import course as trace
 from heedful.traces.course import Course
@@ -156,8 +156,7 @@ def leave_unnamed(
     """
     words = {
         precondition: rare_words_of(pieces_of("\n".join(precondition.words)))
-        for step in steps
-        for precondition in step.blamed
+        for precondition in blamed_steps(steps)
     }
     first_at = origins.first({*chain.from_iterable(words.values())})
     untrusted_words = {

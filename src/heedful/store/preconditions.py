@@ -152,8 +152,8 @@ def _replay_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> N
     again = frozenset(preconditions[row["digest"]] for row in rows if row["again"])
     replay = Replay(tracks=tracks, again=again)
     replay.run(steps)
-    named = {*chain.from_iterable(map(_named_by, steps))}
-    _write_replay(db, scope, replay, named)
+    named_preconditions = {*chain.from_iterable(map(_named_by, steps))}
+    _write_replay(db, scope, replay, named_preconditions)
 
 
 def _named_by(step: Step) -> Set[Precondition]:
@@ -162,9 +162,9 @@ def _named_by(step: Step) -> Set[Precondition]:
 
 
 def _write_replay(
-    db: Db, scope: Scope, replay: Replay, named: Set[Precondition]
+    db: Db, scope: Scope, replay: Replay, named_preconditions: Set[Precondition]
 ) -> None:
-    """Write what a run adds, with the words of what is `named`."""
+    """Write what a run adds; only the named preconditions have their words."""
     for precondition, track in replay.tracks.items():
         values = {
             **key_of(scope),
@@ -174,7 +174,7 @@ def _write_replay(
             "passed": track.passed,
             "since": track.since,
         }
-        if precondition in named:
+        if precondition in named_preconditions:
             values |= _words_of(precondition)
         db.send("count_precondition", values)
 
