@@ -106,11 +106,32 @@ async def test_on_grants_no_permission(memory: Memory) -> None:
     assert answer["systemMessage"].startswith("heedful changed the call: ")
 
 
-async def test_the_person_is_asked_whenever_an_option_goes(memory: Memory) -> None:
-    """It may have held the call back, as `--dry-run` does."""
-    await learn_twice(memory)
-    question = await send(memory, "before", "s3", BAD, repair="ask")
-    assert await send(memory, "before", "s4", BAD, repair="on") == question
+@pytest.mark.parametrize(
+    ("failed", "worked", "error"),
+    [
+        pytest.param("npm ci --frozen", "npm ci", FROZEN, id="an option goes"),
+        pytest.param(
+            "make deploy DRY_RUN=1",
+            "make deploy DRY_RUN=0",
+            "make: *** DRY_RUN=1 is not supported.  Stop.",
+            id="a digit",
+        ),
+        pytest.param(
+            "make deploy check",
+            "make deploy",
+            "make: *** No rule to make target 'check'.  Stop.",
+            id="a word goes",
+        ),
+    ],
+)
+async def test_the_person_is_asked_about_more_than_spelling(
+    memory: Memory, failed: str, worked: str, error: str
+) -> None:
+    bad = {"command": failed}
+    await learn_twice(memory, bad=bad, good={"command": worked}, error=error)
+    question = await send(memory, "before", "s3", bad, repair="ask")
+    assert question["hookSpecificOutput"]["permissionDecision"] == "ask"
+    assert await send(memory, "before", "s4", bad, repair="on") == question
 
 
 @pytest.mark.parametrize("repair", ["ask", "on"])

@@ -69,6 +69,19 @@ class Shop:
         `then` is another command with its error.
         """
         self.sessions += 1
+        self.go_on(project, error, mend=mend, first=first, then=then, command=command)
+
+    def go_on(
+        self,
+        project: Project,
+        error: str = "",
+        *,
+        mend: str = "",
+        first: str = "",
+        then: tuple[str, str] = ("", ""),
+        command: str = COMMAND,
+    ) -> None:
+        """Go on with the last session as `run` does."""
         if first:
             self.call(project, first)
         self.call(project, command, f"Exit code 1\n{error}" if error else "")
@@ -195,6 +208,17 @@ def test_a_released_text_counts_for_no_call_that_it_does_not_name(shop, second):
         shop.run(shop.stranger, OWN_ERROR, command="make larder")
     assert shop.before("make larder") == []
     assert [failure["what"] for failure in shop.before()] == [OWN_ERROR]
+
+
+def test_a_released_text_counts_for_no_later_call_of_its_session(shop):
+    shop.run(shop.stranger, OWN_ERROR)
+    waiting = shop.api.run(shop.memory.quarantine.waiting())
+    ids = [entry.id for entry in waiting]
+    shop.api.run(shop.memory.quarantine.release(ids, by="ann"))
+    shop.go_on(shop.stranger, OWN_ERROR, command="make larder")
+    for _ in range(3):
+        shop.run(shop.stranger, OWN_ERROR, command="make larder")
+    assert shop.before("make larder") == []
 
 
 @pytest.mark.both

@@ -601,7 +601,7 @@ async def _repair(moment: _Moment) -> Answer | None:
     if repair is None:
         return None
 
-    if repair.known.substitution.takes_option:
+    if not repair.known.substitution.corrects_spelling:
         mode = "ask"
     text = repairs.words_of(repair, mode)
     output: dict[str, Any] = {

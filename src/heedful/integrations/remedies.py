@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.action import FAILURE_WORDS, MEND_HEADING
 from heedful.lessons.call_limits import EDITED_FILE_PATTERN
 from heedful.lessons.contracts import (
     ABSENT_CONTRACT,
@@ -203,7 +203,7 @@ class FailureInquiry:
         wrong, heading, fix = text.partition(f"\n{MEND_HEADING}\n")
         if not heading:
             # A rule, or the words of a person, say more than the error.
-            is_error = " failed with “" in text
+            is_error = FAILURE_WORDS in text
             return "" if is_error else text
 
         quoted = _quoted_error(wrong)
@@ -224,7 +224,7 @@ class FailureInquiry:
 
 def _quoted_error(text: str) -> str:
     """Return the error in the first part of a lesson."""
-    _, quote, error = text.partition(" failed with “")
+    _, quote, error = text.partition(FAILURE_WORDS)
     return error.partition("”")[0] if quote else text
 
 

@@ -40,8 +40,8 @@ async def find_repair(
 ) -> Repair | None:
     """Return the repair of a call, and record that it is offered; None without one.
 
-    Without the id of the `call`, nobody could tell how it ended. A repair that takes an
-    option away needs a person who is asked.
+    Without the id of the `call`, nobody could tell how it ended. A repair that changes
+    more than the spelling of words needs a person who is asked.
     """
     memory = run.host.own_memory
     if memory is None or not call:
@@ -55,7 +55,7 @@ async def find_repair(
     )
     if repair is None or not _is_in(root, path_of(repair.known.arguments)):
         return None
-    if is_unattended and repair.known.substitution.takes_option:
+    if is_unattended and not repair.known.substitution.corrects_spelling:
         return None
     # What the user forbids is told or denied, and not repaired away.
     for call_arguments in (arguments, repair.known.arguments):

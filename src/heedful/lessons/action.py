@@ -26,6 +26,8 @@ from heedful.redact import redact_start
 COMMAND_ARGUMENTS = ("command", "cmd")
 # A shell, as the first of the three words of "/bin/bash -c COMMAND".
 _SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
+# What stands after the call that failed in a lesson from a session.
+FAILURE_WORDS = " failed with “"
 # The line before the fix in a lesson from a session.
 MEND_HEADING = "What put it right:"
 MAX_ACTION_CHARS = 4_096  # characters of an action that are read

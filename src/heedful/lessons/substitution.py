@@ -29,6 +29,8 @@ from heedful.lessons.shell import read_command
 
 MAX_CHANGED_WORDS = 6
 MAX_CHANGED_CHARS = 200
+# Shorter words have no spelling that may be corrected without asking.
+MIN_SPELLED_CHARS = 4
 # The names of files must be this much alike, 0..1: "cart.go" and "carts.go".
 MIN_NAME_LIKENESS = 0.6
 # The argument of a substitution in a command, whatever the tool calls it.
@@ -75,9 +77,14 @@ class Substitution:
         return f"`{' '.join(self.new)}` in place of `{old}`"
 
     @property
-    def takes_option(self) -> bool:
-        """True if an option goes, which may hold the call back, as `--dry-run` does."""
-        return any(word[:1] == "-" for word in self.old if word not in self.new)
+    def corrects_spelling(self) -> bool:
+        """True if each word that changes differs by one letter.
+
+        Any other word may hold the call back, as `--dry-run` or `staging` does.
+        """
+        pairs = list(zip(self.old, self.new, strict=False))
+        is_same_length = len(self.old) == len(self.new)
+        return is_same_length and all(_differ_by_a_letter(*pair) for pair in pairs)
 
     def apply(self, arguments: Mapping[str, Any], folder: str) -> dict[str, Any] | None:
         """Return the arguments of a call with the new words; None if it has not the old
@@ -129,6 +136,21 @@ class Substitution:
         if not new_words:
             return f"{before.rstrip()}{after}" if before.strip() else after.lstrip()
         return f"{before}{' '.join(new_words)}{after}"
+
+
+def _differ_by_a_letter(old: str, new: str) -> bool:
+    """Return True if two words are equal but for one letter or sign, and no digit.
+
+    A short word may be another option: "-n" and "-f".
+    """
+    if old == new:
+        return True
+    if min(len(old), len(new)) < MIN_SPELLED_CHARS:
+        return False
+    if re.findall(r"\d", old) != re.findall(r"\d", new):
+        return False
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    return max(len(old), len(new)) - sum(block.size for block in blocks) <= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,18 +152,24 @@ def leave_unnamed(
     """Return steps whose errors name nothing in words that an untrusted text had first.
 
     What failed and never worked is told by its name, and a page may have made it up.
-    `stated` is the trust of sources.
+    `stated` is the trust of sources. If nobody had them before the agent, they may be
+    from a part of a result that was not kept.
     """
     words = {
         precondition: rare_words_of(pieces_of("\n".join(precondition.words)))
         for precondition in blamed_steps(steps)
     }
-    first_at = origins.first({*chain.from_iterable(words.values())})
-    untrusted_words = {
-        word
-        for word, (_, sources) in first_at.items()
-        if trusts.untrusted_sources(sources, stated)
-    }
+    all_words = {*chain.from_iterable(words.values())}
+    prompt_at = find_quoted(origins.run, all_words)
+    unseen = origins.unseen()
+    untrusted_words = set[str]()
+    for word, (first, first_sources) in origins.first(all_words).items():
+        earlier = chain.from_iterable(_sources_until(unseen, first))
+        sources = set(first_sources or earlier)
+        if prompt_at.get(word, first + 1) <= first:
+            sources.add(trusts.NETWORK_SOURCE)
+        if trusts.untrusted_sources(sources, stated):
+            untrusted_words.add(word)
     unnamed = frozenset(
         precondition
         for precondition, own_words in words.items()

@@ -20,6 +20,7 @@ from typing import Any
 
 from heedful.lessons import trust as trusts
 from heedful.lessons.action import (
+    FAILURE_WORDS,
     MEND_HEADING,
     QUOTED_TEXT_PATTERN,
     command_of,
@@ -158,7 +159,7 @@ class Mistake:
     @property
     def text(self) -> str:
         """The mistake as a lesson."""
-        lines = [f"{self.call} failed with “{self.error}”."]
+        lines = [f"{self.call}{FAILURE_WORDS}{self.error}”."]
         if self.vain:
             lines.append(f"Tried in vain: {'; '.join(self.vain)}.")
         if self.teaches:

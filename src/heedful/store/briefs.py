@@ -1,8 +1,8 @@
 """Briefs: what most often costs the sessions of a project calls.
 
 Only what failed in several of the newest sessions qualifies. What a lesson says that
-waits in quarantine is not told; the contract of a tool and the words of a call that
-never worked may be, since they are not those of another.
+waits in quarantine is not told; the contract of a tool may be, and the words of a call
+that never worked, unless an untrusted text had them first.
 """
 
 from __future__ import annotations

@@ -116,13 +116,14 @@ def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> Non
     A text about an error names the first call of the run that failed with it, and who
     releases it has read of no other.
     """
+    key = {**key_of(scope), "source": source}
+    recorded = {row["lesson_id"] for row in db.select("lesson_id", "blame", key)}
     first_steps = dict[int, Step]()
     for step in steps:
-        if step.lesson:
+        if step.lesson and step.lesson not in recorded:
             first_steps.setdefault(step.lesson, step)
     named_steps = list(first_steps.values())
-    values = {**key_of(scope), "source": source, "steps": 0, "at": time.time()}
-    db.send("replayed", values)
+    db.send("replayed", {**key, "steps": 0, "at": time.time()})
     for precondition in {*chain.from_iterable(map(_named_by, named_steps))}:
         values = {**key_of(scope), **_words_of(precondition)}
         db.send("name_precondition", values)

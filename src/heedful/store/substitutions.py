@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.action import FAILURE_WORDS, MEND_HEADING
 from heedful.lessons.preconditions import (
     Precondition,
     Surroundings,
@@ -60,7 +60,7 @@ class KnownSubstitution:
 
 @dataclass(slots=True)
 class _Count:
-    """In which sessions a substitution passed.
+    """In which sessions a substitution passed, and the lessons about the failures.
 
     It `passed` last in a trusted session at this time.
     """
@@ -68,6 +68,7 @@ class _Count:
     digest: str
     sessions: set[str] = field(default_factory=set)
     trusted: set[str] = field(default_factory=set)
+    lessons: set[int] = field(default_factory=set)
     passed: float = 0.0
 
 
@@ -132,8 +133,8 @@ def find(
     `session` knows is left out, and what goes against a rule of the user.
     """
     source = storable(source_of(session)) if session else ""
-    digests = [precondition.digest for precondition in preconditions]
-    counts = _count(db, scope, digests, trust=trust, source=source)
+    by_digest = {precondition.digest: precondition for precondition in preconditions}
+    counts = _count(db, scope, list(by_digest), trust=trust, source=source)
     if not counts:
         return ()
 
@@ -144,7 +145,7 @@ def find(
         repaired = change.apply(call[1], folder)
         if repaired is None or change in resting:
             continue
-        released = _find_released(db, scope, change, count.trusted or count.sessions)
+        released = _find_released(db, scope, change, count, by_digest[count.digest])
         sessions = count.trusted or set(released)
         if not sessions:
             continue
@@ -203,6 +204,7 @@ def _count(
     for row in rows:
         count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
         count.sessions.add(row["source"])
+        count.lessons.add(row["lesson_id"] or 0)
         levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
         if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
             count.trusted.add(row["source"])
@@ -252,24 +254,35 @@ def _find_resting(
 
 
 def _find_released(
-    db: Db, scope: Scope, change: Substitution, sessions: set[str]
+    db: Db,
+    scope: Scope,
+    change: Substitution,
+    count: _Count,
+    precondition: Precondition,
 ) -> dict[str, int]:
     """Return the sessions with a released text that says what worked.
 
-    Each has the lesson of the text. A text of another session vouches for nothing: it
-    may be about another call, though the error is the same.
+    Each has the lesson of the text. A text of another session or lesson vouches for
+    nothing, nor does one about another call, though the error is the same.
     """
-    values = {"scope": token(scope), "sources": json.dumps(sorted(sessions))}
-    rows = db.all("released_texts", scope, **values)
+    sources = sorted(count.trusted or count.sessions)
+    rows = db.all(
+        "released_texts", scope, scope=token(scope), sources=json.dumps(sources)
+    )
     return {
-        row["source"]: row["lesson_id"] for row in rows if _says(row["text"], change)
+        row["source"]: row["lesson_id"]
+        for row in rows
+        if row["lesson_id"] in count.lessons
+        and _says(row["text"], change, precondition)
     }
 
 
-def _says(text: str, change: Substitution) -> bool:
-    """Return True if a text of a lesson says that a change put a call right."""
-    call, _, fix = text.partition(f"\n{MEND_HEADING}\n")
-    if not fix or not _has_words(call, change.old):
+def _says(text: str, change: Substitution, precondition: Precondition) -> bool:
+    """Return True if a text of a lesson says that a change put this call right."""
+    failure, _, fix = text.partition(f"\n{MEND_HEADING}\n")
+    call, _, _ = failure.partition(FAILURE_WORDS)
+    named_words = [change.old, *(word.split() for word in precondition.words)]
+    if not fix or not all(_has_words(call, words) for words in named_words):
         return False
     if change.new:
         return _has_words(fix, change.new)
