@@ -188,6 +188,28 @@ async def release_all(memory: heedful.Memory) -> None:
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("npm push", id="a short command"),
+        pytest.param("npm push 1234 5678", id="with numbers"),
+        pytest.param(
+            f"npm push {' '.join(['web/src/cart'] * 30)}", id="of 390 letters"
+        ),
+    ],
+)
+async def test_a_released_remedy_is_told(store: Any, command: str) -> None:
+    bare = heedful.Memory(store, holdout=0.0)
+    worked = command.replace("push", "push --wait-long")
+    await learn(bare, "s1", step("Bash", command, LOCKED), step("Bash", worked))
+    assert await known(bare, arguments={"command": command}) == ()
+    await release_all(bare)
+    (released,) = await known(bare, arguments={"command": command})
+    assert released.arguments == {"command": worked}
+    assert released.trusted == 0
+    assert released.lesson
+
+
+@pytest.mark.parametrize(
     ("failed", "worked"),
     [
         pytest.param("npm push --dry-run", "npm push", id="no new word"),
@@ -201,13 +223,7 @@ async def test_a_released_text_vouches_only_for_what_it_says(
     bare = heedful.Memory(store, holdout=0.0)
     mended = [step("Bash", "npm push", LOCKED), step("Bash", "npm push --wait-long")]
     await learn(bare, "s1", *mended)
-    assert await known(bare, arguments={"command": "npm push"}) == ()
     await release_all(bare)
-    (released,) = await known(bare, arguments={"command": "npm push"})
-    assert released.arguments == {"command": "npm push --wait-long"}
-    assert released.trusted == 0
-    assert released.lesson
-
     for id in ("s2", "s3"):
         await learn(bare, id, step("Bash", failed, LOCKED), step("Bash", worked))
     assert await known(bare, arguments={"command": failed}) == ()

@@ -210,11 +210,20 @@ def test_a_released_text_counts_for_no_call_that_it_does_not_name(shop, second):
     assert [failure["what"] for failure in shop.before()] == [OWN_ERROR]
 
 
-def test_a_released_text_counts_for_no_later_call_of_its_session(shop):
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param((), id="at once"),
+        pytest.param(("KeyError: 'larder'",), id="after another error of the call"),
+    ],
+)
+def test_a_released_text_counts_for_no_later_call_of_its_session(shop, later):
     shop.run(shop.stranger, OWN_ERROR)
     waiting = shop.api.run(shop.memory.quarantine.waiting())
     ids = [entry.id for entry in waiting]
     shop.api.run(shop.memory.quarantine.release(ids, by="ann"))
+    for error in later:
+        shop.go_on(shop.stranger, error)
     shop.go_on(shop.stranger, OWN_ERROR, command="make larder")
     for _ in range(3):
         shop.run(shop.stranger, OWN_ERROR, command="make larder")

@@ -117,17 +117,19 @@ def _hold_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> Non
     releases it has read of no other.
     """
     key = {**key_of(scope), "source": source}
-    recorded = {row["lesson_id"] for row in db.select("lesson_id", "blame", key)}
+    recorded = db.select("digest, lesson_id", "blame", key)
+    recorded_lessons = {row["lesson_id"] for row in recorded}
     first_steps = dict[int, Step]()
     for step in steps:
-        if step.lesson and step.lesson not in recorded:
+        if step.lesson and step.lesson not in recorded_lessons:
             first_steps.setdefault(step.lesson, step)
     named_steps = list(first_steps.values())
     db.send("replayed", {**key, "steps": 0, "at": time.time()})
     for precondition in {*chain.from_iterable(map(_named_by, named_steps))}:
         values = {**key_of(scope), **_words_of(precondition)}
         db.send("name_precondition", values)
-    _write_blames(db, scope, source, named_steps)
+    recorded_digests = {row["digest"] for row in recorded}
+    _write_blames(db, scope, source, named_steps, but=recorded_digests)
     # That a contract was broken counts at once.
     uncontracted = [replace(step, contract="") for step in steps]
     substitutions.record(db, scope, source, uncontracted)
@@ -189,10 +191,21 @@ def _write_replay(
         db.send("count_test", values)
 
 
-def _write_blames(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Write the last step of a run that failed because of each precondition."""
+def _write_blames(
+    db: Db,
+    scope: Scope,
+    source: str,
+    steps: Sequence[Step],
+    but: Set[str] = frozenset(),
+) -> None:
+    """Write the last step of a run that failed because of each precondition.
+
+    Those with the digests `but` stay as they are.
+    """
     now = time.time()
     for precondition, blamed in blamed_steps(steps).items():
+        if precondition.digest in but:
+            continue
         step = blamed[-1]
         error = redact(step.blamed[precondition])
         values = {

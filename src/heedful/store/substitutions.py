@@ -19,6 +19,7 @@ from heedful.lessons.preconditions import (
     Precondition,
     Surroundings,
     preconditions_of,
+    whole_command,
 )
 from heedful.lessons.scope import Scope, Trust, digest_of, source_of
 from heedful.store import user_rules
@@ -281,12 +282,20 @@ def _says(text: str, change: Substitution, precondition: Precondition) -> bool:
     """Return True if a text of a lesson says that a change put this call right."""
     failure, _, fix = text.partition(f"\n{MEND_HEADING}\n")
     call, _, _ = failure.partition(FAILURE_WORDS)
-    named_words = [change.old, *(word.split() for word in precondition.words)]
-    if not fix or not all(_has_words(call, words) for words in named_words):
+    if not fix or not _has_words(call, change.old) or not _names(call, precondition):
         return False
     if change.new:
         return _has_words(fix, change.new)
     return not _has_words(fix, change.old)
+
+
+def _names(call: str, precondition: Precondition) -> bool:
+    """Return True if a call in a text of a lesson takes a precondition for granted."""
+    if precondition.template == "command":
+        # As in "Bash `npm ci`".
+        command = call.partition("`")[2].removesuffix("`")
+        return whole_command(command) == precondition
+    return all(_has_words(call, word.split()) for word in precondition.words)
 
 
 def _has_words(text: str, words: Sequence[str]) -> bool:
