@@ -117,6 +117,12 @@ async def test_on_grants_no_permission(memory: Memory) -> None:
             id="a digit",
         ),
         pytest.param(
+            "npm run build-carts",
+            "npm run build:carts",
+            'npm error Missing script: "build-carts"',
+            id="a sign",
+        ),
+        pytest.param(
             "make deploy check",
             "make deploy",
             "make: *** No rule to make target 'check'.  Stop.",

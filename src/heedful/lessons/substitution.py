@@ -29,6 +29,7 @@ from heedful.lessons.shell import read_command
 
 MAX_CHANGED_WORDS = 6
 MAX_CHANGED_CHARS = 200
+_LETTER_PATTERN = re.compile(r"[^\W\d_]")
 # Shorter words have no spelling that may be corrected without asking.
 MIN_SPELLED_CHARS = 4
 # The names of files must be this much alike, 0..1: "cart.go" and "carts.go".
@@ -139,15 +140,16 @@ class Substitution:
 
 
 def _differ_by_a_letter(old: str, new: str) -> bool:
-    """Return True if two words are equal but for one letter or sign, and no digit.
+    """Return True if two words are equal but for one letter.
 
-    A short word may be another option: "-n" and "-f".
+    A digit or a sign may be another place: "/backup" and "backup". A short word may be
+    another option: "-n" and "-f".
     """
     if old == new:
         return True
     if min(len(old), len(new)) < MIN_SPELLED_CHARS:
         return False
-    if re.findall(r"\d", old) != re.findall(r"\d", new):
+    if _LETTER_PATTERN.sub("", old) != _LETTER_PATTERN.sub("", new):
         return False
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     return max(len(old), len(new)) - sum(block.size for block in blocks) <= 1
