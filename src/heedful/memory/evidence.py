@@ -156,7 +156,11 @@ def leave_unnamed(
     from a part of a result that was not kept.
     """
     words = {
-        precondition: rare_words_of(pieces_of("\n".join(precondition.words)))
+        precondition: [
+            *rare_words_of(pieces_of("\n".join(precondition.words))),
+            # A name of short words may be a sentence.
+            *filter(_has_blanks, precondition.words[:1]),
+        ]
         for precondition in blamed_steps(steps)
     }
     all_words = {*chain.from_iterable(words.values())}
@@ -181,6 +185,10 @@ def leave_unnamed(
         else step
         for step in steps
     )
+
+
+def _has_blanks(text: str) -> bool:
+    return len(text.split()) > 1
 
 
 def _sources_before(run: Course, end: int) -> set[str]:
