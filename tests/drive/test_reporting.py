@@ -321,7 +321,8 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     assert lesson["kind"] == "check"
     assert lesson["seen"] == 2
     assert rows(path, "select count(*) from vector") == [(2,)]
-    assert rows(path, "select source from occurrence") == [("loop:b",), ("loop:a",)]
+    sources = rows(path, "select source from occurrence order by at")
+    assert sources == [("loop:b",), ("loop:a",)]
     await open_reported(store, id="c")
     with pytest.raises(errors.InvalidInput, match="memory"):
         await post_report(store, 1, "x", id="c", memory=Memory(store, Scope("other")))

@@ -22,7 +22,13 @@ from tests.web.support import Browser, browsing, words_of
 
 SCOPE = Scope("acme", "main")
 DAY = figures.FIGURE_DAY_SECONDS
-TODAY = int(time.time() // DAY)
+
+
+def today() -> int:
+    """Return the number of this day; the tests may run past midnight."""
+    return int(time.time() // DAY)
+
+
 WRONG = {"findings": [{"check": "unit", "message": "no unit"}]}
 # A loop of a made-up database: its age in days, its wrong answers, whether the last
 # answer is right, the model calls and the cost of an answer.
@@ -58,7 +64,7 @@ def make_loop(browser: Browser, file: Path, name: str, loop: LoopCase) -> None:
         }
         path = f"/v1/loops/{name}/attempts/{number}"
         read_data(browser.api.put(path, json=attempt))
-    created = (TODAY - age) * DAY + 1
+    created = (today() - age) * DAY + 1
     change_rows(file, f"update loop set created = {created} where id = '{name}'")
 
 
@@ -98,7 +104,7 @@ def read_home(site: Browser) -> dict[str, Any]:
 def loops_by_age(home: dict[str, Any]) -> dict[int, int]:
     """Return the loops of each day of a course that has any, by the day's age."""
     return {
-        TODAY - int(day["at"] // DAY): day["loops"]
+        today() - int(day["at"] // DAY): day["loops"]
         for day in home["course"]
         if day["loops"]
     }
@@ -151,9 +157,9 @@ def test_a_closed_day_is_stored_and_read_again(site, file):
     read_home(site)
 
     day_rows = rows(file, "select day, loops from day_figure where loops > 0")
-    assert sorted(day_rows) == [(TODAY - 2, 1), (TODAY - 1, 1)]
+    assert sorted(day_rows) == [(today() - 2, 1), (today() - 1, 1)]
 
-    change_rows(file, f"update day_figure set loops = 5 where day = {TODAY - 2}")
+    change_rows(file, f"update day_figure set loops = 5 where day = {today() - 2}")
     assert loops_by_age(read_home(site))[2] == 5
 
 
@@ -242,7 +248,7 @@ def test_a_loop_whose_check_raised_is_not_right_at_the_first_try(site, file):
             "evaluation": {"findings": [raised]},
         }
         read_data(site.api.put(f"/v1/loops/{doubtful}/attempts/1", json=attempt))
-        created = (TODAY - age) * DAY + 1
+        created = (today() - age) * DAY + 1
         change_rows(
             file, f"update loop set created = {created} where id = '{doubtful}'"
         )
