@@ -63,25 +63,15 @@ class Shop:
         first: str = "",
         then: tuple[str, str] = ("", ""),
         command: str = COMMAND,
+        goes_on: bool = False,
     ) -> None:
         """Run a session that makes the call, which may fail, and learn from it.
 
-        `then` is another command with its error.
+        `then` is another command with its error. If it `goes_on`, it is the last
+        session again.
         """
-        self.sessions += 1
-        self.go_on(project, error, mend=mend, first=first, then=then, command=command)
-
-    def go_on(
-        self,
-        project: Project,
-        error: str = "",
-        *,
-        mend: str = "",
-        first: str = "",
-        then: tuple[str, str] = ("", ""),
-        command: str = COMMAND,
-    ) -> None:
-        """Go on with the last session as `run` does."""
+        if not goes_on:
+            self.sessions += 1
         if first:
             self.call(project, first)
         self.call(project, command, f"Exit code 1\n{error}" if error else "")
@@ -223,8 +213,8 @@ def test_a_released_text_counts_for_no_later_call_of_its_session(shop, later):
     ids = [entry.id for entry in waiting]
     shop.api.run(shop.memory.quarantine.release(ids, by="ann"))
     for error in later:
-        shop.go_on(shop.stranger, error)
-    shop.go_on(shop.stranger, OWN_ERROR, command="make larder")
+        shop.run(shop.stranger, error, goes_on=True)
+    shop.run(shop.stranger, OWN_ERROR, command="make larder", goes_on=True)
     for _ in range(3):
         shop.run(shop.stranger, OWN_ERROR, command="make larder")
     assert shop.before("make larder") == []

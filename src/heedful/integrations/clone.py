@@ -408,7 +408,7 @@ def _without_escapes(text: str) -> str:
 
 
 def _entries_of(folder: Path) -> dict[str, bool]:
-    """Map each name in a folder, but for ".git", to True if it is a folder."""
+    """Map each name in a folder except ".git" to whether it is a folder."""
     try:
         with os.scandir(folder) as entries:
             return {

@@ -314,7 +314,7 @@ def _program_of(words: Sequence[str]) -> str:
 
 
 def _first_argument(words: Sequence[str]) -> str:
-    """Return the first word of a command that is no option; "" if there is none."""
+    """Return the first argument of a command that is not an option, or ""."""
     return next((word for word in words[1:] if word[:1] != "-"), "")
 
 

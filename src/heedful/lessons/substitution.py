@@ -140,7 +140,7 @@ class Substitution:
 
 
 def _differ_by_a_letter(old: str, new: str) -> bool:
-    """Return True if two words are equal but for one letter.
+    """Return True if two words differ by at most one letter.
 
     A digit or a sign may be another place: "/backup" and "backup". A short word may be
     another option: "-n" and "-f".

@@ -1,8 +1,8 @@
 """Store what worked in the place of what a call took for granted, and repairs by it.
 
-A substitution counts once a session. It is told if a session that is trusted knows it,
-or one of which somebody released a text that says so; it repairs calls only if two
-trusted sessions know it. It rests after a call with it failed, until one passes.
+A substitution counts once a session. It is told if a trusted session knows it, or if
+somebody released a text of a session that says so. It repairs calls only if two trusted
+sessions know it. It rests after a call with it failed, until one passes.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def find(
         repaired = change.apply(call[1], folder)
         if repaired is None or change in resting:
             continue
-        released = _find_released(db, scope, change, count, by_digest[count.digest])
+        released = _find_released(
+            db, scope, change, count=count, precondition=by_digest[count.digest]
+        )
         sessions = count.trusted or set(released)
         if not sessions:
             continue
@@ -258,6 +260,7 @@ def _find_released(
     db: Db,
     scope: Scope,
     change: Substitution,
+    *,
     count: _Count,
     precondition: Precondition,
 ) -> dict[str, int]:
