@@ -12,9 +12,10 @@ PIPELINE ?=
 PEERS ?=
 ARGS :=
 SPLIT ?= dev
+COVER ?=
 SOAK ?= 100
-# What `make test` took on two cores; it is shown, nothing fails by it.
-SUITE_MINUTES := 22 to 33
+# One worker more than cores: some tests wait for other processes.
+WORKERS = $$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
@@ -28,11 +29,8 @@ demo: export DEMO_COMMAND = $(strip make demo $(if $(filter-out 0,$(FULL)),FULL=
 demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PIPELINE=1 for stages
 	@.venv/bin/heedful demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 
-# One worker more than cores: some tests wait for other processes.
-test: setup ## all tests, with coverage kept for make check; ARGS='-k name' for some
-	@$(if $(ARGS),,echo 'all tests: $(SUITE_MINUTES) minutes on two cores, longer on busy ones';) \
-	began=$$(date +%s); $(PY) -m pytest --numprocesses "$$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')" --dist worksteal --cov --cov-report= $(ARGS); status=$$?; \
-		echo "$$(($$(date +%s) - began)) s"; exit $$status
+test: setup ## the tests; ARGS='-k name' for some, COVER=1 keeps the coverage for make check
+	@$(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal $(if $(filter-out 0,$(COVER)),--cov --cov-report=) $(ARGS)
 
 # ATTACKS=file.jsonl.gz adds texts that must not run; NODE_MODULES names another folder of modules.
 ui-test: setup ## the pages in Chromium, on both engines; it says what to install
@@ -42,8 +40,8 @@ ui-test: setup ## the pages in Chromium, on both engines; it says what to instal
 integrations: setup ## tests/integrations with the newest frameworks, in .venv-integrations
 	@PYTHON="$${PYTHON:-$(PY)}" sh scripts/integrations.sh $(ARGS)
 
-check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some
-	@$(PY) scripts/check.py $(ARGS)
+check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some; COVER=1: coverage must be there
+	@COVER='$(filter-out 0,$(COVER))' $(PY) scripts/check.py $(ARGS)
 
 # It installs the newest releases of all that heedful needs, unlocked. ARGS=--write for docs/installed.md.
 wheels: setup ## build sdist and wheel, and try them in empty environments
@@ -64,8 +62,10 @@ quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=t
 learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours,…]; stop it with Ctrl-C, the next run goes on
 	@$(MAKE) --no-print-directory quality ONLY=learn
 
-soak: setup ## the long runs, a hundred times what make test does of them, for docs/reliability.md; SOAK=n for another factor
-	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS); status=$$?; $(PY) -m scripts.reliability; exit $$status
+# The long runs are marked soak; nightly are the tests that make test leaves out.
+soak: setup ## the long runs at SOAK times their length, and all that make test leaves out, for docs/reliability.md
+	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal -m 'soak or nightly' $(ARGS); \
+		status=$$?; $(PY) -m scripts.reliability; exit $$status
 
 # Without the environment, which a lock that is wrong could not make.
 lock: ## write requirements.lock again from pyproject.toml, with the newest releases

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# What the output of a check begins with that had nothing to look at.
+NOT_MEASURED = "not measured"
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent
 # Those of these that hold Python are checked for types; style is checked everywhere.
@@ -94,7 +96,12 @@ def main(names: Sequence[str]) -> int:
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
         for outcome in pool.map(run, names or CHECKS):
             mark = "✓" if outcome.passed else "✗"
-            print(f"{mark} {outcome.name:<13}{outcome.seconds:6.1f} s", flush=True)
+            note = ""
+            if outcome.output.startswith(NOT_MEASURED):
+                note = f"  {NOT_MEASURED}"
+            print(
+                f"{mark} {outcome.name:<13}{outcome.seconds:6.1f} s{note}", flush=True
+            )
             if not outcome.passed:
                 failed.append(outcome)
     for outcome in failed:

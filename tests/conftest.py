@@ -27,18 +27,16 @@ from heedful.store import _shared as shared
 from heedful.store.offload import offload
 from heedful.store.store import Store
 from tests import engines
+from tests.progress import Progress
 
 if TYPE_CHECKING:
     from tests.postgres import Urls
 
-# `make soak` sets it to 100; a test marked `soak` multiplies its length by it.
+# The factor of `make soak`: a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
 settings.register_profile("test", derandomize=True, deadline=None, max_examples=40)
-settings.register_profile(
-    "soak", deadline=None, print_blob=True, max_examples=100 * SOAK
-)
-settings.load_profile("soak" if SOAK > 1 else "test")
+settings.load_profile("test")
 
 MEMORY_FOLDER = Path("/dev/shm")  # Linux
 MIN_MEMORY_BYTES = 2 * 1024**3  # containers often have 64 MiB
@@ -52,12 +50,21 @@ if (
 STORE_TESTS = Path(__file__).parent / "store"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Show how far a run on several processes is, in the process that starts them."""
+    if config.getoption("numprocesses", None):
+        config.pluginmanager.register(Progress(config), "progress")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that is marked `both` on each engine."""
-    both = metafunc.definition.get_closest_marker("both")
-    sqlite = metafunc.definition.get_closest_marker("sqlite")
-    if both and not sqlite:
+    """Run a test on the engines that its marks name."""
+    test = metafunc.definition
+    if test.get_closest_marker("sqlite"):
+        return
+    if test.get_closest_marker("both"):
         metafunc.parametrize("engine", engines.ENGINES, indirect=True)
+    elif test.get_closest_marker("both_nightly"):
+        metafunc.parametrize("engine", engines.NIGHTLY_ENGINES, indirect=True)
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
     import psycopg
 
 ENGINES = ("sqlite", "postgres")
-# Of modules whose tests a soak run alone runs on both: test_stores_agree draws from
-# what they do.
-IN_SOAK = (
-    [pytest.mark.both, pytest.mark.soak]
-    if os.environ.get("HEEDFUL_SOAK", "1") != "1"
-    else []
-)
+# In `make test` on SQLite; `make soak` runs them on PostgreSQL, too.
+NIGHTLY_ENGINES = ("sqlite", pytest.param("postgres", marks=pytest.mark.nightly))
 # All rows, and what counts them; triggers and foreign keys aside.
 EMPTY = """
 set local session_replication_role = replica;

@@ -149,7 +149,7 @@ async def test_a_negative_usage_gives_nothing_back_to_a_budget(
         assert spent.tokens >= 0
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("place", ["loop", "stage", "judge"])
 @pytest.mark.parametrize(
     "mark",

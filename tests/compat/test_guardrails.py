@@ -279,7 +279,7 @@ def test_a_loop_may_have_its_own_limit_of_reruns(store):
     assert other["max_reruns"] == 3
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_later_completion_may_change_the_limit_of_its_loop(store, monkeypatch):
     first = complete(store, "loop_001", POOR)["decision_result"]
     second = complete(store, first["new_loop_id"], POOR, max_reruns=1)
@@ -586,7 +586,7 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
     }
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_repetition_after_a_completion_agrees_with_the_completion(store):
     complete(store, "loop_001", POOR, bias_tags=[TAG])
     completed = complete(store, "loop_002", POOR, bias_tags=[TAG])
@@ -700,8 +700,8 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     assert run_async(get_loop_trace("elsewhere", store=store))["status"] == "pending"
 
 
-@pytest.mark.both
-@pytest.mark.both
+@pytest.mark.both_nightly
+@pytest.mark.both_nightly
 def test_the_status_has_the_logged_reasons(store):
     complete(store, "loop_001", POOR)
     run_async(
@@ -725,7 +725,7 @@ def test_the_status_has_the_logged_reasons(store):
     assert answer["guardrails_status"]["rerun_trigger"] == ["alignment", "drift"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_override_needs_no_name(store):
     name = rerun_times(store, "loop_001", count=3)[-1]["loop_id"]
     status = run_async(enforce_rerun_limits(name, True, store=store))
@@ -817,7 +817,7 @@ def test_the_two_halves_of_a_completion_agree_with_it(store):
     assert decided == completion["decision_result"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     complete(store, "loop_001", POOR)
     policy = replace(orchestrator, rules=(MaxAttempts(9),))

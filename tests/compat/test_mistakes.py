@@ -22,9 +22,9 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.compat.shapes import MOMENT, run_async
-from tests.engines import IN_SOAK, opened
+from tests.engines import opened
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 ONE = compat.Reflection(
     error_type="conflict",
     error_signature="abc123",
@@ -133,7 +133,7 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
     assert match.example.context == ONE.context
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_one_signature_is_one_lesson_of_each_type(memory):
     def list_contents(*options: Any) -> list[str]:
         entries = run_async(
@@ -253,7 +253,7 @@ class OwnReflection:
     quality_delta: float
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_dataclass_of_the_caller_is_a_reflection(memory):
     own = OwnReflection(**asdict(ONE))
     id = run_async(compat.persist_reflection(own, memory, changed_behavior=True))
@@ -382,7 +382,7 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     assert similar | {"timestamp": ""} == entry | {"timestamp": ""}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_stored_mistake_reaches_the_next_prompt_with_its_correction(memory):
     run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
     hints: list[str] = []
@@ -414,7 +414,7 @@ def test_a_stored_mistake_is_part_of_the_task_in_a_chat(memory):
     assert answer.content == CORRECTION
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_entries_are_counted_and_cleared(memory):
     for n, expected in (("one", 1), ("two", 2), ("two", 2)):
         run_async(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))

@@ -147,7 +147,7 @@ async def test_candidates_of_a_resumed_loop_have_the_class_of_their_rung(store):
 # -- resuming
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_loop_resumes_on_the_rung_to_which_it_has_climbed(store):
     options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
     first = Run[Any]("t", generate=[Generator("one", "two"), Generator("x")], **options)
@@ -163,7 +163,7 @@ async def test_a_loop_resumes_on_the_rung_to_which_it_has_climbed(store):
     assert (await reread(store)).loop.ladder is not None
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_stored_loop_may_get_another_generator(store):
     options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
     first = Run[Any]("t", generate=Generator("one", "two"), **options)
@@ -175,7 +175,7 @@ async def test_a_stored_loop_may_get_another_generator(store):
     assert (await reread(store)).loop.ladder == result.loop.ladder
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_loop_cannot_go_on_without_the_generator_that_is_next(store):
     options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
     first = Run[Any]("t", generate=[Generator("one", "two"), Generator("x")], **options)
@@ -186,7 +186,7 @@ async def test_a_loop_cannot_go_on_without_the_generator_that_is_next(store):
     assert len((await reread(store)).loop.attempts) == 2
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_an_override_reopens_the_last_rung(store):
     large = Generator("three", "four", WANTED)
     loop = Run[Any](
@@ -218,7 +218,7 @@ async def test_a_price_gives_tokens_a_cost(any_store):
     assert result.loop.attempts[-1].usage.cost == pytest.approx(1.0)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     large = Generator(WANTED)
     ends = []
@@ -249,7 +249,7 @@ async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
     assert small.calls == 1
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_an_explanation_says_which_rung_has_spent_its_limit(store):
     small = Rung(Generator("one", "two", "three"), "small", calls=3)
     large = Named("large", WANTED, WANTED, WANTED)
@@ -263,7 +263,7 @@ async def test_an_explanation_says_which_rung_has_spent_its_limit(store):
         assert f"closed: {sentences[0]}" in str(results[3 - number].explain())
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_the_limit_of_a_single_generator_is_the_reason_why_its_loop_ends(store):
     large = Rung(Generator("one", "two"), "large", calls=3)
     ends = [
@@ -305,7 +305,7 @@ async def test_a_limit_that_cannot_be_counted_is_an_error(store, limit):
         await climb(store, rung, Generator(WANTED), policy=TAKE_OVER)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_loops_at_once_share_the_limit_of_a_rung(store):
     large = Generator("wrong")
     policy = Policy((MaxAttempts(1),))
@@ -343,7 +343,7 @@ async def test_no_attempt_begins_when_the_tokens_or_the_cost_of_a_day_are_spent(
     assert result.stopped_by[-1].rule == "closed"
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_call_that_was_reserved_stays_counted_if_it_fails(store):
     large = Named("large", errors.ModelError("overloaded"), WANTED)
     rung = Rung(large, calls=1)
@@ -523,7 +523,7 @@ async def fill(store: Any, loops: int, memory: Memory) -> None:
         )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_the_record_of_a_memory_key_is_kept_with_its_loops(store):
     memory = Memory(store, holdout=0)
     await fill(store, 3, memory)
@@ -533,7 +533,7 @@ async def test_the_record_of_a_memory_key_is_kept_with_its_loops(store):
     assert await store.read(SCOPE, ladders.read_record, "other") == ClimbRecord()
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_loops_begin_where_the_record_says_and_toss_no_coin_there(store):
     memory = Memory(store, holdout=0.5)
     await fill(store, 120, memory)

@@ -28,7 +28,7 @@ from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator
 from tests.engines import opened, rows
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 SEED = "default\0default"
 TASK = "How heavy is the parcel with the number 9?"

@@ -26,7 +26,7 @@ from tests.drive.support import FOUR, SCOPE, WANTED, open_traced, reread, sessio
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 WRONG = evaluated("wrong")
 RIGHT = evaluated()
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"

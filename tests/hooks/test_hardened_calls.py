@@ -16,7 +16,7 @@ FIX = "Use pnpm: this repository has no package-lock.json."
 COMMAND = {"tool_name": "Bash", "tool_input": {"command": "npm test -- --watch"}}
 
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture

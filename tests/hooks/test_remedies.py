@@ -20,7 +20,7 @@ ABSENT = "File does not exist."
 UNREAD = "File has not been read yet. Read it first before writing to it."
 FROZEN = "unknown option '--frozen'"
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture

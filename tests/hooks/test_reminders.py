@@ -53,7 +53,7 @@ async def read_figures(store: Store) -> ReminderFigures:
     return await store.read(Scope(), reminders.figures)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("results", "told", "unhelpful"),
     [
@@ -78,7 +78,7 @@ async def test_a_mistake_is_repeated_by_a_later_call_of_the_session(
     assert after.unhelpful - before.unhelpful == unhelpful
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("last", "tally"),
     [
@@ -135,7 +135,7 @@ def remind_sessions(db: Db, scope: Scope) -> None:
         preconditions.record_steps(db, scope, f"episode:s{number}", [failed])
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_coin_decides_about_what_has_no_lesson(store: Store) -> None:
     await store.write(Scope(), remind_sessions)
     figures = await read_figures(store)
@@ -146,7 +146,7 @@ async def test_a_coin_decides_about_what_has_no_lesson(store: Store) -> None:
     assert figures.missing == ()
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_the_first_reminder_of_a_session_counts(store: Store) -> None:
     def remind_twice(db: Db, scope: Scope) -> list[frozenset[int]]:
         return [
@@ -168,7 +168,7 @@ async def test_the_first_reminder_of_a_session_counts(store: Store) -> None:
     assert [row.at for row in rows] == [1.0]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_person_hears_of_an_outcome_once(store: Store) -> None:
     await store.write(Scope(), remind_sessions)
     assert await store.read(Scope(), reminders.has_news)
@@ -177,7 +177,7 @@ async def test_a_person_hears_of_an_outcome_once(store: Store) -> None:
     assert not await store.read(Scope(), reminders.has_news)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_person_hears_of_what_waits_if_it_is_new_and_once_a_week(
     store: Store,
 ) -> None:
@@ -245,7 +245,7 @@ def test_stats_without_a_session_say_so(home: Home) -> None:
     assert "no session with a reminder" in run_command(home, "hook stats")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_home_and_the_service_have_the_same_figures(tmp_path: Any) -> None:
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)

@@ -22,7 +22,7 @@ FROZEN = "unknown option '--frozen'"
 BAD = {"command": "npm ci --frozen", "description": "install"}
 GOOD = {"command": "npm ci", "description": "install"}
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture

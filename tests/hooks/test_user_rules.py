@@ -25,7 +25,7 @@ PNPM = "No, we use pnpm, never npm"
 FMT = "always run make fmt before you commit"
 GENERATED = "do not touch generated files"
 TRUST: Any = OWN
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture

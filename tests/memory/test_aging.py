@@ -133,7 +133,7 @@ INSTALL = [
 REFUSED = step("Bash", "pip install babel", "ERROR: externally-managed-environment")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_remedy_that_failed_itself_is_not_offered(
     memory: heedful.Memory,
 ) -> None:
@@ -180,7 +180,7 @@ PAGE = [
 ]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_clean_session_replaces_what_waits(memory: heedful.Memory) -> None:
     tainted = session("s1", [*PAGE, *ABSENT])
     [answer] = (await heedful.learn_session(tainted, memory=memory)).stored.values()

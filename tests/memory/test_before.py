@@ -7,7 +7,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import reflect
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 BAD = Event("tool_response", "error: unrecognized subcommand 'bun'")
 WORSE = Event("tool_response", "error: unrecognized subcommand 'npm'")
 OK = Event("tool_response", "3 passed")

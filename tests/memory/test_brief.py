@@ -17,7 +17,7 @@ from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.trusted import OWN
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 TRUST: Any = OWN
 LINT = "src/pay.py:3: error: E731 do not assign a lambda"
 

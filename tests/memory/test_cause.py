@@ -179,7 +179,7 @@ HOSTS = [ask_decorated, ask_function, ask_nameless, ask_stage, ask_outside]
             ask_function,
             "postgres",
             id="function on PostgreSQL",
-            marks=pytest.mark.both,
+            marks=pytest.mark.nightly,
         ),
     ],
     indirect=["engine"],
@@ -209,7 +209,7 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
     assert state == ("verified" if obeys else "unverified")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("task", "output", "tell", "has_example"),
     [
@@ -363,7 +363,7 @@ def test_the_words_of_a_rule_are_not_also_listed_as_those_of_its_examples():
     assert selection.others == []
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_other(
     store,
 ):
@@ -552,7 +552,7 @@ def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> 
     asyncio.run(moved())
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store):
     run_loop = Breaking(store)
     for names in ("ab", "b", "bc"):
@@ -571,7 +571,10 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
         pytest.param(True, "sqlite", id="one store"),
         pytest.param(False, "sqlite", id="no store for loops"),
         pytest.param(
-            True, "postgres", id="one store in PostgreSQL", marks=pytest.mark.both
+            True,
+            "postgres",
+            id="one store in PostgreSQL",
+            marks=pytest.mark.nightly,
         ),
     ],
     indirect=["engine"],
@@ -593,7 +596,7 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
     ] == [1] * REMINDER_INTERVAL_LOOPS
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("fix", "turns"),
     [
@@ -614,7 +617,7 @@ async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     ]  # 22 loops broke it, 10 mended it: 2 more than twice as many
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_rule_that_feedback_seldom_fixes_is_told_to_few_loops_that_keep_it(
     store,
 ):
@@ -629,7 +632,7 @@ async def test_a_rule_that_feedback_seldom_fixes_is_told_to_few_loops_that_keep_
     assert 5 <= reminded_loops <= 20
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("unfixed", "fixed", "fix", "tell", "last"),
     [
@@ -677,7 +680,7 @@ def greeting(answer: str) -> str:
     return "" if answer.startswith("Dear Ann") else GREETING
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_words_that_fixed_two_loops_are_shown_beside_three_answers(store):
     memory = Memory(store, holdout=0.0)
     firsts = []
@@ -695,7 +698,7 @@ async def test_words_that_fixed_two_loops_are_shown_beside_three_answers(store):
     assert firsts == [False, True, True, False, True, True, True, True]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     "gone", ["retired", "quarantined", "superseded", "replaced", "revoked"]
 )
@@ -723,7 +726,7 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
     assert await run_loop("K") == (["b"] if gone == "replaced" else [])
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_resumed_loop_is_told_the_same(store):
     run_loop = Breaking(store)
     await run_loop("K", "a")
@@ -738,7 +741,7 @@ async def test_a_resumed_loop_is_told_the_same(store):
     assert [match.error_type for match in again.found] == ["a"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
     run_loop = Breaking(store)
     await run_loop("K", "a")
@@ -763,7 +766,7 @@ async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
     assert choice.score == 1
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("gone", ["revoked", "cleared", "kept"])
 async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone):
     run_loop = Breaking(store)
@@ -918,14 +921,14 @@ def rules_in(hint: str) -> list[str]:
     return [part.split("\n")[1] for part in parts]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_particular_of_one_task_is_told_to_no_other(store):
     hints = await route_tasks(store, "a card", "b cash", "c loan", "d rent", "e visa")
     rule = "___ is not the queue. use queue ___"
     assert list(map(rules_in, hints)) == [[], [rule], [rule], [rule], [rule]]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_the_same_task_is_told_its_own_value(store):
     hints = await route_tasks(store, "a card", "b cash", "a card", "c loan")
     masked = "___ is not the queue. use queue ___"
@@ -933,7 +936,7 @@ async def test_the_same_task_is_told_its_own_value(store):
     assert rules_in(hints[3]) == [masked]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
     hints = await route_tasks(store, "a card", "b card", "c loan", "d rent")
     masked = "___ is not the queue. use queue ___"
@@ -943,7 +946,7 @@ async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
     assert "use queue ___" in told[3][0]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
     await route_tasks(store, "a card", "b cash")
     memory = Memory(store, holdout=0.0)
@@ -953,7 +956,7 @@ async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
     assert rules_in(hints[0]) == ["Use queue card on Mondays"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_value_stays_unknown_after_more_tasks_than_are_compared(store):
     tasks = [f"task {n} queue_{n}" for n in range(2 * MAX_COMPARED_SIGHTINGS)]
     hints = await route_tasks(store, *tasks)

@@ -13,7 +13,7 @@ from tests.engines import in_memory
 WRAP = "Please wrap errors with `%w`."
 LINT = "cart.go:12:3: Error return value of `db.Close` is not checked (errcheck)"
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 def review(

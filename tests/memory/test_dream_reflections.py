@@ -32,7 +32,7 @@ from tests.memory.dreams import (
     read_states,
 )
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from heedful.memory.memory import Memory
 from heedful.store import dreams, exposures, statements
 from heedful.store.dreams import CHANGED_LESSON_OUTCOME
 from heedful.testing import FixedEmbedder
-from tests.engines import IN_SOAK
 from tests.memory.dreams import (
     OTHER,
     SAME,
@@ -27,7 +26,7 @@ from tests.memory.dreams import (
 )
 from tests.store.support import opened, rows
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 
 async def roll_back(memory: Memory, dream: int) -> int:

@@ -15,7 +15,7 @@ from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from heedful.traces.episode import Event
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 KEY = "bug reports"
 TASKS = ("Checkout answers 500", "A typo in the footer", "Login loops")

@@ -12,7 +12,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.store.store import Store
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 MISSING_MODULE = "ModuleNotFoundError: No module named 'yaml'"
 

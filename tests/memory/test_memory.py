@@ -20,7 +20,7 @@ from tests.memory.conftest import by_words_and_vectors
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.support import opened, rows
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 memory = by_words_and_vectors
 

@@ -23,7 +23,7 @@ from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.engines import change_rows, rows
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 FIX = "answer with one of P0 to P3"
 USAGE = SimpleNamespace(prompt_tokens=7, completion_tokens=2)

@@ -357,7 +357,7 @@ async def test_no_word_of_a_page_gets_out(store, source, tmp_path):
             assert "zzevil" not in text.lower(), (way, out)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_store_keeps_the_trust_of_each_way_in(store, tmp_path):
     """The origin is decided before the store: each way in once, with another source."""
     for way, source in zip(WAYS_IN, list(SOURCES)[5::8], strict=True):

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
-from tests.engines import IN_SOAK
 from tests.store.support import opened
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 LOGIN = [f"login failed for {name} here" for name in NAMES]

@@ -23,7 +23,7 @@ from heedful.store.connection import key_of
 from heedful.store.store import Store
 from tests.store.support import SCOPE
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 KEY = "routing"
 ONCE = Policy((MaxAttempts(1),), name="once")
 TWICE = Policy((MaxAttempts(2),), name="twice")

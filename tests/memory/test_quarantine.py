@@ -19,11 +19,10 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures, loops
 from heedful.store.connection import Actor
 from heedful.store.store import Effects
-from tests.engines import IN_SOAK
 from tests.memory.conftest import by_words_and_vectors
 from tests.store.support import opened
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 memory = by_words_and_vectors
 
@@ -369,7 +368,7 @@ async def wait_for_units(memory: Memory) -> None:
     )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_release_is_taken_back_and_the_text_waits_as_before(memory):
     await wait_for_units(memory)
     before = await memory.quarantine.show(1)
@@ -393,7 +392,7 @@ async def test_a_release_is_taken_back_and_the_text_waits_as_before(memory):
     assert match.lesson == "Units!"
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_rejection_is_taken_back_and_covers_the_text_no_longer(memory):
     await wait_for_units(memory)
     await memory.quarantine.reject([1], by="ann", why="an attack")
@@ -408,7 +407,7 @@ async def test_a_rejection_is_taken_back_and_covers_the_text_no_longer(memory):
     assert len(await memory.recall(SIMILAR)) == 1
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_one_of_two_rejected_texts_of_a_lesson_waits_again(memory):
     for words in ("Units!", "Write the unit."):
         await memory.remember("u", "x", lesson=words, trust="external", source=words)
@@ -421,7 +420,7 @@ async def test_one_of_two_rejected_texts_of_a_lesson_waits_again(memory):
     ]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(memory):
     await learn_loop(memory, "own", WEIGHT.task, "7", "7 kg")
     measured = await memory.top()

@@ -12,7 +12,7 @@ from heedful.lessons.signature import signature
 from heedful.store import editions
 from tests.memory.conftest import by_words_and_vectors
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 memory = by_words_and_vectors
 

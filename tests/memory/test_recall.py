@@ -15,11 +15,11 @@ from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.testing import FixedEmbedder
-from tests.engines import IN_SOAK, in_memory
+from tests.engines import in_memory
 from tests.memory.conftest import by_words_and_vectors
 from tests.store.support import opened
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 
 memory = by_words_and_vectors
@@ -106,7 +106,7 @@ async def test_a_filter_lets_through_what_it_says(memory, filters, error_types):
     assert all(match.tags for match in matches)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(
     memory: Memory,
 ) -> None:

@@ -34,7 +34,6 @@ from heedful.store import episodes
 from heedful.testing import ScriptedModel
 from heedful.traces.episode import EPISODE_OUTCOMES, LOOP_SOURCE
 from tests.conftest import SOAK
-from tests.engines import IN_SOAK
 from tests.lessons.support import build_match
 from tests.memory.reflections import (
     FAILED,
@@ -47,7 +46,7 @@ from tests.memory.reflections import (
 )
 from tests.store.support import rows
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 # Any: each test knows whether there is a reflection, and a strategy.
 reflect: Any = reflecting.reflect

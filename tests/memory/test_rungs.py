@@ -20,7 +20,7 @@ from heedful.models.contract import Answer
 from heedful.store import exposures, ladders
 from heedful.testing import ScriptedModel
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 USAGE = Usage(1, 8, completion_tokens=2)
 

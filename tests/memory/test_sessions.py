@@ -296,7 +296,7 @@ async def test_another_call_puts_a_failed_one_right(
     assert mistake.mends == (() if mend is None else (f"Bash `{worked[mend]}`",))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     "stated",
     [
@@ -459,7 +459,7 @@ async def test_a_lesson_is_trusted_like_its_least_source(
     assert [remembered.state for remembered in learnt.stored.values()] == states
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("stated", [True, False], ids=["trusted", "not trusted"])
 async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(
     store, stated
@@ -488,7 +488,7 @@ REFUSED = step(
 )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("message", "is_correction"),
     [

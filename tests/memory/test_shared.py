@@ -56,7 +56,7 @@ async def keep(memory: Memory, text: str, **fields: Any) -> None:
     )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_what_was_reviewed_is_told_in_another_memory():
     memory = Memory(in_memory())
     await memory.remember("Bash", NPM_ERROR, lesson=NPM_LESSON)
@@ -73,7 +73,7 @@ async def test_what_was_reviewed_is_told_in_another_memory():
     assert write_rules(followed_rules.rules) == await share(memory)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_only_what_somebody_reviewed_is_shared():
     memory = Memory(in_memory())
     await keep(memory, "Of a model.", trust="model")
@@ -93,7 +93,7 @@ async def test_only_what_somebody_reviewed_is_shared():
     }
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_check_of_calls_is_shared_with_its_rule():
     memory = Memory(in_memory())
     lesson = await memory.remember("", "Use pnpm, never npm.")
@@ -116,7 +116,7 @@ async def test_a_check_of_calls_is_shared_with_its_rule():
     assert not await other.before("Bash", "pnpm install left-pad")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_changed_file_replaces_what_it_had():
     memory = Memory(in_memory())
     await memory.remember("", "Our own.")
@@ -134,7 +134,7 @@ async def test_a_changed_file_replaces_what_it_had():
     assert texts == {"Use blanks.", "Our own."}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_one_s_own_words_about_an_error_come_back():
     memory = Memory(in_memory())
     await memory.remember("", NPM_ERROR, lesson=NPM_LESSON)
@@ -148,7 +148,7 @@ async def test_one_s_own_words_about_an_error_come_back():
     assert texts == {NPM_LESSON}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_words_that_a_session_taught_come_back():
     memory = Memory(in_memory())
     await keep(memory, NPM_ERROR, trust="operator")

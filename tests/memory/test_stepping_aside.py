@@ -14,7 +14,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.store import Store
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 TASK = "How heavy is the parcel with the number 9?"
 MAX_LOOPS = 600

@@ -23,7 +23,7 @@ from tests.memory.agent_sessions import learn, step
 from tests.memory.test_preconditions import read
 from tests.trusted import OWN
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 TRUST: Any = OWN
 FROZEN = "unknown option '--frozen'"
 COMMAND = {"command": "npm ci --frozen"}

@@ -21,7 +21,7 @@ from heedful.store import editions
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.memory.reflections import answer
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 reflect: Any = reflecting.reflect
 TASK = "What does the red kettle cost?"

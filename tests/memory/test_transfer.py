@@ -49,7 +49,7 @@ async def list_rulings(memory: Memory) -> list[Any]:
     return await memory.store.read(memory.scope, exposures.rulings, limit=99)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     memory = await fill_memory_fully()
     other = new_memory()
@@ -483,7 +483,7 @@ async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_th
     assert [ruling["action"] for ruling in await list_rulings(memory)] == ["import"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_an_import_of_strangers_does_not_raise_the_count_of_a_trusted_lesson():
     ours = new_memory()
     await ours.remember("F", "no unit", lesson="write kilograms", trust="operator")
@@ -681,7 +681,7 @@ async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     await memory.store.close()
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("source", ["http://p", "http://q"])
 async def test_a_source_is_revoked_after_a_move_as_before(source):
     """Two pages, what derives from both, and from that again; one link of the chain is

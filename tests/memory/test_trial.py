@@ -21,7 +21,7 @@ from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
 from heedful.store import exposures, open_store, trials
 from heedful.store.store import Store
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1)
 

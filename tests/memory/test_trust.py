@@ -19,10 +19,9 @@ from heedful.lessons.trust import (
 )
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from tests.engines import IN_SOAK
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 
 async def read_rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:

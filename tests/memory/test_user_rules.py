@@ -13,7 +13,7 @@ from heedful.store.store import Store
 from heedful.traces.episode import Episode, Event
 from tests.trusted import OWN
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 PNPM = "we use pnpm, never npm"
 NPM_CALL = {"command": "npm install zod"}
 

@@ -15,7 +15,7 @@ from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, Spaces
 from heedful.testing import FixedEmbedder
 from tests.store.support import rows
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 PARCEL = Example("convert the weight of parcel 7 to kilograms", "7 kg")
 

@@ -24,7 +24,7 @@ from heedful.testing import ScriptedModel
 from tests.engines import change_rows, rows, url_of
 from tests.pipeline.support import run_pipeline
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 SEED = "default\0default"
 LESSON = f"check/{signature('size', 'size: small').digest}"

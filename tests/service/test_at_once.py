@@ -19,7 +19,7 @@ from tests.conftest import SOAK
 from tests.engines import rows
 from tests.service.support import PROJECT, Api, problem, served
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 CALLERS_PER_SERVICE = 3
 ROUNDS = 2 * SOAK  # in each of 20 rounds an override took effect several times
 # What a call can leave in a store.

@@ -16,9 +16,9 @@ from heedful.service.setup import Setup
 from heedful.store import keys, loops
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.traces.episode import Event, Fault
-from tests.engines import IN_SOAK, in_memory
+from tests.engines import in_memory
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 TENANT = "acme"
 SCOPE = heedful.Scope(TENANT, "main")
 PAIR = heedful.Example(

@@ -13,7 +13,6 @@ from heedful.service.app import API_EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.checks.support import wise
 from tests.compat import shapes
-from tests.engines import IN_SOAK
 from tests.service.running import running
 from tests.service.support import served
 
@@ -65,7 +64,7 @@ FAILED: dict[str, Any] = {
     "task_description": "What does the blue kettle cost?",
 }
 ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main", "min_importance": 0}
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 
 def completed(

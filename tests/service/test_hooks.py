@@ -112,7 +112,7 @@ STRANGE_EVENTS = [
 ]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("event", STRANGE_EVENTS)
 @pytest.mark.parametrize("session", ["s1", "s" * 100], ids=["short", "long"])
 def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, session):
@@ -138,7 +138,7 @@ def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, sessio
         stranger.post(path, {**strange, "session_id": "its own"})
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_session_that_ended_still_belongs_to_its_key(tmp_path):
     with served(tmp_path) as api:
         shop = Project(api, "shop")

@@ -306,7 +306,7 @@ async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(
     assert await states(store, OTHER) == {"reflected": 1}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(
     store, monkeypatch
 ):

@@ -15,7 +15,7 @@ from heedful.store import keys
 from tests.engines import change_rows, rows
 from tests.service.support import problem
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 ACME = Scope("acme")
 
 

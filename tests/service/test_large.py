@@ -23,7 +23,7 @@ from heedful.store.connection import (
 from heedful.store.offload import TurnKind, Turns, offload, take_turn
 from tests.service.support import Api, problem, read_data, served
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 SCOPE = Scope("acme", "main")
 POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}
 JSON = {"Content-Type": "application/json"}

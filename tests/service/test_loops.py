@@ -17,10 +17,9 @@ from heedful.service.setup import LIMITS_MIB_BYTES, MAX_CHECK_PROCESSES
 from heedful.store import loop_notes
 from heedful.store import loops as loop_store
 from heedful.testing import FixedEmbedder, ScriptedModel
-from tests.engines import IN_SOAK
 from tests.service.support import Api, problem, served
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 WRONG = {"findings": [{"check": "unit", "message": "no unit", "fix": "name the unit"}]}
 RIGHT: dict[str, Any] = {}
 _numbers = count(1)
@@ -439,7 +438,7 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
     assert loop["stopped_by"] == ["attempts"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_notes_stand_with_the_loop_without_secrets_and_in_the_audit(api, id):
     report(api, id, n=1)
     path = f"/v1/loops/{id}/notes"
@@ -497,7 +496,7 @@ def test_a_loop_is_cancelled(api, id):
     problem(report(api, id, n=2), 409, "loop_ended")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_list_reads_no_outputs_and_a_page_has_a_size(api, monkeypatch):
     monkeypatch.setattr(loop_store, "MAX_LISTING_BYTES", 400 * 1024)
     large = 300_000 * "x"

@@ -21,7 +21,7 @@ from heedful.store.store import Effects
 from tests.engines import change_rows, rows
 from tests.service.support import Api, problem, read_data, served
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 CHECK = {"name": "short"}
 LONG = "it weighs twelve"
 RIGHT = "12 kg"

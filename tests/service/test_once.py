@@ -31,7 +31,7 @@ from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured
 
 MINE = Scope(TENANT, PROJECT)
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
 REMEMBER = "/v1/test/remember"
 

@@ -21,7 +21,7 @@ from heedful.store.store import Store
 from tests.engines import change_rows, rows, url_of
 from tests.service.running import WAITING, running
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @contextmanager

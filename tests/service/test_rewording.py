@@ -115,7 +115,7 @@ def work_off(api: Api) -> None:
         api.run(jobs.reword(tools, scope, **arguments))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_no_request_waits_for_the_model_and_a_job_brings_its_version(api):
     answer = generated(api)
     assert api.setup.model.prompts == []
@@ -145,7 +145,7 @@ def test_no_request_waits_for_the_model_and_a_job_brings_its_version(api):
     assert {row["seen"] for row in api.run(Memory(api.setup.store, HERE).top(9))} == {1}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_version_that_says_nothing_of_the_run_is_refused_with_its_reason(serve):
     api = serve(json.dumps(EMPTY))
     answer = generated(api)
@@ -159,7 +159,7 @@ def test_a_version_that_says_nothing_of_the_run_is_refused_with_its_reason(serve
     assert "it says nothing about this run" in episode["error"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_model_that_is_away_is_asked_again_and_done_twice_is_done_once(serve):
     api = serve(ModelUnavailable("no answer"), json.dumps(GOOD))
     generated(api)
@@ -173,7 +173,7 @@ def test_a_model_that_is_away_is_asked_again_and_done_twice_is_done_once(serve):
     assert queried(api)["reflection"]["content"] == GOOD["reflection"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_what_a_person_has_changed_keeps_its_words(serve):
     text = "The answer was that the kettle costs 4."
     api = serve(json.dumps({**GOOD, "reflection": text, "strategy": ""}))

@@ -23,10 +23,9 @@ from heedful.service.setup import Setup
 from heedful.service.wire import ERROR_RESPONSES
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
-from tests.engines import IN_SOAK
 from tests.service.support import Api, problem
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /docs"}
 ROUTES = {

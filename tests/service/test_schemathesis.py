@@ -30,7 +30,7 @@ from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
-from tests.engines import ENGINES
+from tests.engines import NIGHTLY_ENGINES
 from tests.postgres import drop, fresh
 
 DESCRIPTION = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -101,7 +101,7 @@ class World(NamedTuple):
     key: str
 
 
-@pytest.fixture(scope="module", params=["sqlite"] if SOAK == 1 else ENGINES)
+@pytest.fixture(scope="module", params=NIGHTLY_ENGINES)
 def world(request) -> Iterator[World]:
     urls = fresh() if request.param == "postgres" else None
     store = in_database(urls.service) if urls else in_file(":memory:")

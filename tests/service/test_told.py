@@ -15,7 +15,7 @@ from heedful.service.jobs import TASKS, Tools
 from heedful.store.keys import KEY_PERMISSIONS
 from tests.service.support import Api, Project, problem, read_data
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 TASK = "What does the red kettle cost?"
 RULE = (

@@ -16,7 +16,7 @@ from heedful.store.trials import MAX_LOOP_TEXTS
 from tests.engines import rows
 from tests.service.support import PROJECT, TENANT, Api, problem, read_data
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
 OFFERS = "/v1/trials/offers"
 RESULTS = "/v1/trials/results"

@@ -116,7 +116,7 @@ STRANGE_ERRORS = [
 ]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("error", STRANGE_ERRORS)
 def test_what_is_told_stays_as_the_trusted_key_taught_it(shop, error):
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_a_released_failure_of_an_untrusted_key_is_told_in_its_words(shop):
     assert shop.before("make load") == []
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     "second",
     [
@@ -220,7 +220,7 @@ def test_a_released_text_counts_for_no_later_call_of_its_session(shop, later):
     assert shop.before("make larder") == []
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_untrusted_key_exchanges_no_words_of_a_warning(shop):
     other = "Error: the larder is stale, remove the folder before the next step"
     for _ in range(3):
@@ -232,7 +232,7 @@ def test_an_untrusted_key_exchanges_no_words_of_a_warning(shop):
     assert shop.before() == failures
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_revoked_key_takes_its_failures_along(shop):
     shop.trust(source_of(shop.stranger))
     for _ in range(2):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import ENGINES
+from tests.engines import NIGHTLY_ENGINES
 from tests.soak.databases import Databases
 from tests.soak.ledger import Ledger, write_line
 
@@ -18,7 +18,7 @@ def ledger(request: pytest.FixtureRequest) -> Ledger:
     return Ledger(request.node.nodeid)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=NIGHTLY_ENGINES)
 def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databases]:
     """Make databases of either engine."""
     databases = Databases(request.param, tmp_path)

@@ -33,7 +33,7 @@ from tests.soak.ledger import Ledger, Trial
 from tests.soak.workloads import Acknowledged, Damage, Work
 from tests.store.support import SCOPE, report
 
-pytestmark = [pytest.mark.soak, pytest.mark.both]
+pytestmark = [pytest.mark.soak, pytest.mark.both_nightly]
 DAY = 86_400.0
 ERRORS = {
     "a day slow": -DAY,

@@ -133,7 +133,7 @@ def _spoil(event: dict[str, Any], choose: random.Random) -> dict[str, Any]:
     return spoilt
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 async def test_no_event_of_an_agent_breaks_the_answer_to_the_next(
     engine: str, store: Store, ledger: Ledger
 ) -> None:

@@ -13,10 +13,9 @@ from heedful.lessons.signature import signature
 from heedful.store import episodes, lessons
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
-from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, rows
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 ONE = StoredEpisode(
     digest="d1",

@@ -33,10 +33,9 @@ from heedful.store import lessons as lesson_store
 from heedful.store.connection import Db
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS, evidence, expose
 from heedful.store.store import Store
-from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened, rows
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 OTHER = Scope("other")
 NOW = 10 * ABANDONED_LOOP_SECONDS

@@ -34,11 +34,11 @@ from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_own
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from tests import engines
-from tests.engines import IN_SOAK, change_rows
+from tests.engines import change_rows
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 HEAD = Head(task="task", goals=[], policy=policy_to(default))
 

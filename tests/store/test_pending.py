@@ -18,7 +18,6 @@ from heedful.store.episodes import LATE_SPANS_REASON, Bounds
 from heedful.store.store import Store
 from heedful.traces import reading as traces
 from heedful.traces.spans import MAX_SPAN_BYTES
-from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened, rows
 from tests.traces.runs import (
     TRACE,
@@ -30,7 +29,7 @@ from tests.traces.runs import (
     span,
 )
 
-pytestmark = IN_SOAK
+pytestmark = pytest.mark.both_nightly
 
 ROOTED = Patience(settled=0.0, ending=1e9)
 KEY = "AKIAIOSFODNN7EXAMPLE"

@@ -8,7 +8,7 @@ from tests.service.support import read_data
 from tests.web.support import browsing
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_beginning_of_an_id_leads_to_its_loop(tmp_path):
     ids = [f"{short:f<32}" for short in ("0cb7fbdb", "0cb7fb00")]
     with browsing(tmp_path) as browser:

@@ -95,7 +95,7 @@ def teach_calls(browser: Browser, sessions: int) -> None:
         browser.api.run(learn_session(episode, memory=memory))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -126,7 +126,7 @@ def test_what_is_no_error_leads_to_the_error(
     assert "1 lesson would be shown: this error was seen 1 time" in words_of(again)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_name_of_a_check_leads_to_its_lesson(browser: Browser):
     learn_unit(browser)
     answer = ask(browser, "error", "unit")
@@ -135,7 +135,7 @@ def test_the_name_of_a_check_leads_to_its_lesson(browser: Browser):
     assert ask(browser, "error", lesson["ask"])["count"] == 1
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_finding_counts_under_every_check_that_found_it(browser: Browser):
     learn_unit(browser)
     learn_unit(browser, name="second", wrong={**WRONG, "key": "other words"})
@@ -179,7 +179,7 @@ def test_a_type_of_which_all_waits_names_the_texts(browser: Browser):
     assert "DriverError" not in data["answer"]["sentence"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_action_is_found_as_a_command_and_as_a_trace_has_it(browser: Browser):
     teach_calls(browser, 3)
     spellings = (
@@ -195,7 +195,7 @@ def test_an_action_is_found_as_a_command_and_as_a_trace_has_it(browser: Browser)
     assert "--frozen with npm ci failed in 3 runs, never worked" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_unknown_action_names_the_nearest_and_one_that_is_known(browser: Browser):
     teach_calls(browser, 3)
     answer = ask(browser, "action", "npm install --frozen")
@@ -229,7 +229,7 @@ def test_a_rule_of_a_user_is_a_warning(browser: Browser):
     assert "we use pnpm, never npm" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_trace_with_the_action_is_named(browser: Browser):
     event = {
         "type": "tool_call",

@@ -9,7 +9,7 @@ import pytest
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 LINES = [f"line {number} of an answer: value {number * 7}" for number in range(1, 303)]
 
 

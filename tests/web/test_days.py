@@ -111,7 +111,7 @@ def loops_by_age(home: dict[str, Any]) -> dict[int, int]:
 
 
 # To shrink would open hundreds of databases.
-@pytest.mark.both
+@pytest.mark.both_nightly
 @settings(
     max_examples=4,
     deadline=None,
@@ -135,7 +135,7 @@ def test_the_sums_of_days_are_those_of_all_loops(loops: Sequence[LoopCase]):
     assert loops_by_age(first) == {age: ages.count(age) for age in ages}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_thirty_whole_days_are_drawn_however_many_loops_there_are(site, file):
     for age in range(10):
         make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
@@ -150,7 +150,7 @@ def test_thirty_whole_days_are_drawn_however_many_loops_there_are(site, file):
     assert "Of the 10 loops of the last 30 whole days and of today." in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_closed_day_is_stored_and_read_again(site, file):
     for age in (0, 1, 2):
         make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
@@ -163,7 +163,7 @@ def test_a_closed_day_is_stored_and_read_again(site, file):
     assert loops_by_age(read_home(site))[2] == 5
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     "change",
     [
@@ -207,7 +207,7 @@ def test_a_loop_that_changes_after_its_day_changes_the_day(site, file, change):
     assert (2 in loops_by_age(after)) == (change in ("report", "cancel"))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_days_that_are_not_counted_yet_are_said_and_counted_later(
     site, file, monkeypatch
 ):
@@ -223,7 +223,7 @@ def test_days_that_are_not_counted_yet_are_said_and_counted_later(
     assert loops_by_age(home) == {0: 1, 1: 1, 2: 1}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_all_loops_that_stopped_in_seven_days_are_counted(site):
     for number in range(6):
         read_data(site.api.put(f"/v1/loops/{number}", json={"task": "t"}), 201)
@@ -231,7 +231,7 @@ def test_all_loops_that_stopped_in_seven_days_are_counted(site):
     assert read_home(site)["needs"]["stopped"] == 6
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_loop_whose_check_raised_is_not_right_at_the_first_try(site, file):
     raised = {
         "check": "c",

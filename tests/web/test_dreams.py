@@ -39,7 +39,7 @@ def end_loop(browser: Browser, lesson: dict[str, str], name: str, right: bool) -
     )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_merge_has_its_effect_before_and_since(browser: Browser):
     lessons = browser.data("/lessons")["lessons"]
     for lesson in lessons:

@@ -180,7 +180,7 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         assert (f"between {saved_ends}{doubt}" in terminal) == is_doubtful
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
     loops = [(True, number % 3 > 0, 1) for number in range(17)]
     loops += [(False, number % 7 > 3, 2) for number in range(13)]
@@ -207,7 +207,7 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
     assert "Of the 17 loops that were shown it" not in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_calls_that_memory_saved_stand_on_home_and_not_twice(tmp_path):
     loops = [
         (number % 2 == 0, number % 2 == 0, 1 + 2 * (number % 2)) for number in range(60)
@@ -253,7 +253,7 @@ def run_pipeline(store: Store | str) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.open(browser.api._all).api
@@ -315,7 +315,7 @@ def test_a_terminal_has_the_same_words_for_what_nothing_judged(tmp_path):
     assert "1 unchecked, 1 passed, 1 not" in type_command(desk, "runs").out
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_home_says_what_is_missing_for_calls_saved(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
@@ -366,7 +366,7 @@ def test_a_policy_that_was_asked_for_is_replayed_with_its_caveat(tmp_path):
     assert not data["rows"][1]["front"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_best_of_failed_attempts_is_not_green(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
@@ -377,7 +377,7 @@ def test_the_best_of_failed_attempts_is_not_green(tmp_path):
         assert '<span class="badge passed">best' in browser.get("/loops/a/b").text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_no_meter_of_a_loop_that_passed_is_red(tmp_path):
     with browsing(tmp_path) as browser:
         policy = {"rules": [{"rule": "attempts", "limit": 2}]}
@@ -395,7 +395,7 @@ def test_no_meter_of_a_loop_that_passed_is_red(tmp_path):
     assert '<rect class="full"' not in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_text_that_nobody_ruled_on_is_not_said_to_be_ruled_on(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api

@@ -12,7 +12,7 @@ from heedful.store import lessons
 from tests.service.support import Api, problem, read_data
 from tests.web.support import Browser, browsing
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 WORDS = "zqshown"
 TASK = "print the label of a bottle"

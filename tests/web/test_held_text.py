@@ -7,7 +7,7 @@ from heedful.memory.memory import Memory
 from tests.web.support import words_of
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_text_is_missed_as_often_as_its_error_came_back(browser):
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
     for number in range(3):
@@ -44,7 +44,7 @@ def test_a_text_is_missed_as_often_as_its_error_came_back(browser):
     assert "issed 0 times" not in words
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_decision_has_the_signs_that_its_text_had_while_it_waited(browser):
     """A harmless text may be about an error that is an attack."""
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
@@ -88,7 +88,7 @@ def test_a_text_that_waits_is_reworded_from_its_own_words(browser):
     assert "words</textarea>" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_released_text_shows_the_words_of_its_lesson(browser):
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
     lessons = ("Open the page", "Close the tab")

@@ -93,7 +93,7 @@ ONE_RIGHT = {
 }
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_week_stands_beside_the_week_before(site, file):
     report(site, file, "old", days=12, is_right=False)
     report(site, file, "older", days=9)
@@ -118,7 +118,7 @@ def test_the_week_stands_beside_the_week_before(site, file):
     assert "The 7 days before: 3 of 3 solved, 2 at the first try" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_solved_and_stopped_are_of_one_week_and_lead_to_its_loops(site, file):
     fill(site.api)
     report(site, file, "solved", days=6)
@@ -165,7 +165,7 @@ def test_a_day_of_more_loops_than_were_read_has_no_share():
     assert weeks["week"]["days"] == 0
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_what_needs_a_person_is_one_number_with_its_parts(site, file):
     fill(site.api)
     change_rows(file, FAIL)
@@ -196,7 +196,7 @@ def judge_offline(candidate: str, context: heedful.Context) -> None:
     raise OSError("the judge is offline")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_open_loop_whose_driver_failed_needs_a_person_until_it_ends(site):
     fill(site.api)
     run = heedful.Run[str](
@@ -220,7 +220,7 @@ def test_an_open_loop_whose_driver_failed_needs_a_person_until_it_ends(site):
     assert site.data("/home")["needs"]["broken"] == 0
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_equal_errors_are_one_row_with_a_count(site, file):
     for number in range(3):
         episode = {
@@ -309,7 +309,7 @@ def test_the_figures_count_what_happened(site):
     assert len(home["unsolved"]) == 1
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_loops_of_a_day_are_drawn_by_how_they_ended(site, file):
     for age in reversed(range(8)):
         report(site, file, f"right {age}", days=age)
@@ -328,7 +328,7 @@ def test_the_loops_of_a_day_are_drawn_by_how_they_ended(site, file):
     )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_solved_loops_are_those_that_passed(site):
     fill(site.api)
 
@@ -339,7 +339,7 @@ def test_solved_loops_are_those_that_passed(site):
     assert "1 of 2 solved" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_reason_counts_the_loops_to_which_it_leads(site):
     policy = {"rules": [{"rule": "attempts", "limit": 2}, {"rule": "repeat"}]}
     for name, outputs in (("one", "ab"), ("both", "aa")):
@@ -379,7 +379,7 @@ def test_home_without_loops_names_what_sessions_taught(site):
     assert data["lessons"] == 1
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_total_that_is_known_of_one_loop_is_not_said_of_all(tmp_path):
     with browsing(tmp_path) as browser:
         record_loop(browser.api, "paid", ["a"], passes=True)
@@ -396,7 +396,7 @@ def broken_check(output: Any, context: Any) -> None:
     raise ValueError("no such file")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_run_with_a_stage_that_a_broken_check_did_not_judge_needs_a_person(tmp_path):
     with browsing(tmp_path) as browser:
         store = browser.api.setup.store

@@ -35,7 +35,7 @@ def report_ladder(browser, loop: str, *passed: bool) -> None:
         read_data(browser.api.put(f"/v1/loops/{loop}/attempts/{number}", json=attempt))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
@@ -68,7 +68,7 @@ def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
         assert ladders["weeks"][0]["cost"] == pytest.approx(1.75 / 3)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
@@ -92,7 +92,7 @@ def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
         assert "rung 2 (large)" in browser.get("/loops").text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_loop_that_has_not_passed_was_answered_by_no_rung(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
@@ -102,7 +102,7 @@ def test_a_loop_that_has_not_passed_was_answered_by_no_rung(tmp_path):
         assert row["rung"] == item["rung"] == ""
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_loop_without_a_ladder_has_no_rungs(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
@@ -113,7 +113,7 @@ def test_a_loop_without_a_ladder_has_no_rungs(tmp_path):
         assert "rung" not in browser.get("/loops").text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_of_the_proof_says_who_climbs_and_what_a_loop_costs(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
@@ -151,7 +151,7 @@ def test_the_page_of_the_proof_says_who_climbs_and_what_a_loop_costs(tmp_path):
         assert data["mean_cost"] == {"shown": 2.0, "withheld": 6.0}
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_loop_says_which_rung_has_spent_its_limit(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
@@ -177,7 +177,7 @@ def test_a_loop_says_which_rung_has_spent_its_limit(tmp_path):
         assert explained["closed"] == [sentence]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_loop_has_one_cost_on_every_page(tmp_path):
     class Judge:
         """The first call fails, but costs something; each of the others costs less."""

@@ -27,7 +27,7 @@ PAGES = (
     "traces",
 )
 POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 def begin(api: Api, name: str, task: Any = "begin") -> None:

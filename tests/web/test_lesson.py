@@ -67,7 +67,7 @@ def show_to_loops(
         browser.api.run(work)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_each_version_has_what_was_measured_for_its_words(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=1, wrong=3, name="old ")
@@ -102,7 +102,7 @@ def test_a_version_that_is_not_measured_alone_has_no_figures(browser: Browser):
     assert "not measured here" in browser.get(f"/lessons/{lesson['id']}").text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_lesson_names_the_tasks_in_which_it_was_learnt(browser: Browser):
     api = browser.api
     for loop in ("first", "second"):
@@ -126,7 +126,7 @@ def test_a_lesson_names_the_tasks_in_which_it_was_learnt(browser: Browser):
     assert not [source for source in data["sources"] if source.startswith("loop:")]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_lesson_says_how_many_of_its_loops_are_shown_newest_first(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
@@ -262,7 +262,7 @@ def test_loops_that_a_comparison_leaves_out_are_not_said_to_run(browser: Browser
     assert "its 4 loops compare memory as a whole, not this lesson alone" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_list_leaves_out_lessons_that_no_prompt_may_show(browser: Browser):
     lesson = store_lesson(browser)
     form = {"id": str(lesson["id"]), "why": "old", "edition": lesson["edition"]}

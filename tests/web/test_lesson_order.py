@@ -21,7 +21,7 @@ def test_csv_has_the_names_of_its_columns_also_without_rows(browser: Browser):
             assert answer.text.splitlines() == [",".join(page.table.columns)]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_lessons_are_sorted_by_what_loops_say_of_them(browser: Browser):
     for name in ("good", "bad"):
         lesson = {

@@ -31,7 +31,7 @@ LOOPS: Sequence[tuple[str, str, str, str, Sequence[list[str]], float]] = (
     ("bug-2", "triage", "", "default", ([],), 0.0),
     ("ticket", "", "small", "default", (["polite"],), 0.001),
 )
-both = pytest.mark.both
+both_nightly = pytest.mark.both_nightly
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def rows_of(browser: Browser, path: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8"), newline="")))
 
 
-@both
+@both_nightly
 @pytest.mark.parametrize("query", ["", "?key=sql", "?state=passed&model=small"])
 def test_a_count_of_a_facet_is_the_number_of_loops_behind_its_link(browser, query):
     page = read(browser, query=query)
@@ -121,7 +121,7 @@ def test_a_count_of_a_facet_is_the_number_of_loops_behind_its_link(browser, quer
             assert behind["totals"]["loops"] == expected
 
 
-@both
+@both_nightly
 def test_facets_count_errors_of_all_attempts_and_the_rule_that_stopped(browser):
     page = read(browser)
     assert counts_of(page, "check") == {
@@ -142,7 +142,7 @@ def test_facets_count_errors_of_all_attempts_and_the_rule_that_stopped(browser):
     assert ids_of(read(browser, query="?key=-")) == ["ticket"]
 
 
-@both
+@both_nightly
 def test_totals_are_those_of_the_rows_and_of_home(browser):
     page = read(browser)
     home = browser.data("/home")
@@ -160,7 +160,7 @@ def test_totals_are_those_of_the_rows_and_of_home(browser):
     assert "state passed ×" in words
 
 
-@both
+@both_nightly
 @pytest.mark.parametrize(
     ("sort", "first"),
     [
@@ -180,7 +180,7 @@ def test_a_list_is_sorted_by_a_column(browser, sort, first):
     assert f'aria-sort="{order}"' in html
 
 
-@both
+@both_nightly
 @pytest.mark.parametrize(
     ("query", "allowed"),
     [
@@ -212,7 +212,7 @@ def test_an_unknown_order_is_refused(browser):
     assert browser.get("/spend?by=colour").status_code == 422
 
 
-@both
+@both_nightly
 def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypatch):
     monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 3)
     page = read(browser, query="?sort=-cost")
@@ -224,7 +224,7 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
     assert len(read(browser)["loops"]) == len(LOOPS)
 
 
-@both
+@both_nightly
 def test_a_loop_that_was_retried_says_what_failed_before_it_passed(browser):
     words = words_of(browser.get("/loops?state=passed").text)
     assert "columns failed first sql-2 ✓ passed 2" in words
@@ -253,7 +253,7 @@ def change_times(browser: Browser, times: dict[str, float]) -> None:
     browser.api.run(store.write(SCOPE, change))
 
 
-@both
+@both_nightly
 def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
     browser, monkeypatch
 ):
@@ -279,7 +279,7 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
     assert browser.get("/loops?cursor=x").status_code == 422
 
 
-@both
+@both_nightly
 def test_a_search_and_days_list_what_began_last_first_and_say_so(browser):
     change_times(browser, {"sql-1": 5000.0, "sql-2": 3000.0, "sql-3": 4000.0})
     for query in ("?text=sql-", "?from=2020-01-01&key=sql", "?key=sql&sort=-began"):
@@ -287,7 +287,7 @@ def test_a_search_and_days_list_what_began_last_first_and_say_so(browser):
         assert "began <span" in browser.get(f"/loops{query}").text
 
 
-@both
+@both_nightly
 def test_pages_of_an_order_follow_each_other(browser, monkeypatch):
     monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 4)
     first = read(browser, query="?sort=-cost")
@@ -308,7 +308,7 @@ def test_two_long_memory_keys_with_the_same_end_are_told_apart(browser):
     assert "<span>…ommits.without_a_hint.commit_line</span>" in page
 
 
-@both
+@both_nightly
 def test_a_loop_that_changed_is_counted_again(browser):
     before = read(browser)["totals"]
     report(browser, "ticket", 2, [], 0.5)
@@ -317,7 +317,7 @@ def test_a_loop_that_changed_is_counted_again(browser):
     assert after["cost"] == pytest.approx(before["cost"] + 0.5)
 
 
-@both
+@both_nightly
 @pytest.mark.parametrize(
     "query",
     [
@@ -351,7 +351,7 @@ def read_pages(browser: Browser, query: str) -> list[list[str]]:
     return pages
 
 
-@both
+@both_nightly
 def test_a_loop_of_a_period_that_changed_is_counted_again(browser):
     day = time.strftime("%Y-%m-%d", time.gmtime())
     query = f"?from={day}"
@@ -365,7 +365,7 @@ def test_a_loop_of_a_period_that_changed_is_counted_again(browser):
     assert read(browser)["totals"] == totals
 
 
-@both
+@both_nightly
 def test_all_projects_are_listed_in_order(browser):
     setup = browser.api.setup
     lesson = Lesson(
@@ -384,7 +384,7 @@ def test_all_projects_are_listed_in_order(browser):
     assert names == ["Alpha", "beta", "main", "zebra", "\u00e9mile"]
 
 
-@both
+@both_nightly
 def test_a_search_narrows_facets_and_totals(browser):
     page = read(browser, query="?text=sql-")
     assert page["totals"]["loops"] == 3
@@ -433,7 +433,7 @@ def test_days_are_a_filter_and_lead_to_their_loops(browser):
     assert browser.get("/loops?from=yesterday").status_code == 422
 
 
-@both
+@both_nightly
 @pytest.mark.parametrize("by", ["key", "policy", "model"])
 def test_spend_adds_up_and_its_rows_lead_to_their_loops(browser, by):
     page = read(browser, "/spend", f"?by={by}")
@@ -454,7 +454,7 @@ def spend_values(browser: Browser, query: str) -> list[str]:
     return [row["value"] for row in read(browser, "/spend", query)["rows"]]
 
 
-@both
+@both_nightly
 def test_spend_is_sorted_by_a_column_and_says_by_which(browser):
     assert spend_values(browser, "?sort=-loops")[0] == "sql"
     assert spend_values(browser, "?sort=group") == ["-", "sql", "triage"]
@@ -463,7 +463,7 @@ def test_spend_is_sorted_by_a_column_and_says_by_which(browser):
     assert "part of the tokens ↓" in words_of(browser.get("/spend").text)
 
 
-@both
+@both_nightly
 def test_spend_is_of_the_days_in_the_address(browser):
     today = time.strftime("%Y-%m-%d", time.gmtime())
     page = read(browser, "/spend", f"?from={today}&to={today}")
@@ -474,7 +474,7 @@ def test_spend_is_of_the_days_in_the_address(browser):
     assert browser.get("/spend?from=2020-01-02&to=2020-01-01").status_code == 422
 
 
-@both
+@both_nightly
 def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
     for number in range(4):
         body = {"task": "x", "memory_key": f"alone {number}"}
@@ -490,7 +490,7 @@ def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
     assert len(rows_of(browser, "/spend.csv")) == 7
 
 
-@both
+@both_nightly
 def test_spend_by_model_is_offered_also_if_no_model_is_named(browser):
     store = browser.api.setup.store
 
@@ -526,14 +526,14 @@ def test_spend_has_no_column_of_dashes(browser):
     assert "right at the first try" not in words
 
 
-@both
+@both_nightly
 def test_spend_by_day_has_tokens_and_cost_if_one_day_has(browser):
     words = words_of(browser.get("/spend?by=day").text)
     assert "day ↓ loops calls tokens cost" in words
     assert "calls tokens" in words
 
 
-@both
+@both_nightly
 def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     page = read(browser, "/spend", "?by=model")
     (unknown,) = [row for row in page["rows"] if row["value"] == "-"]
@@ -548,7 +548,7 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     assert re.search(r"6 loops .*\$0\.\d+ cost from 5 of 6", words)
 
 
-@both
+@both_nightly
 def test_spend_is_compared_by_a_cost_that_nearly_all_loops_have(browser):
     for number in range(20):
         body = {"task": "x", "policy": "default", "model": "small"}
@@ -586,7 +586,7 @@ def test_spend_begins_with_the_same_groups_and_shows_days_above_all(browser):
         assert bool(re.search(r"tokens today, \d+ % of all", words)) == (by == "day")
 
 
-@both
+@both_nightly
 def test_spend_makes_one_claim_where_the_cost_of_some_loops_is_unknown(browser):
     words = words_of(browser.get("/spend?by=model").text)
     assert re.search(r"\d+ % of the tokens: ", words)
@@ -603,7 +603,7 @@ def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):
     assert "Of the whole days since" in words_of(browser.get("/spend").text)
 
 
-@both
+@both_nightly
 def test_csv_has_the_rows_of_the_list_with_its_filters(browser):
     rows = rows_of(browser, "/loops.csv?project=main&key=sql&sort=-cost")
     page = read(browser, query="?key=sql&sort=-cost")
@@ -615,7 +615,7 @@ def test_csv_has_the_rows_of_the_list_with_its_filters(browser):
     assert "/ui/loops.csv?" in browser.get("/loops").text
 
 
-@both
+@both_nightly
 def test_csv_goes_on_beyond_a_page(browser, monkeypatch):
     monkeypatch.setattr("heedful.web.site.CSV_READ_ROWS", 2)
     rows = rows_of(browser, "/loops.csv")
@@ -665,7 +665,7 @@ def test_a_task_is_no_formula_in_csv(browser):
     assert rows_of(browser, "/loops.csv")[0]["task"] == f"'{task}"
 
 
-@both
+@both_nightly
 def test_every_list_has_csv_and_other_pages_have_none(browser):
     lists = [page.address for page in browser.site.pages if page.table]
     assert set(lists) == {
@@ -714,7 +714,7 @@ def test_a_loop_whose_id_ends_like_csv_has_its_page(browser):
     assert browser.get(link[1]).status_code == 200
 
 
-@both
+@both_nightly
 def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     for task in ("Übersetze den Satz", "Fix the build"):
         events = [

@@ -120,7 +120,7 @@ def short(output: Any, context: Any) -> list[Finding]:
     return []
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
     answers = iter(["a", "b"])
     api = browser.api
@@ -141,7 +141,7 @@ def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
     assert "No finding" not in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_check_has_the_name_in_its_findings(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"], passes=True)
     page = words_of(browser.get("/loops/one").text)
@@ -149,7 +149,7 @@ def test_a_check_has_the_name_in_its_findings(browser: Browser):
     assert "pytest ✗ ✓ decision" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
     api = browser.api
     run = heedful.run(
@@ -388,7 +388,7 @@ def check_words_then(browser: Browser, form: str, words: str) -> None:
     assert "(reworded since)" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_memory_has_the_words_of_a_rule_that_the_loop_was_shown(browser: Browser):
     for name in ("first", "second", "third"):
         run_with_memory(browser, name, ["guess", f"{name} source"])
@@ -477,7 +477,7 @@ def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
     assert "repeated answer" in form
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_several_rules_are_overridden_at_once(stopped_twice: Browser):
     note = stopped_twice.do(
         "override", id="one", rule="attempts,repeat", why="close", decisions="1"
@@ -503,7 +503,7 @@ def test_an_override_keeps_the_reason_of_the_rule_that_it_lifts(stopped_twice: B
 # -- what the prompt got
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
     weighing: Browser,
 ):
@@ -560,7 +560,7 @@ def test_a_limit_that_does_not_hold_now_is_not_drawn(
     assert f"repeated answer while nothing passed yet {near}" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_names_the_check_that_raised(browser: Browser):
     reasons = ["a first one", "bad <b>date</b>"]
 

@@ -11,7 +11,7 @@ from heedful.web.matrix import MAX_CHECK_ROWS, MAX_LAST_COLUMNS
 from tests.service.support import Api, read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 LONG_LOOP_ATTEMPTS = 10_000
 USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
 

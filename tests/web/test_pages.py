@@ -41,7 +41,7 @@ SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
 EVERY = ("home", *LISTS, "health", "recall")
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
     with browsing(tmp_path) as browser:
         assert [browser.open().get(f"/{page}").status_code for page in EVERY] == [
@@ -144,7 +144,7 @@ def test_a_lesson_shows_its_check_and_an_action_its_warning(tmp_path):
         assert "Use pnpm." in browser.get("/recall", params=action).text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
@@ -495,7 +495,7 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         assert browser.post("/do/cancel", form).status_code == 403
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
@@ -528,7 +528,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         assert ids[0] == first["id"]  # it has signs of danger, the other has none
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
@@ -559,7 +559,7 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         assert '<details id="memory" open>' in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_of_the_proof_is_split_by_model(tmp_path):
     digest = "0123456789abcdef"
     models = ("small-1b", "<script>alert(1)</script>")
@@ -590,7 +590,7 @@ def test_the_page_of_the_proof_is_split_by_model(tmp_path):
         assert set(data["models"]) == set(models)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
     digests = ("0123456789abcdef", "fedcba9876543210")
     scope = Scope("acme", "main")
@@ -625,7 +625,7 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
         assert answer["balance"]["net"]["gain"] == -30
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
     wrong = {
         "findings": [{"check": "unit", "message": "no unit", "fix": "name it"}],

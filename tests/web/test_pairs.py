@@ -12,7 +12,7 @@ from heedful.lessons.lesson import Scope
 from tests.service.support import Api, read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
 
 

@@ -27,7 +27,7 @@ def browser(tmp_path):
         yield browser.open(browser.api._all)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
     query = "?policy=default,+attempts.limit%3D2"
     data = browser.get(f"/policies.json{query}").json()
@@ -239,7 +239,7 @@ def test_loops_of_which_the_record_cannot_tell_are_listed(browser: Browser):
     assert rows[0]["change"] is None
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_without_a_choice_the_page_compares_policies_that_differ(browser: Browser):
     data = browser.data("/policies/loops")
     assert data["names"][0] == "as recorded"

@@ -21,7 +21,7 @@ async def practise(memory: Memory) -> list[str]:
     return [loop.id for loop in reversed(newest)]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_pages_count_no_practice_and_link_it_with_its_loop(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
@@ -38,7 +38,7 @@ def test_pages_count_no_practice_and_link_it_with_its_loop(tmp_path):
         assert f"/loops/{old}" in browser.get(f"/loops/{new}").text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_routes_list_no_practice_and_name_it_in_the_record(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api

@@ -12,7 +12,7 @@ from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import words_of
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 NUMBERS = (
     "with recursive x (i) as (select {begin} union all select i + 1 from x "
     "where i < {end}) "

@@ -45,7 +45,7 @@ def wait_for_review(browser: Browser, lesson: str) -> None:
     browser.api.run(work)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = "?text=sort+the+colours+red+and+blue"
@@ -63,7 +63,7 @@ def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
     assert "sort the colours red and blue" in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_the_keys_of_loops_are_offered(browser: Browser):
     for key in ("app.main", "jobs.<locals>.<lambda>"):
         body = {"task": "Sum", "memory_key": key}
@@ -159,7 +159,7 @@ def test_a_lesson_is_named_as_on_the_page_of_lessons(browser: Browser, query: st
     assert '<p class="answer">' in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
     store = browser.api.setup.store
 
@@ -191,7 +191,7 @@ def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
     assert browser.data("/recall?text=weigh+it&key=scales")["answer"]["prompt"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = f"?kind=error&text={LESSON['text']} and more words"
@@ -220,7 +220,7 @@ def test_an_error_names_the_texts_that_wait_about_it_with_their_signs(browser: B
     assert "answer helps" not in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_all_texts_that_wait_about_an_error_are_listed_or_counted(browser: Browser):
     for number in range(12):
         wait_for_review(browser, f"Update the driver {'again ' * number}")
@@ -311,7 +311,7 @@ def test_a_reason_for_silence_is_whole_and_names_no_command_without_its_purpose(
     assert "To change that:" not in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_error_that_only_traces_have_leads_to_them(browser: Browser):
     error = "AssertionError: zqw differ"
     event = {"type": "error", "text": error}
@@ -322,7 +322,7 @@ def test_an_error_that_only_traces_have_leads_to_them(browser: Browser):
     assert "Traces with this text run 0" in words_of(page)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_an_error_whose_prompt_has_only_an_answer_says_so(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     text = f"{LESSON['error_type']}: {LESSON['text']}"

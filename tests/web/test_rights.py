@@ -156,7 +156,7 @@ def queries_of(address: str) -> tuple[str, ...]:
     return texts.get(address, ("",))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("may", KEY_PERMISSIONS)
 def test_a_page_and_its_data_need_what_the_api_needs(tmp_path, may):
     with browsing(tmp_path) as browser:
@@ -185,7 +185,7 @@ def test_a_page_and_its_data_need_what_the_api_needs(tmp_path, may):
         assert bool(seen_markers) is (may in ("read", "recall"))
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_who_is_not_signed_in_sees_no_page(tmp_path):
     with browsing(tmp_path) as browser:
         places = store_everything(browser.api)
@@ -202,7 +202,7 @@ def test_who_is_not_signed_in_sees_no_page(tmp_path):
             assert browser.post(f"/do/{action}").status_code == 401, action
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize("may", KEY_PERMISSIONS)
 def test_a_form_needs_what_the_api_needs(tmp_path, may):
     with browsing(tmp_path) as browser:
@@ -350,7 +350,7 @@ def answers_of_api(api: Api, key: str) -> dict[str, str]:
     return answers
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api

@@ -13,7 +13,7 @@ from heedful.pages.report import lasted
 from heedful.testing import ScriptedModel
 from tests.web.support import browsing, words_of
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 SCOPE = Scope("acme", "main")
 
 

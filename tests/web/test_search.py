@@ -21,7 +21,7 @@ from heedful.store.store import Store
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 SCOPE = Scope("acme", "main")
 TASKS = {
     "german": "Übersetze den Satz über Äpfel",

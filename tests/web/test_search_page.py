@@ -9,7 +9,7 @@ from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 from tests.web.test_search import SCOPE, store_loop
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from heedful.lessons.lesson import Scope
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing
 
-pytestmark = pytest.mark.both
+pytestmark = pytest.mark.both_nightly
 
 WORDS = "zqshown"
 TASK = "print the label of a bottle"

@@ -80,7 +80,7 @@ def store_loops(browser: Browser, file: Path, number: int, *, days_ago: int) -> 
     )
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_spend_and_projects_say_what_changed(browser, file):
     store_loops(browser, file, MIN_COMPARED_LOOPS, days_ago=8)
     store_loops(browser, file, MIN_COMPARED_LOOPS, days_ago=2)

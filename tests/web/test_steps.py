@@ -83,7 +83,7 @@ def test_a_step_fails_with_its_response_and_is_suspect_by_a_sign():
     assert not second["failed"]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)

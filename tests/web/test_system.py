@@ -40,7 +40,7 @@ def fail_reflections(browser: Browser, errors: dict[str, str]) -> None:
         change_rows(browser.api.setup.store.url, statement)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_equal_errors_are_one_row_with_the_next_command(browser: Browser):
     fail_reflections(browser, {"a": "away: x", "b": "away: x", "c": "no event"})
     data = browser.data("/health")
@@ -111,7 +111,7 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
     assert "reflected, no lesson stored" in words_of(browser.get("/traces").text)
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("loops", "share", "recorded", "well"),
     [
@@ -253,7 +253,7 @@ def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
     ]
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_texts_without_a_vector_are_not_well_and_have_one_command(tmp_path):
     with browsing(tmp_path, embedder=FixedEmbedder()) as browser:
         browser.open(browser.api._all)
@@ -283,7 +283,7 @@ def test_only_the_person_at_this_machine_sees_where_the_database_is(tmp_path):
         assert name not in browser.open(key).get("/health.json").text
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_projects_say_what_is_in_them(browser: Browser):
     fill(browser.api)
     data = browser.data("/projects")
@@ -308,7 +308,7 @@ def test_a_project_without_lessons_has_nothing_to_decide(browser: Browser):
     assert "no lessons" not in page
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_projects_say_which_one_has_the_most_failures_and_texts(browser: Browser):
     fill(browser.api)
     key = browser.api.key(projects=("main", "other"))

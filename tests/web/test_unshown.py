@@ -12,7 +12,7 @@ from tests.service.support import read_data
 from tests.web.support import Browser, words_of
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_lessons_that_were_never_shown_are_listed_with_the_reason(
     browser: Browser,
 ):
@@ -60,7 +60,7 @@ def test_lessons_that_were_never_shown_are_listed_with_the_reason(
     assert browser.get("/lessons.json?shown=often").status_code == 422
 
 
-@pytest.mark.both
+@pytest.mark.both_nightly
 def test_a_lesson_that_recurs_says_what_keeps_it_from_its_newest_loop(
     browser: Browser,
 ):

@@ -1,0 +1,83 @@
+"""How far a run is: a line every few seconds, and each failure when it happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def minutes(seconds: float) -> str:
+    """Return a duration as in "4:05"."""
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02}"
+
+
+class Progress:
+    """What the process that starts the workers prints, in place of dots."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._began = time.monotonic()
+        self._first_test = self._began
+        self._next_line = self._began
+        self._total = 0
+        self._done = 0
+        self._failed = 0
+
+    def _print(self, line: str) -> None:
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        reporter.write_line(line)
+        reporter.flush()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(
+        self, node: object, ids: Sequence[str]
+    ) -> None:
+        """Keep how many tests there are; each worker collects all of them."""
+        if not self._total:
+            self._total = len(ids)
+            self._first_test = time.monotonic()
+            seconds = self._first_test - self._began
+            self._print(f"{len(ids):,} tests, collected in {seconds:.0f} s")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport | pytest.CollectReport
+    ) -> tuple[str, str, str] | None:
+        """Print no dot for a test that passed."""
+        if report.passed and not hasattr(report, "wasxfail"):
+            return ("passed" if report.when == "call" else ""), "", ""
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print a failure at once, and now and then how far the run is."""
+        if report.failed:
+            self._failed += 1
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message.splitlines()[0] if crash else ""
+            self._print(f"\nFAILED {report.nodeid} - {reason}")
+        if report.when != "teardown":
+            return
+
+        self._done += 1
+        now = time.monotonic()
+        if now >= self._next_line:
+            self._next_line = now + SECONDS_BETWEEN_LINES
+            self._print(self._line(now))
+
+    def _line(self, now: float) -> str:
+        """Return how many tests are done, and the time that the rest needs at the speed
+        until now.
+        """
+        seconds = now - self._first_test
+        left = seconds / self._done * (self._total - self._done)
+        failures = f", {self._failed} failed" if self._failed else ""
+        return (
+            f"{self._done:>6,} of {self._total:,} tests{failures}; "
+            f"{minutes(now - self._began)} gone, about {minutes(left)} left"
+        )
