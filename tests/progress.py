@@ -41,6 +41,7 @@ class Progress:
         if not self._total:
             self._total = len(ids)
             self._first_test = time.monotonic()
+            self._next_line = self._first_test + SECONDS_BETWEEN_LINES
             seconds = self._first_test - self._began
             self._print(f"{len(ids):,} tests, collected in {seconds:.0f} s")
 
