@@ -1,7 +1,7 @@
 """Hostile repositories: nothing of them runs, nothing that they bring is told.
 
-Each case is a folder as a clone or an archive leaves it. The real hook process answers
-a start, a call and a stop there.
+Each case is a folder as a clone or an archive leaves it. Hooks answer a start, a call
+and a stop there.
 """
 
 from __future__ import annotations
@@ -260,9 +260,9 @@ def test_a_lesson_that_is_followed_is_told(home: Home) -> None:
     home.take()
     settings = {"HEEDFUL_DB": str(home.home / "own.db"), "HEEDFUL_HOLDOUT": "0"}
     start = run_event(home.clone, home.home, "SessionStart", {}, settings)
-    assert "OWN" in start.stdout
+    assert "OWN" in start.out
     failed = run_event(home.clone, home.home, "PostToolUseFailure", FAILED, settings)
-    assert "OWN" in failed.stdout
+    assert "OWN" in failed.out
 
 
 BIG = MAX_PROJECT_FILE_BYTES
@@ -434,7 +434,7 @@ def test_git_runs_no_program_of_a_folder(
     approved = {"HEEDFUL_HOOK": json.dumps({"stop": ["false"]})}
     data = {"prompt_id": "p1"}
     done = run_event(home.clone, home.home, "Stop", data, approved)
-    assert "exited with 1" in done.stdout
+    assert "exited with 1" in done.out
     is_tracked(home.clone / "README")
     assert not home.ran.exists()
 

@@ -149,13 +149,13 @@ def test_a_stated_database_in_a_folder_without_git_is_followed(
     run_event(home.clone, home.home, "SessionStart", start, more)
     remember(home.clone / "memory.db", OWN)
     done = run_event(home.clone, home.home, "SessionStart", start, more)
-    assert "OWN" in done.stdout
+    assert "OWN" in done.out
 
     # As an archive could bring it, extracted over the folder.
     (home.clone / "memory.db-journal").write_bytes(b"a log")
     done = run_event(home.clone, home.home, "SessionStart", start, more)
-    assert "OWN" not in done.stdout
-    assert "a log (-journal) lies beside it" in done.stdout
+    assert "OWN" not in done.out
+    assert "a log (-journal) lies beside it" in done.out
 
 
 def test_a_database_of_the_user_is_adopted_once_and_kept(home: Home) -> None:

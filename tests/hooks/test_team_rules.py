@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
+from heedful import Memory, run_sync
 from heedful.integrations.opening import MAX_OPENING_LINES, MAX_OPENING_RULE_CHARS
 from heedful.lessons.shared import (
     MAX_SHARED_FILE_BYTES,
@@ -21,8 +19,9 @@ from heedful.lessons.shared import (
     write_rules,
 )
 from heedful.store.workspace import MAX_PROJECT_FILE_BYTES
+from tests.conftest import close_stores
 from tests.hooks.hostile import ATTACK, ERROR, FAILED, Home, run_command, send_events
-from tests.hooks.support import answer_at_terminal, environment
+from tests.hooks.support import answer_at_terminal
 
 PNPM = rule_of("Use pnpm, never npm.")
 MENDED = rule_of(
@@ -235,28 +234,15 @@ def test_rules_of_no_repository_are_not_looked_at(home: Home) -> None:
 
 def test_one_s_own_rules_need_no_approval(home: Home) -> None:
     home.take()
-    remembered = "from heedful import Memory, run_sync\n"
-    remembered += "run_sync(Memory('heedful.db').remember('', 'Sort imports.'))\n"
     home.event("SessionStart", source="startup")
-    script = home.home / "remember.py"
-    script.write_text(remembered)
-    assert run_python(home, script) == 0
+    memory = Memory(str(home.clone / "heedful.db"))
+    run_sync(memory.remember("", "Sort imports."))
+    close_stores()
 
     output = run_command(home, "share")
     assert "+ Sort imports. | trust: operator" in output
     assert "[team rules]" not in run_command(home, "hook status")
     assert "nothing new to share" in run_command(home, "share")
-
-
-def run_python(home: Home, script: Path) -> int:
-    """Run a program of the user in the clone; return its exit code."""
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=home.clone,
-        env=environment(home.home),
-        check=False,
-    )
-    return done.returncode
 
 
 def test_rules_of_a_database_that_came_with_the_clone_are_not_shared(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from heedful.integrations.clone import foreign_texts_of
 from heedful.lessons.trust import OWN_TRUST, source_trust, sources_of
 from heedful.lessons.waiting import explain_wait
 from tests.hooks.hostile import ERROR, Home, run_command
-from tests.hooks.support import SECONDS, answer_at_terminal
+from tests.hooks.support import answer_at_terminal
 
 FAILED: Any = {
     "tool_name": "Bash",
@@ -34,19 +31,6 @@ SECRET = "ghp_" + "aB3dE5gH7jK9" * 3
 SERVERS = {"mcpServers": {"docs": {"command": "npx", "args": ["-y", "docs-mcp"]}}}
 
 
-def end_session(home: Home, session: str) -> None:
-    """End a session, and wait until the process that learns from it has ended."""
-    home.event("SessionEnd", session_id=session, reason="other")
-    database = home.clone / ".git" / "heedful" / "heedful.db"
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        with closing(sqlite3.connect(database)) as db:
-            rows = db.execute("select 1 from event where session = ?", (session,))
-            if rows.fetchone() is None:
-                return
-        time.sleep(0.05)
-
-
 def fail_and_mend(home: Home, session: str = "monday") -> None:
     """Let a command fail and another put it right, in a session of its own."""
     home.event("SessionStart", session_id=session, source="startup")
@@ -56,7 +40,7 @@ def fail_and_mend(home: Home, session: str = "monday") -> None:
     ):
         home.event("PreToolUse", session_id=session, tool_use_id=str(number), **data)
         home.event(name, session_id=session, tool_use_id=str(number), **data)
-    end_session(home, session)
+    home.event("SessionEnd", session_id=session, reason="other")
 
 
 def fail_again(home: Home) -> str:
