@@ -61,10 +61,10 @@ def pull_log(home: Home) -> None:
 
 WAYS = [
     pytest.param(pull, id="git pull"),
-    pytest.param(merge, id="git merge"),
-    pytest.param(checkout, id="git checkout"),
-    pytest.param(switch, id="git switch"),
-    pytest.param(reset, id="git reset after a pull"),
+    pytest.param(merge, id="git merge", marks=pytest.mark.nightly),
+    pytest.param(checkout, id="git checkout", marks=pytest.mark.nightly),
+    pytest.param(switch, id="git switch", marks=pytest.mark.nightly),
+    pytest.param(reset, id="git reset after a pull", marks=pytest.mark.nightly),
     pytest.param(pull_log, id="git pull with an empty log"),
 ]
 
@@ -232,7 +232,9 @@ def test_a_database_on_another_disk_is_not_moved(
 
 PLACES = [
     pytest.param("tree", id="in another worktree"),
-    pytest.param("clone/pkg", id="in a folder of the repository"),
+    pytest.param(
+        "clone/pkg", id="in a folder of the repository", marks=pytest.mark.nightly
+    ),
 ]
 
 
@@ -337,7 +339,9 @@ def take_worktree_of_submodule(home: Home) -> Path:
 
 TAKES = [
     pytest.param(take_worktree_of_bare, id="of a bare repository"),
-    pytest.param(take_worktree_of_submodule, id="of a submodule"),
+    pytest.param(
+        take_worktree_of_submodule, id="of a submodule", marks=pytest.mark.nightly
+    ),
 ]
 
 

@@ -195,18 +195,32 @@ def plant_content(content: bytes) -> Callable[[Home], None]:
     "plant",
     [
         pytest.param(plant_link("/etc/passwd"), id="a link to a file of the system"),
-        pytest.param(plant_link("rules.md"), id="a link to itself"),
-        pytest.param(plant_folder_link, id="a link of the folder"),
+        pytest.param(
+            plant_link("rules.md"), id="a link to itself", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            plant_folder_link, id="a link of the folder", marks=pytest.mark.nightly
+        ),
         pytest.param(plant_pipe, id="a pipe"),
         pytest.param(
-            plant_content(b"- x\n" * MAX_PROJECT_FILE_BYTES), id="a huge file"
+            plant_content(b"- x\n" * MAX_PROJECT_FILE_BYTES),
+            id="a huge file",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             plant_content(b"#" * (MAX_SHARED_FILE_BYTES + 1)), id="a long file"
         ),
-        pytest.param(plant_content(b"- \xff\xfe\n"), id="no UTF-8"),
-        pytest.param(plant_content(b"- a\0b\n"), id="a zero"),
-        pytest.param(plant_content(f"# {ATTACK}\n{ATTACK}\n".encode()), id="prose"),
+        pytest.param(
+            plant_content(b"- \xff\xfe\n"), id="no UTF-8", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            plant_content(b"- a\0b\n"), id="a zero", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            plant_content(f"# {ATTACK}\n{ATTACK}\n".encode()),
+            id="prose",
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(plant_content(b"- a\xe2\x80\xaeb\n"), id="hidden characters"),
     ],
 )
