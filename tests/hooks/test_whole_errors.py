@@ -212,12 +212,21 @@ async def test_no_part_of_a_key_is_kept_that_a_cut_has_split(
     assert not any(line.encode() in database for line in KEY_LINES)
 
 
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param(range(15_920, 15_970, 10), id="around the cut"),
+        pytest.param(
+            range(15_500, 16_000, 10), id="far from it", marks=pytest.mark.nightly
+        ),
+    ],
+)
 async def test_no_password_is_kept_whose_name_a_cut_has_left_out(
-    memory: Memory, tmp_path: Path
+    lengths: range, memory: Memory, tmp_path: Path
 ) -> None:
     call = {"tool_input": {"command": "make"}, "tool_use_id": "c"}
     line = f"PGPASSWORD={PASSWORD} host=db failed: error: connection refused\n"
-    for after in range(15_500, 16_000, 20):
+    for after in lengths:
         error = "a line\n" * 6_000 + line + "x" * (after - len(line))
         await send(memory, "PostToolUseFailure", f"s{after}", **call, error=error)
     assert PASSWORD.encode() not in read_database(tmp_path)
