@@ -122,6 +122,11 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 def no_store_stays_open() -> Iterator[None]:
     """A store that is opened by its path is shared for as long as the process lives."""
     yield
+    close_stores()
+
+
+def close_stores() -> None:
+    """Close the stores that are opened by their paths, as the end of a process does."""
     for store in list(shared.values()):
         asyncio.run(store.close())
     shared.clear()

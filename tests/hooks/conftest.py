@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks.hostile import Home
+from tests.hooks.hostile import Home, make_repository
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one commit, of which each user has a copy."""
+    return make_repository(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path, repository: Path) -> Home:
     """A user with a home, and a remote repository of somebody else."""
-    return Home(tmp_path)
+    return Home(tmp_path, repository)

@@ -1,4 +1,4 @@
-"""Hook processes and commands at a terminal, as an agent and a user start them."""
+"""Hooks and commands as an agent and a user start them, within this process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import io
 import json
 import os
 import pty
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,12 @@ import pytest
 
 from heedful.cli.app import app
 from heedful.errors import UsageError
+from heedful.integrations import hook, hooks
 from heedful.integrations.hook import read_settings
 from heedful.store.ownership import approve as record_approval
+from tests.cli.support import Done
+from tests.conftest import close_stores
+from tests.hosts import LOOKUP_SECONDS
 
 SECONDS = 60
 
@@ -48,24 +51,66 @@ def approve_all(folder: Path, home: Path) -> None:
                 record_approval("files", {item.name: item.digest})
 
 
+@contextmanager
+def as_user(
+    folder: Path, home: Path, more: Mapping[str, str] = {}
+) -> Iterator[pytest.MonkeyPatch]:
+    """Work in a folder as a user with this home, without settings of heedful.
+
+    What is opened in the block is closed at its end, as by the end of a process.
+    """
+    variables = environment(home, more)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - variables.keys():
+            patch.delenv(name)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        yield patch
+        close_stores()
+
+
+def call_hook(
+    folder: Path,
+    home: Path,
+    words: Sequence[str],
+    data: bytes,
+    more: Mapping[str, str] = {},
+    start_work: Callable[[str, str, Path], object] | None = None,
+) -> Done:
+    """Answer an event as a hook process does that is started with these words.
+
+    The work that the event leaves is done at once, or given to `start_work`. A look-up
+    takes as long as a busy machine needs.
+    """
+    out = io.StringIO()
+    err = io.StringIO()
+    works: list[tuple[str, str, Path]] = []
+    with as_user(folder, home, more) as patch:
+        patch.setattr(hooks, "LOOKUP_SECONDS", LOOKUP_SECONDS)
+        code = hook.main(
+            words,
+            stdin=io.BytesIO(data),
+            stdout=out,
+            stderr=err,
+            start_work=start_work or (lambda *work: works.append(work)),
+        )
+        for work, session, place in works:
+            patch.chdir(place)
+            assert hook.main([work, "--work", session]) == 0
+    return Done(code, out.getvalue(), err.getvalue())
+
+
 def run_event(
     folder: Path,
     home: Path,
     event: str,
     data: Mapping[str, Any],
     more: Mapping[str, str] = {},
-) -> subprocess.CompletedProcess[str]:
-    """Run the hook process for an event in a folder."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "heedful.integrations.hook", event],
-        cwd=folder,
-        env=environment(home, more),
-        input=json.dumps({"session_id": "s1", "cwd": str(folder), **data}),
-        capture_output=True,
-        check=False,
-        timeout=SECONDS,
-        encoding="utf-8",
-    )
+) -> Done:
+    """Answer an event of a session in a folder, and do the work that it leaves."""
+    content = {"session_id": "s1", "cwd": str(folder), **data}
+    return call_hook(folder, home, [event], json.dumps(content).encode(), more)
 
 
 def answer_at_terminal(
@@ -99,20 +144,15 @@ def answer_at_terminal(
 
     reader = threading.Thread(target=user)
     reader.start()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ.keys() - environment(home).keys():
-            patch.delenv(name)
-        for name, value in environment(home, {"COLUMNS": "500"}).items():
-            patch.setenv(name, value)
-        patch.chdir(folder)
-        with open(theirs, "r+b", buffering=0) as terminal:
-            for stream in ("stdin", "stdout", "stderr"):
-                patch.setattr(
-                    sys, stream, io.TextIOWrapper(terminal, write_through=True)
-                )
-            code = app(line.split(), prog_name="heedful", standalone_mode=False)
-            for stream in ("stdin", "stdout", "stderr"):
-                getattr(sys, stream).detach()
+    with (
+        as_user(folder, home, {"COLUMNS": "500"}) as patch,
+        open(theirs, "r+b", buffering=0) as terminal,
+    ):
+        for stream in ("stdin", "stdout", "stderr"):
+            patch.setattr(sys, stream, io.TextIOWrapper(terminal, write_through=True))
+        code = app(line.split(), prog_name="heedful", standalone_mode=False)
+        for stream in ("stdin", "stdout", "stderr"):
+            getattr(sys, stream).detach()
     reader.join(SECONDS)
     os.close(ours)
     return code, screen.decode("utf-8", "replace")

@@ -212,10 +212,12 @@ SESSION: list[dict[str, Any]] = [
 WRONG_VALUES = [
     pytest.param("db = 5", id="a database that is a number"),
     pytest.param('db = "a\\u0000b"', id="a database with a zero byte"),
-    pytest.param("hook = 3", id="rules that are a number"),
+    pytest.param("hook = 3", id="rules that are a number", marks=pytest.mark.nightly),
     pytest.param('trust = "x"', id="trust that is text"),
-    pytest.param("tenant = [1]", id="a tenant that is a list"),
-    pytest.param('holdout = "x"', id="a share that is text"),
+    pytest.param(
+        "tenant = [1]", id="a tenant that is a list", marks=pytest.mark.nightly
+    ),
+    pytest.param('holdout = "x"', id="a share that is text", marks=pytest.mark.nightly),
 ]
 
 
@@ -230,7 +232,11 @@ def test_wrong_values_are_named(line: str, home: Home) -> None:
     assert "it must be" in screen
 
 
-UNASKED = ["hook install --yes", "hook install --yes --trust make", "hook approve"]
+UNASKED = [
+    "hook install --yes",
+    pytest.param("hook install --yes --trust make", marks=pytest.mark.nightly),
+    "hook approve",
+]
 
 
 @pytest.mark.parametrize("line", UNASKED)
@@ -290,7 +296,12 @@ def test_an_approval_is_of_one_place(home: Home) -> None:
 
 LINKS = [
     pytest.param(".claude", "../outside", id="the folder is a link"),
-    pytest.param(".claude/settings.json", "../../outside/a.json", id="the file is one"),
+    pytest.param(
+        ".claude/settings.json",
+        "../../outside/a.json",
+        id="the file is one",
+        marks=pytest.mark.nightly,
+    ),
 ]
 
 
@@ -339,6 +350,7 @@ def test_a_plugin_is_written_into_its_folder_only(home: Home) -> None:
     assert not (home.home / "hooks.json").exists()
 
 
+@pytest.mark.nightly
 def test_the_server_of_the_plugin_runs_nothing_of_a_clone(home: Home) -> None:
     """It starts with each session, in whatever folder that is."""
     pytest.importorskip("mcp", reason="make integrations installs it")
@@ -380,7 +392,11 @@ def test_the_server_of_the_plugin_runs_nothing_of_a_clone(home: Home) -> None:
     assert '"id":1' in done.stdout.replace(" ", "")
 
 
-ASKED = ["before 'npx jest'", "seen 'Cannot find module'", "recall 'run the tests'"]
+ASKED = [
+    "seen 'Cannot find module'",
+    pytest.param("before 'npx jest'", marks=pytest.mark.nightly),
+    pytest.param("recall 'run the tests'", marks=pytest.mark.nightly),
+]
 
 
 @pytest.mark.parametrize("line", ASKED)

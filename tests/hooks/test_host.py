@@ -5,9 +5,7 @@ one.
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -24,7 +22,7 @@ from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from heedful.traces.episode import Event
-from tests.hooks.support import approve_all
+from tests.hooks.support import approve_all, call_hook
 from tests.hosts import patient_host
 from tests.trusted import OWN
 
@@ -239,38 +237,43 @@ EVENT = {
 }
 
 
-def test_the_process_reads_settings_answers_and_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for name in ("CLAUDE_PROJECT_DIR", "HEEDFUL_DB"):
-        monkeypatch.delenv(name, raising=False)
+def test_the_process_reads_settings_answers_and_logs(tmp_path: Path) -> None:
     folder = tmp_path / "app"
     (folder / ".git" / "info").mkdir(parents=True)
     (folder / "heedful.toml").write_text(
         'db = ".git/own.db"\n[trust]\n"program:npx" = "measured"\n'
     )
     approve_all(folder, tmp_path)
-    works = list[Any]()
-    monkeypatch.setattr(hook, "detach", lambda *given: works.append(given[:2]))
+    works: list[tuple[str, str]] = []
 
-    def call(*words: str, **more: Any) -> str:
-        data = json.dumps({**EVENT, "cwd": str(folder), **more}).encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        assert hook.main(words) == 0
-        return capsys.readouterr().out
+    def call(
+        *words: str,
+        tool_use_id: str = "",
+        session: str = "s",
+        error: str = "",
+        **variables: str,
+    ) -> str:
+        data = {**EVENT, "session_id": session, "cwd": str(folder), "error": error}
+        done = call_hook(
+            folder,
+            tmp_path,
+            words,
+            json.dumps({**data, "tool_use_id": tool_use_id}).encode(),
+            variables,
+            start_work=lambda work, session, _: works.append((work, session)),
+        )
+        assert done.code == 0
+        return done.out
 
     assert call("PreToolUse", tool_use_id="a") == ""
     assert call("PostToolUseFailure", tool_use_id="a", error=ERROR) == ""
     assert works == [("study", "s")]
-    monkeypatch.chdir(folder)
-    assert call("study", "--work", "s") + call("end", "--work", "s") == ""
-    assert "pads" in call("PreToolUse", session_id="t", tool_use_id="b")
-    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    assert call("PreToolUse", "--agent", "codex", session_id="u") == ""
+    assert call("study", "--work", "s") == ""
+    assert call("end", "--work", "s") == ""
+    assert "pads" in call("PreToolUse", session="t", tool_use_id="b")
+    codex = ("PreToolUse", "--agent", "codex")
+    assert call(*codex, session="u", HEEDFUL_PROJECT="other") == ""
     assert (folder / ".git" / "own.db").exists()
-    monkeypatch.setenv("HEEDFUL_HOLDOUT", "much")
-    assert call("PreToolUse") == ""
+    assert call("PreToolUse", HEEDFUL_HOLDOUT="much") == ""
     assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()
     assert hook.main(["a", "b"]) == 1

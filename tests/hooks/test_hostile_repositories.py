@@ -1,7 +1,7 @@
 """Hostile repositories: nothing of them runs, nothing that they bring is told.
 
-Each case is a folder as a clone or an archive leaves it. The real hook process answers
-a start, a call and a stop there.
+Each case is a folder as a clone or an archive leaves it. Hooks answer a start, a call
+and a stop there.
 """
 
 from __future__ import annotations
@@ -167,16 +167,6 @@ def plant_servers_for_agents(home: Home) -> None:
     home.take()
 
 
-def plant_modules(home: Home) -> None:
-    line = f"import os; os.system({home.marker()!r})\n"
-    for name in ("json", "sqlite3", "heedful", "sitecustomize", "tomllib"):
-        home.write(f"{name}.py", line)
-    home.write("heedful-hook", f"#!/bin/sh\n{home.marker()}\n").chmod(0o755)
-    home.write("git", f"#!/bin/sh\n{home.marker()}\n").chmod(0o755)
-    home.commit()
-    home.take()
-
-
 def plant_submodule(home: Home) -> None:
     """Plant a submodule with settings and a database; the session works in it."""
     home.plant_database()
@@ -260,9 +250,9 @@ def test_a_lesson_that_is_followed_is_told(home: Home) -> None:
     home.take()
     settings = {"HEEDFUL_DB": str(home.home / "own.db"), "HEEDFUL_HOLDOUT": "0"}
     start = run_event(home.clone, home.home, "SessionStart", {}, settings)
-    assert "OWN" in start.stdout
+    assert "OWN" in start.out
     failed = run_event(home.clone, home.home, "PostToolUseFailure", FAILED, settings)
-    assert "OWN" in failed.stdout
+    assert "OWN" in failed.out
 
 
 BIG = MAX_PROJECT_FILE_BYTES
@@ -270,22 +260,60 @@ BIG = MAX_PROJECT_FILE_BYTES
 
 HOSTILE = [
     pytest.param(plant_settings, "heedful.toml", id="commands and trust in settings"),
-    pytest.param(plant_pyproject, "pyproject.toml", id="commands in pyproject.toml"),
-    pytest.param(plant_trust, "heedful.toml", id="trust in everything"),
-    pytest.param(plant_deny, "heedful.toml", id="denials and another policy"),
-    pytest.param(plant_database, "git tracks it", id="a database"),
-    pytest.param(plant_database_in_folder, "git tracks it", id="one in a folder"),
-    pytest.param(plant_stated_database, "memory", id="a stated database"),
-    pytest.param(plant_database_in_parent, "memory", id="a stated one in the parent"),
-    pytest.param(plant_link_to_database, "git tracks it", id="a link to a database"),
-    pytest.param(plant_pipe, "not a regular file", id="a pipe as the database"),
-    pytest.param(plant_database_folder, "not a regular file", id="a folder as it"),
-    pytest.param(plant_settings_pipe, "not a regular file", id="a pipe as settings"),
     pytest.param(
-        plant_link("pyproject.toml", "/dev/zero"), "link", id="a link to a device"
+        plant_pyproject,
+        "pyproject.toml",
+        id="commands in pyproject.toml",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
-        plant_link("heedful.toml", "/dev/tty"), "link", id="a link to the terminal"
+        plant_trust, "heedful.toml", id="trust in everything", marks=pytest.mark.nightly
+    ),
+    pytest.param(
+        plant_deny,
+        "heedful.toml",
+        id="denials and another policy",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(plant_database, "git tracks it", id="a database"),
+    pytest.param(
+        plant_database_in_folder,
+        "git tracks it",
+        id="one in a folder",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(plant_stated_database, "memory", id="a stated database"),
+    pytest.param(
+        plant_database_in_parent,
+        "memory",
+        id="a stated one in the parent",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        plant_link_to_database,
+        "git tracks it",
+        id="a link to a database",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(plant_pipe, "not a regular file", id="a pipe as the database"),
+    pytest.param(
+        plant_database_folder,
+        "not a regular file",
+        id="a folder as it",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(plant_settings_pipe, "not a regular file", id="a pipe as settings"),
+    pytest.param(
+        plant_link("pyproject.toml", "/dev/zero"),
+        "link",
+        id="a link to a device",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        plant_link("heedful.toml", "/dev/tty"),
+        "link",
+        id="a link to the terminal",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_link("heedful.toml", "../.heedful/approved.json"),
@@ -296,11 +324,13 @@ HOSTILE = [
         plant_link("heedful.toml", "heedful.toml"),
         "cannot be read",
         id="a link to itself",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_file("heedful.toml", lambda: "#" * (50 * BIG)),
         "more than",
         id="settings of 50 MB",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_file(
@@ -308,6 +338,7 @@ HOSTILE = [
         ),
         "more than",
         id="settings of 200,000 keys",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_file("heedful.toml", lambda: "[[a]]\n[[a.b]]\n" * 15_000),
@@ -323,24 +354,49 @@ HOSTILE = [
         plant_file("heedful.toml", lambda: "db = " + "[" * 500_000),
         "cannot be read",
         id="500,000 brackets",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_file("heedful.toml", lambda: "hook = 3\n[broken"),
         "cannot be read",
         id="settings that are not TOML",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(plant_log_only, "log", id="a log without a database"),
-    pytest.param(plant_case, "git tracks it", id="names in another case"),
+    pytest.param(
+        plant_case,
+        "git tracks it",
+        id="names in another case",
+        marks=pytest.mark.nightly,
+    ),
     pytest.param(plant_server, "memory", id="the attacker's server"),
-    pytest.param(plant_expansion, "memory", id="a database with ~ and $HOME"),
-    pytest.param(plant_variables, "", id="variables in .env"),
-    pytest.param(plant_servers_for_agents, "", id="a plugin and MCP servers"),
-    pytest.param(plant_modules, "", id="modules and programs of our names"),
+    pytest.param(
+        plant_expansion,
+        "memory",
+        id="a database with ~ and $HOME",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        plant_variables, "", id="variables in .env", marks=pytest.mark.nightly
+    ),
+    pytest.param(
+        plant_servers_for_agents,
+        "",
+        id="a plugin and MCP servers",
+        marks=pytest.mark.nightly,
+    ),
     pytest.param(plant_submodule, "heedful.toml", id="a submodule"),
-    pytest.param(plant_gitdir, "", id="a .git that leads elsewhere"),
+    pytest.param(
+        plant_gitdir, "", id="a .git that leads elsewhere", marks=pytest.mark.nightly
+    ),
     pytest.param(plant_worktree, "have not approved", id="a worktree of an archive"),
     pytest.param(plant_archive, "have not approved", id="an archive with a .git"),
-    pytest.param(plant_huge_database_name, "memory", id="a name of 5,000 characters"),
+    pytest.param(
+        plant_huge_database_name,
+        "memory",
+        id="a name of 5,000 characters",
+        marks=pytest.mark.nightly,
+    ),
     pytest.param(plant_view_as_identity, "heedful.db", id="an endless view"),
 ]
 
@@ -388,33 +444,59 @@ def configure(home: Home, settings: Sequence[str]) -> None:
 
 
 PROGRAMS = [
-    pytest.param(plant_bare, ["core.fsmonitor"], id="a bare repository's monitor"),
+    pytest.param(
+        plant_bare,
+        ["core.fsmonitor"],
+        id="a bare repository's monitor",
+        marks=pytest.mark.nightly,
+    ),
     pytest.param(plant_config, ["core.fsmonitor"], id="a monitor of files"),
     pytest.param(
         plant_config,
         ["filter.x.clean", "filter.x.smudge", "filter.x.required=true"],
         id="a filter",
     ),
-    pytest.param(plant_config, ["filter.x.process"], id="a filter that stays"),
     pytest.param(
-        plant_config, ["core.pager", "pager.ls-files", "pager.rev-parse"], id="a pager"
+        plant_config,
+        ["filter.x.process"],
+        id="a filter that stays",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
-        plant_config, ["diff.external", "diff.x.command", "diff.x.textconv"], id="diff"
+        plant_config,
+        ["core.pager", "pager.ls-files", "pager.rev-parse"],
+        id="a pager",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        plant_config,
+        ["diff.external", "diff.x.command", "diff.x.textconv"],
+        id="diff",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_config,
         ["core.sshCommand", "core.gitProxy", "core.askPass", "credential.helper"],
         id="commands of the network",
+        marks=pytest.mark.nightly,
     ),
-    pytest.param(plant_config, ["core.alternateRefsCommand"], id="other references"),
     pytest.param(
-        plant_config, ["core.editor", "alias.ls-files", "alias.rev-parse"], id="aliases"
+        plant_config,
+        ["core.alternateRefsCommand"],
+        id="other references",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        plant_config,
+        ["core.editor", "alias.ls-files", "alias.rev-parse"],
+        id="aliases",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         plant_config,
         ["remote.origin.promisor=true", "remote.origin.uploadpack"],
         id="a fetch of what is missing",
+        marks=pytest.mark.nightly,
     ),
 ]
 
@@ -434,7 +516,7 @@ def test_git_runs_no_program_of_a_folder(
     approved = {"HEEDFUL_HOOK": json.dumps({"stop": ["false"]})}
     data = {"prompt_id": "p1"}
     done = run_event(home.clone, home.home, "Stop", data, approved)
-    assert "exited with 1" in done.stdout
+    assert "exited with 1" in done.out
     is_tracked(home.clone / "README")
     assert not home.ran.exists()
 
@@ -485,9 +567,11 @@ def claim_worktree(home: Home, own: Path) -> None:
 
 CLAIMS = [
     pytest.param(link_file, id="a link to its database"),
-    pytest.param(link_file_hard, id="a second name of its database"),
-    pytest.param(link_folder, id="a link to its folder"),
-    pytest.param(link_git, id="a link to its .git"),
+    pytest.param(
+        link_file_hard, id="a second name of its database", marks=pytest.mark.nightly
+    ),
+    pytest.param(link_folder, id="a link to its folder", marks=pytest.mark.nightly),
+    pytest.param(link_git, id="a link to its .git", marks=pytest.mark.nightly),
     pytest.param(claim_worktree, id="a .git that names its worktree"),
 ]
 

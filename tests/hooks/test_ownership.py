@@ -61,10 +61,10 @@ def pull_log(home: Home) -> None:
 
 WAYS = [
     pytest.param(pull, id="git pull"),
-    pytest.param(merge, id="git merge"),
-    pytest.param(checkout, id="git checkout"),
-    pytest.param(switch, id="git switch"),
-    pytest.param(reset, id="git reset after a pull"),
+    pytest.param(merge, id="git merge", marks=pytest.mark.nightly),
+    pytest.param(checkout, id="git checkout", marks=pytest.mark.nightly),
+    pytest.param(switch, id="git switch", marks=pytest.mark.nightly),
+    pytest.param(reset, id="git reset after a pull", marks=pytest.mark.nightly),
     pytest.param(pull_log, id="git pull with an empty log"),
 ]
 
@@ -149,13 +149,13 @@ def test_a_stated_database_in_a_folder_without_git_is_followed(
     run_event(home.clone, home.home, "SessionStart", start, more)
     remember(home.clone / "memory.db", OWN)
     done = run_event(home.clone, home.home, "SessionStart", start, more)
-    assert "OWN" in done.stdout
+    assert "OWN" in done.out
 
     # As an archive could bring it, extracted over the folder.
     (home.clone / "memory.db-journal").write_bytes(b"a log")
     done = run_event(home.clone, home.home, "SessionStart", start, more)
-    assert "OWN" not in done.stdout
-    assert "a log (-journal) lies beside it" in done.stdout
+    assert "OWN" not in done.out
+    assert "a log (-journal) lies beside it" in done.out
 
 
 def test_a_database_of_the_user_is_adopted_once_and_kept(home: Home) -> None:
@@ -232,7 +232,9 @@ def test_a_database_on_another_disk_is_not_moved(
 
 PLACES = [
     pytest.param("tree", id="in another worktree"),
-    pytest.param("clone/pkg", id="in a folder of the repository"),
+    pytest.param(
+        "clone/pkg", id="in a folder of the repository", marks=pytest.mark.nightly
+    ),
 ]
 
 
@@ -337,7 +339,9 @@ def take_worktree_of_submodule(home: Home) -> Path:
 
 TAKES = [
     pytest.param(take_worktree_of_bare, id="of a bare repository"),
-    pytest.param(take_worktree_of_submodule, id="of a submodule"),
+    pytest.param(
+        take_worktree_of_submodule, id="of a submodule", marks=pytest.mark.nightly
+    ),
 ]
 
 

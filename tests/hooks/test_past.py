@@ -15,9 +15,17 @@ LONG = "x " * (Limits().content // 2 - 20) + EVIL
 KEPT = [
     pytest.param(EVIL, id="a line"),
     pytest.param(LONG, id="more than an event holds"),
-    pytest.param(EVIL + "x " * (MAX_KEPT_INSTRUCTIONS_CHARS // 2), id="too much"),
-    pytest.param(f"password: '{EVIL.strip()}'\n", id="words taken for a secret"),
-    pytest.param(EVIL.encode("utf-16"), id="no UTF-8"),
+    pytest.param(
+        EVIL + "x " * (MAX_KEPT_INSTRUCTIONS_CHARS // 2),
+        id="too much",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        f"password: '{EVIL.strip()}'\n",
+        id="words taken for a secret",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(EVIL.encode("utf-16"), id="no UTF-8", marks=pytest.mark.nightly),
 ]
 
 

@@ -30,8 +30,22 @@ PLACES = [
     for user in (False, True)
     if (target.user if user else target.project)
 ]
-JSON_TARGETS = [
-    name for name, target in TARGETS.items() if target.form in ("groups", "entries")
+# One of each form of settings; `make soak` tries the others with made-up settings, too.
+TRIED_PLACES = (
+    "claude-code, project",
+    "droid, project",
+    "cursor, project",
+    "kimi-code, user",
+    "agents-md, project",
+)
+MADE_UP_PLACES = [
+    pytest.param(
+        *place.values,
+        id=place.id,
+        marks=() if place.id in TRIED_PLACES else pytest.mark.nightly,
+    )
+    for place in PLACES
+    if TARGETS[str(place.values[0])].form not in ("scripts", "plugin")
 ]
 
 
@@ -156,14 +170,7 @@ def texts_for(name: str, path: Path) -> st.SearchStrategy[str]:
     return json_texts(target.roots.get(path.name, "hooks"))
 
 
-@pytest.mark.parametrize(
-    ("name", "user"),
-    [
-        case
-        for case in PLACES
-        if TARGETS[str(case.values[0])].form not in ("scripts", "plugin")
-    ],
-)
+@pytest.mark.parametrize(("name", "user"), MADE_UP_PLACES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
@@ -367,30 +374,44 @@ def trials_in_time(shop: Path) -> list[dict[str, Any]]:
     return trials
 
 
-def test_the_doctor_shows_what_each_installed_hook_answers(shop: Path) -> None:
-    run_hook_command(
-        shop, "install claude-code gemini-cli cline opencode --yes --no-trust"
-    )
+@pytest.mark.parametrize(
+    ("agent", "event", "answer"),
+    [
+        pytest.param("claude-code", "PreToolUse", "never use npm", id="before a call"),
+        pytest.param("opencode", "PostToolUse", "never use npm", id="after a call"),
+        pytest.param(
+            "cline",
+            "PreToolUse",
+            "never use npm",
+            id="of a script",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "gemini-cli",
+            "BeforeTool",
+            "null",
+            id="none before the model",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_the_doctor_shows_what_each_installed_hook_answers(
+    agent: str, event: str, answer: str, shop: Path
+) -> None:
+    run_hook_command(shop, f"install {agent} --yes --no-trust")
     before = files_in(shop.parent)
     trials = trials_in_time(shop)
     assert files_in(shop.parent) == before
-    assert {trial["agent"] for trial in trials} == {
-        "claude-code",
-        "gemini-cli",
-        "cline",
-        "opencode",
-    }
+    assert {trial["agent"] for trial in trials} == {agent}
     assert {trial["problem"] for trial in trials} == {""}
-    answers = {(trial["agent"], trial["event"]): trial["answer"] for trial in trials}
-    assert "never use npm" in json.dumps(answers["claude-code", "PreToolUse"])
-    assert "never use npm" in json.dumps(answers["cline", "PreToolUse"])
-    assert "never use npm" in json.dumps(answers["opencode", "PostToolUse"])
-    assert answers["gemini-cli", "BeforeTool"] is None
+    answers = {trial["event"]: json.dumps(trial["answer"]) for trial in trials}
+    assert answer in answers[event]
 
 
 def test_the_doctor_names_a_hook_that_does_not_run(shop: Path) -> None:
     run_hook_command(shop, "install cline --yes --no-trust")
-    (shop / ".clinerules/hooks/PreToolUse").chmod(0o644)
+    for script in (shop / ".clinerules/hooks").iterdir():
+        script.chmod(0o644)
     result = Desk(shop).heedful("hook doctor", HOME=str(shop.parent / "home"))
     assert result.code == 1
     assert "cline PreToolUse: exited with 126; it must be 0" in result.out
@@ -400,6 +421,8 @@ def test_the_doctor_says_why_a_hook_gave_no_answer(shop: Path) -> None:
     run_hook_command(shop, "install cline --yes --no-trust")
     line = "2026-11-24 10:00:00 PreToolUse: no answer within its time limit"
     script = shop / ".clinerules/hooks/PreToolUse"
+    for other in set(script.parent.iterdir()) - {script}:
+        other.unlink()
     late = f"mkdir -p ~/.heedful; echo '{line}' > ~/.heedful/hook.log; exit 0"
     script.write_text(script.read_text().replace("\n", f"\n{late}\n", 1))
     result = Desk(shop).heedful("hook doctor", HOME=str(shop.parent / "home"))

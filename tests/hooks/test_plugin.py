@@ -37,9 +37,9 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def publisher(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def publisher(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Home:
     """A user who has written a marketplace with the plug-in."""
-    home = Home(tmp_path_factory.mktemp("publisher"))
+    home = Home(tmp_path_factory.mktemp("publisher"), repository)
     home.take()
     run_command(home, "hook plugin offer --owner my-team --yes")
     return home

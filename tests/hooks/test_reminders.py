@@ -18,7 +18,7 @@ from heedful.store.connection import Db
 from heedful.store.store import Store
 from heedful.traces.episode import Event
 from tests.hooks.hostile import Home, run_command
-from tests.hooks.test_trust import FAILED, end_session, fail_and_mend
+from tests.hooks.test_trust import FAILED, fail_and_mend
 from tests.hosts import patient_host
 from tests.service.support import read_data
 from tests.trusted import OWN
@@ -207,7 +207,7 @@ def repeat_failure(home: Home, session: str) -> None:
     for number in ("1", "2"):
         for name in ("PreToolUse", "PostToolUseFailure"):
             home.event(name, session_id=session, tool_use_id=number, **FAILED)
-    end_session(home, session)
+    home.event("SessionEnd", session_id=session, reason="other")
 
 
 def start(home: Home, **data: Any) -> dict[str, Any]:

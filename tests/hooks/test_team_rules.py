@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
+from heedful import Memory, run_sync
 from heedful.integrations.opening import MAX_OPENING_LINES, MAX_OPENING_RULE_CHARS
 from heedful.lessons.shared import (
     MAX_SHARED_FILE_BYTES,
@@ -21,8 +19,9 @@ from heedful.lessons.shared import (
     write_rules,
 )
 from heedful.store.workspace import MAX_PROJECT_FILE_BYTES
+from tests.conftest import close_stores
 from tests.hooks.hostile import ATTACK, ERROR, FAILED, Home, run_command, send_events
-from tests.hooks.support import answer_at_terminal, environment
+from tests.hooks.support import answer_at_terminal
 
 PNPM = rule_of("Use pnpm, never npm.")
 MENDED = rule_of(
@@ -196,18 +195,32 @@ def plant_content(content: bytes) -> Callable[[Home], None]:
     "plant",
     [
         pytest.param(plant_link("/etc/passwd"), id="a link to a file of the system"),
-        pytest.param(plant_link("rules.md"), id="a link to itself"),
-        pytest.param(plant_folder_link, id="a link of the folder"),
+        pytest.param(
+            plant_link("rules.md"), id="a link to itself", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            plant_folder_link, id="a link of the folder", marks=pytest.mark.nightly
+        ),
         pytest.param(plant_pipe, id="a pipe"),
         pytest.param(
-            plant_content(b"- x\n" * MAX_PROJECT_FILE_BYTES), id="a huge file"
+            plant_content(b"- x\n" * MAX_PROJECT_FILE_BYTES),
+            id="a huge file",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             plant_content(b"#" * (MAX_SHARED_FILE_BYTES + 1)), id="a long file"
         ),
-        pytest.param(plant_content(b"- \xff\xfe\n"), id="no UTF-8"),
-        pytest.param(plant_content(b"- a\0b\n"), id="a zero"),
-        pytest.param(plant_content(f"# {ATTACK}\n{ATTACK}\n".encode()), id="prose"),
+        pytest.param(
+            plant_content(b"- \xff\xfe\n"), id="no UTF-8", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            plant_content(b"- a\0b\n"), id="a zero", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            plant_content(f"# {ATTACK}\n{ATTACK}\n".encode()),
+            id="prose",
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(plant_content(b"- a\xe2\x80\xaeb\n"), id="hidden characters"),
     ],
 )
@@ -235,28 +248,15 @@ def test_rules_of_no_repository_are_not_looked_at(home: Home) -> None:
 
 def test_one_s_own_rules_need_no_approval(home: Home) -> None:
     home.take()
-    remembered = "from heedful import Memory, run_sync\n"
-    remembered += "run_sync(Memory('heedful.db').remember('', 'Sort imports.'))\n"
     home.event("SessionStart", source="startup")
-    script = home.home / "remember.py"
-    script.write_text(remembered)
-    assert run_python(home, script) == 0
+    memory = Memory(str(home.clone / "heedful.db"))
+    run_sync(memory.remember("", "Sort imports."))
+    close_stores()
 
     output = run_command(home, "share")
     assert "+ Sort imports. | trust: operator" in output
     assert "[team rules]" not in run_command(home, "hook status")
     assert "nothing new to share" in run_command(home, "share")
-
-
-def run_python(home: Home, script: Path) -> int:
-    """Run a program of the user in the clone; return its exit code."""
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=home.clone,
-        env=environment(home.home),
-        check=False,
-    )
-    return done.returncode
 
 
 def test_rules_of_a_database_that_came_with_the_clone_are_not_shared(

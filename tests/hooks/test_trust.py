@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from heedful.integrations.clone import foreign_texts_of
 from heedful.lessons.trust import OWN_TRUST, source_trust, sources_of
 from heedful.lessons.waiting import explain_wait
 from tests.hooks.hostile import ERROR, Home, run_command
-from tests.hooks.support import SECONDS, answer_at_terminal
+from tests.hooks.support import answer_at_terminal
 
 FAILED: Any = {
     "tool_name": "Bash",
@@ -34,19 +31,6 @@ SECRET = "ghp_" + "aB3dE5gH7jK9" * 3
 SERVERS = {"mcpServers": {"docs": {"command": "npx", "args": ["-y", "docs-mcp"]}}}
 
 
-def end_session(home: Home, session: str) -> None:
-    """End a session, and wait until the process that learns from it has ended."""
-    home.event("SessionEnd", session_id=session, reason="other")
-    database = home.clone / ".git" / "heedful" / "heedful.db"
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        with closing(sqlite3.connect(database)) as db:
-            rows = db.execute("select 1 from event where session = ?", (session,))
-            if rows.fetchone() is None:
-                return
-        time.sleep(0.05)
-
-
 def fail_and_mend(home: Home, session: str = "monday") -> None:
     """Let a command fail and another put it right, in a session of its own."""
     home.event("SessionStart", session_id=session, source="startup")
@@ -56,7 +40,7 @@ def fail_and_mend(home: Home, session: str = "monday") -> None:
     ):
         home.event("PreToolUse", session_id=session, tool_use_id=str(number), **data)
         home.event(name, session_id=session, tool_use_id=str(number), **data)
-    end_session(home, session)
+    home.event("SessionEnd", session_id=session, reason="other")
 
 
 def fail_again(home: Home) -> str:
@@ -186,9 +170,13 @@ def test_an_approved_server_is_trusted_until_it_changes(home: Home) -> None:
     "other_file",
     [
         pytest.param(".cursor/mcp.json", id="Cursor"),
-        pytest.param(".factory/mcp.json", id="Droid"),
-        pytest.param(".qwen/settings.json", id="Qwen Code"),
-        pytest.param(".qwen/settings.local.json", id="Qwen Code on this machine"),
+        pytest.param(".factory/mcp.json", id="Droid", marks=pytest.mark.nightly),
+        pytest.param(".qwen/settings.json", id="Qwen Code", marks=pytest.mark.nightly),
+        pytest.param(
+            ".qwen/settings.local.json",
+            id="Qwen Code on this machine",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_server_of_two_files_needs_both_approvals(
@@ -220,8 +208,15 @@ def call_tool(home: Home, tool: str, **arguments: str) -> None:
     ("name", "file_read"),
     [
         pytest.param("shop/CLAUDE.md", "", id="a file"),
-        pytest.param("shop/cart/.cursor/rules/a.mdc", "", id="a rule"),
-        pytest.param("shop/.claude/commands/test.md", "", id="a command"),
+        pytest.param(
+            "shop/cart/.cursor/rules/a.mdc", "", id="a rule", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            "shop/.claude/commands/test.md",
+            "",
+            id="a command",
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(
             "node_modules/pads/CLAUDE.md",
             "node_modules/pads/a.js",
@@ -263,15 +258,49 @@ def install_package(home: Home, name: str) -> Path:
 @pytest.mark.parametrize(
     ("folder", "tool", "argument"),
     [
-        pytest.param("é", "Read", "{clone}/node_modules/é/a.js", id="an accent"),
-        pytest.param("e\u0301", "Read", "{clone}/node_modules/é/a.js", id="two signs"),
-        pytest.param("a (b)", "Read", "{clone}/node_modules/a (b)/a", id="brackets"),
         pytest.param(
-            "a b", "Bash", "cat node_modules/a\\ b/a.js", id="an escaped blank"
+            "é",
+            "Read",
+            "{clone}/node_modules/é/a.js",
+            id="an accent",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "e\u0301",
+            "Read",
+            "{clone}/node_modules/é/a.js",
+            id="two signs",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "a (b)",
+            "Read",
+            "{clone}/node_modules/a (b)/a",
+            id="brackets",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "a b",
+            "Bash",
+            "cat node_modules/a\\ b/a.js",
+            id="an escaped blank",
+            marks=pytest.mark.nightly,
         ),
         pytest.param("pads", "Bash", "cd node_modules && cat pads/a.js", id="after cd"),
-        pytest.param("pads", "Bash", "cd node_modules\ncat \\\npads/a", id="lines"),
-        pytest.param("a\tb", "Read", "{clone}/node_modules/a\tb/a.js", id="a tab"),
+        pytest.param(
+            "pads",
+            "Bash",
+            "cd node_modules\ncat \\\npads/a",
+            id="lines",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "a\tb",
+            "Read",
+            "{clone}/node_modules/a\tb/a.js",
+            id="a tab",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_instructions_of_a_folder_that_a_call_names_are_not_trusted(
@@ -297,10 +326,12 @@ def test_instructions_of_a_folder_that_a_call_names_are_not_trusted(
                 ],
             },
             id="as attached",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             {"prompt": "look at @node_modules/pads/a.js", "source": "loop_wakeup"},
             id="of a machine",
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -345,17 +376,22 @@ MANY_SERVERS = {f"s{n:02}": {"command": "x"} for n in range(21)}
             ".cursor/mcp.json",
             json.dumps({"mcpServers": MANY_SERVERS}).encode(),
             id="more servers than are read",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             ".cursor/mcp.json",
             f"{OTHER_DOCS}}}{' ' * 2**20}".encode(),
             id="more text than is read",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             ".vscode/mcp.json", f"{OTHER_DOCS}}} // mine".encode(), id="a comment"
         ),
         pytest.param(
-            ".qwen/settings.json", b"\xef\xbb\xbf" + OTHER_DOCS.encode(), id="a mark"
+            ".qwen/settings.json",
+            b"\xef\xbb\xbf" + OTHER_DOCS.encode(),
+            id="a mark",
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -389,7 +425,7 @@ def ask_server(home: Home, tool: str = "mcp__docs__search") -> None:
 @pytest.mark.parametrize(
     "stated",
     [
-        pytest.param("", id="whose words waited"),
+        pytest.param("", id="whose words waited", marks=pytest.mark.nightly),
         pytest.param("hook trust server:docs", id="whose name is trusted"),
     ],
 )
@@ -416,12 +452,20 @@ def test_what_another_entry_of_a_server_says_is_not_trusted_with_its_name(
     ("server", "tool"),
     [
         pytest.param("docs__x", "mcp__docs__x__search", id="the same beginning"),
-        pytest.param("docs_", "mcp__docs___search", id="another sign"),
-        pytest.param("my.docs", "mcp__my_docs__search", id="a dot"),
-        pytest.param("my docs", "mcp__my_docs__search", id="a blank"),
+        pytest.param(
+            "docs_", "mcp__docs___search", id="another sign", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            "my.docs", "mcp__my_docs__search", id="a dot", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            "my docs", "mcp__my_docs__search", id="a blank", marks=pytest.mark.nightly
+        ),
     ],
 )
-@pytest.mark.parametrize("approved", ["docs", "my_docs"])
+@pytest.mark.parametrize(
+    "approved", ["docs", pytest.param("my_docs", marks=pytest.mark.nightly)]
+)
 def test_a_server_is_not_trusted_as_one_of_a_similar_name(
     approved: str, server: str, tool: str, home: Home
 ) -> None:
@@ -450,8 +494,16 @@ Run the tests.
     "key",
     [
         pytest.param("mcpServers:", id="a key"),
-        pytest.param('? "mcp\\x53ervers" # all\n:', id="a key with an escape"),
-        pytest.param('? "mcp\\\r\n  Servers"\r\n:', id="a key in two lines"),
+        pytest.param(
+            '? "mcp\\x53ervers" # all\n:',
+            id="a key with an escape",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            '? "mcp\\\r\n  Servers"\r\n:',
+            id="a key in two lines",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_server_that_a_subagent_defines_is_not_trusted_by_its_name(
@@ -522,7 +574,7 @@ def test_instructions_of_a_clone_are_learnt_only_if_trusted(
     ("answer", "is_told"),
     [
         pytest.param("n", False, id="each remedy waits"),
-        pytest.param("y", True, id="a remedy is told"),
+        pytest.param("y", True, id="a remedy is told", marks=pytest.mark.nightly),
     ],
 )
 def test_settings_that_name_instructions_are_a_question(
@@ -579,7 +631,12 @@ def session_file(folder: Path) -> str:
     ("answer", "is_told"),
     [
         pytest.param("n", False, id="a remedy in refused words waits"),
-        pytest.param("y", True, id="a remedy in approved words is told"),
+        pytest.param(
+            "y",
+            True,
+            id="a remedy in approved words is told",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_the_file_of_a_session_is_learnt_with_the_instructions_of_its_clone(
@@ -596,11 +653,33 @@ def test_the_file_of_a_session_is_learnt_with_the_instructions_of_its_clone(
 
 HOSTILE_FILES = [
     pytest.param(".mcp.json", b"[" * 100_000, id="deep JSON"),
-    pytest.param(".mcp.json", b'{"mcpServers": 3}', id="servers that are a number"),
-    pytest.param(".mcp.json", b'{"mcpServers": {"a b": {}, "": {}}}', id="odd names"),
-    pytest.param(".codex/config.toml", b"\xff\x00=", id="no TOML"),
-    pytest.param("AGENTS.md", b"x" * (2**20 + 1), id="too large a file"),
-    pytest.param("AGENTS.md", "be kind".encode("utf-16"), id="no UTF-8"),
+    pytest.param(
+        ".mcp.json",
+        b'{"mcpServers": 3}',
+        id="servers that are a number",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        ".mcp.json",
+        b'{"mcpServers": {"a b": {}, "": {}}}',
+        id="odd names",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        ".codex/config.toml", b"\xff\x00=", id="no TOML", marks=pytest.mark.nightly
+    ),
+    pytest.param(
+        "AGENTS.md",
+        b"x" * (2**20 + 1),
+        id="too large a file",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        "AGENTS.md",
+        "be kind".encode("utf-16"),
+        id="no UTF-8",
+        marks=pytest.mark.nightly,
+    ),
 ]
 
 
@@ -624,17 +703,20 @@ CARRIED = [
         | {".cursor/rules/evil.mdc": EVIL},
         ".cursor/rules",
         id="more files than are read",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {f".cursor/rules/{n:02}.mdc": "be kind\n" for n in range(20)}
         | {".claude/rules/evil.md": EVIL},
         ".claude/rules/evil.md",
         id="a folder after a full one",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {".claude/rules/sub/evil.md": EVIL},
         ".claude/rules/sub/evil.md",
         id="a folder in a folder",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"docs/a.md": EVIL, "docs/b.md": "@a.md\n", "CLAUDE.md": "see @docs/b.md.\n"},
@@ -645,42 +727,90 @@ CARRIED = [
         {"docs/a+b.md": EVIL, "CLAUDE.md": "@docs/a+b.md\n"},
         "docs/a+b.md",
         id="an import with a plus",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"docs/[a].md": EVIL, "CLAUDE.md": "@docs/[a].md\n"},
         "docs/[a].md",
         id="an import with brackets",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"docs/@a.md": EVIL, "CLAUDE.md": "@docs/@a.md\n"},
         "docs/@a.md",
         id="an import with an at sign",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"docs/a b.md": EVIL, "CLAUDE.md": "@docs/a\\ b.md\n"},
         "docs/a b.md",
         id="an import with an escaped blank",
+        marks=pytest.mark.nightly,
     ),
-    pytest.param({"AGENTS.override.md": EVIL}, "AGENTS.override.md", id="an override"),
-    pytest.param({".clinerules": EVIL}, ".clinerules", id="the rules of Cline"),
-    pytest.param({".clinerules/a.md": EVIL}, ".clinerules/a.md", id="its folder"),
+    pytest.param(
+        {"AGENTS.override.md": EVIL},
+        "AGENTS.override.md",
+        id="an override",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        {".clinerules": EVIL},
+        ".clinerules",
+        id="the rules of Cline",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        {".clinerules/a.md": EVIL},
+        ".clinerules/a.md",
+        id="its folder",
+        marks=pytest.mark.nightly,
+    ),
     pytest.param(
         {".claude/skills/jest/SKILL.md": EVIL, ".claude/skills/jest/logo": b"\xff"},
         ".claude/skills",
         id="a skill, not the files beside it",
     ),
     pytest.param(
-        {".claude/commands/git/test.md": EVIL}, ".claude/commands", id="a command"
+        {".claude/commands/git/test.md": EVIL},
+        ".claude/commands",
+        id="a command",
+        marks=pytest.mark.nightly,
     ),
-    pytest.param({".claude/agents/tester.md": EVIL}, ".claude/agents", id="an agent"),
-    pytest.param({"QWEN.md": EVIL}, "QWEN.md", id="the file of Qwen Code"),
-    pytest.param({".goosehints": EVIL}, ".goosehints", id="the file of goose"),
     pytest.param(
-        {".kilocode/rules/a.md": EVIL}, ".kilocode/rules/a.md", id="a rule of Kilo"
+        {".claude/agents/tester.md": EVIL},
+        ".claude/agents",
+        id="an agent",
+        marks=pytest.mark.nightly,
     ),
-    pytest.param({".kilo/agent/a.md": EVIL}, ".kilo/agent", id="an agent of Kilo"),
     pytest.param(
-        {".opencode/mode/build.md": EVIL}, ".opencode/mode", id="a mode of opencode"
+        {"QWEN.md": EVIL},
+        "QWEN.md",
+        id="the file of Qwen Code",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        {".goosehints": EVIL},
+        ".goosehints",
+        id="the file of goose",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        {".kilocode/rules/a.md": EVIL},
+        ".kilocode/rules/a.md",
+        id="a rule of Kilo",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        {".kilo/agent/a.md": EVIL},
+        ".kilo/agent",
+        id="an agent of Kilo",
+        marks=pytest.mark.nightly,
+    ),
+    pytest.param(
+        {".opencode/mode/build.md": EVIL},
+        ".opencode/mode",
+        id="a mode of opencode",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"opencode.json": f'{{"agent": {{"build": {{"prompt": "{EVIL}"}}}}}}'},
@@ -691,32 +821,38 @@ CARRIED = [
         {"kilo.json": f'{{"command": {{"ship": {{"template": "{EVIL}"}}}}}}'},
         "kilo.json",
         id="a command in settings",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {".gemini/commands/test.toml": f"prompt = '{EVIL}'"},
         ".gemini/commands",
         id="a command of another agent",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"docs/a.md": EVIL, ".claude/commands/test.md": "see @../../docs/a.md\n"},
         "docs/a.md",
         id="an import of a command",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {f".claude/commands/{n}.md": EVIL + "x " * 2**18 for n in range(3)},
         ".claude/commands",
         id="commands that are too long",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {f".claude/rules/{n:02}.md": "x " * 2**18 for n in range(9)},
         ".claude/rules/08.md",
         id="more than is read of all",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {f".claude/skills/a/{n}": "x" for n in range(1_000)}
         | {".claude/skills/b/SKILL.md": EVIL},
         ".claude/skills",
         id="more files of skills than are looked at",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {
@@ -730,38 +866,50 @@ CARRIED = [
         {".qwen/settings.json": '{"context": {"file\\u004eame": ["docs/x.md"]}}'},
         ".qwen/settings.json",
         id="settings that name them in other letters",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {".codex/config.toml": 'project_doc_fallback_filenames = ["x.md"]'},
         ".codex/config.toml",
         id="settings in TOML",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"opencode.jsonc": '{"instructions": ["x.md"]} // all'},
         "opencode.jsonc",
         id="settings with a comment",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {"opencode.jsonc": '{"\\u0069nstructions": ["x.md"]} // all'},
         "opencode.jsonc",
         id="settings with a comment and escapes",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {".vscode/settings.json": f'{{"chat.code.instructions": ["{EVIL}"]}}'},
         ".vscode/settings.json",
         id="settings of an editor",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {".claude/agent-memory/tester/MEMORY.md": EVIL},
         ".claude/agent-memory",
         id="the memory of a subagent",
+        marks=pytest.mark.nightly,
     ),
     pytest.param(
         {".claude/settings.json": '{"extraKnownMarketplaces": {"a": {}}}'},
         ".claude/settings.json",
         id="settings that name plug-ins",
+        marks=pytest.mark.nightly,
     ),
-    pytest.param({".claude/loop.md": EVIL}, ".claude/loop.md", id="a prompt by itself"),
+    pytest.param(
+        {".claude/loop.md": EVIL},
+        ".claude/loop.md",
+        id="a prompt by itself",
+        marks=pytest.mark.nightly,
+    ),
 ]
 
 
@@ -787,9 +935,17 @@ def test_instructions_above_a_folder_without_git_are_not_trusted(
 @pytest.mark.parametrize(
     "files",
     [
-        pytest.param({"a/AGENTS.md": b"x" * (2**20 + 1)}, id="a large file"),
+        pytest.param(
+            {"a/AGENTS.md": b"x" * (2**20 + 1)},
+            id="a large file",
+            marks=pytest.mark.nightly,
+        ),
         pytest.param({"a/GEMINI.md": b"\xe9"}, id="a file in another encoding"),
-        pytest.param({f"{n}/CLAUDE.md": b"x" * 2**20 for n in range(5)}, id="many"),
+        pytest.param(
+            {f"{n}/CLAUDE.md": b"x" * 2**20 for n in range(5)},
+            id="many",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_unread_instructions_of_other_folders_keep_fixes_back(
@@ -864,7 +1020,10 @@ def test_instructions_are_not_trusted_wherever_they_are(
     assert f"not trusted: {home.clone / name} " in run_command(home, "hook status")
 
 
-@pytest.mark.parametrize("name", ["AGENTS.md", ".claude/rules/evil.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["AGENTS.md", pytest.param(".claude/rules/evil.md", marks=pytest.mark.nightly)],
+)
 def test_the_instructions_of_each_folder_up_to_the_root_are_read(
     name: str, home: Home
 ) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -554,40 +552,30 @@ async def test_secret_or_personal_data_is_never_stored(
 
 
 @pytest.mark.sqlite
-def test_hook_processes_carry_rules_from_project_to_project(tmp_path: Path) -> None:
+def test_hooks_carry_rules_from_project_to_project(tmp_path: Path) -> None:
     home = tmp_path / "home"
     trust = {"HEEDFUL_TRUST": json.dumps(dict(OWN))}
-    for name in ("home", "shop", "desk"):
-        (tmp_path / name).mkdir()
+    home.mkdir()
     for name in ("shop", "desk"):
-        subprocess.run(["git", "init", "-q", str(tmp_path / name)], check=True)
+        (tmp_path / name / ".git" / "info").mkdir(parents=True)
     prompt = "In all my projects, use uv instead of pip"
     call = {"tool_name": "Bash", "tool_input": {"command": "pip install x"}}
 
     run_event(tmp_path / "shop", home, "UserPromptSubmit", {"prompt": prompt}, trust)
     user_db = home / ".heedful" / "heedful.db"
-    wait_until(lambda: user_db.exists() and rules_in(user_db) == [prompt])
+    assert rules_in(user_db) == [prompt]
     other = {"session_id": "s2"}
     start = run_event(tmp_path / "desk", home, "SessionStart", other, trust)
     before = run_event(tmp_path / "desk", home, "PreToolUse", {**other, **call}, trust)
 
-    assert prompt in start.stdout
-    assert prompt in before.stdout
+    assert prompt in start.out
+    assert prompt in before.out
 
 
 def rules_in(path: Path) -> list[str]:
-    """Return the rules in a database that other processes write."""
+    """Return the rules in a database."""
     rules = asyncio.run(Memory(str(path)).user_rules.list())
     return [stated.text for stated in rules]
-
-
-def wait_until(is_done: Callable[[], bool]) -> None:
-    """Wait for a process that nobody waits for."""
-    for _ in range(600):
-        if is_done():
-            return
-        time.sleep(0.1)
-    raise AssertionError("the process has not done its work")
 
 
 @pytest.mark.parametrize("agent", AGENTS)

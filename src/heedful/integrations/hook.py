@@ -55,7 +55,7 @@ from heedful.store.workspace import (
 )
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.integrations.hooks import FailedCall
+    from heedful.integrations.hooks import FailedCall, HookSettings
     from heedful.integrations.host import Host
 
 HOOK_USAGE = (
@@ -68,8 +68,7 @@ MAX_HOOK_EVENT_BYTES = 8 * 2**20
 # no call waits longer than 3 s.
 HOOK_TIMEOUT_SECONDS = 2.5
 # That of events at which no call waits; agents give a hook 10 s.
-IDLE_TIMEOUT_SECONDS = 8
-IDLE_EVENTS = frozenset({"start", "stop", "end"})
+IDLE_TIMEOUT_SECONDS: Mapping[Kind | None, float] = {"start": 8, "stop": 8, "end": 8}
 MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs, and how the text of an environment variable is read.
@@ -153,8 +152,36 @@ class Ignored:
         return f"{self.name} is ignored: {self.reason}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one event on standard input; return the exit code."""
+def detach(work: str, session: str, folder: Path) -> None:
+    """Do the work for a session in a process that nobody waits for."""
+    import subprocess
+
+    # With -P no file of the folder is taken for a module.
+    module = ["-P", "-m", "heedful.integrations.hook"]
+    process = subprocess.Popen(
+        [sys.executable, *module, work, "--work", session],
+        cwd=folder,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    process.returncode = 0  # nobody waits for it
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[str] | None = None,
+    stderr: IO[str] | None = None,
+    start_work: Callable[[str, str, Path], object] = detach,
+) -> int:
+    """Answer one event on standard input; return the exit code.
+
+    The streams are those of the process by default. `start_work` gets the work that the
+    answer leaves, the session and the folder.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
     words = [word for word in words if word != "--strict"]
@@ -162,25 +189,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     session = _take_option(words, "--work")
 
     if len(words) != 1 or words[0].startswith("-"):
-        print(HOOK_USAGE, file=sys.stderr)
+        print(HOOK_USAGE, file=stderr or sys.stderr)
         # If a hook exits with 2, Claude Code blocks the action.
         return 1
 
     event = words[0]
+    logger = logging.getLogger("heedful")
+    lines = _WarningLines(event)
+    logger.addHandler(lines)
     try:
         with suppress(KeyboardInterrupt):
             if session:
                 _do_work(event, session, strict)
             else:
-                _answer_event(event, agent, strict)
+                _answer_event(
+                    event,
+                    agent,
+                    strict,
+                    stdin=stdin or sys.stdin.buffer,
+                    stdout=stdout,
+                    start_work=start_work,
+                )
     except Exception as error:  # the edge to the agent, which must not fail by us
-        _report_failure(error, event, agent, strict)
+        reason = _report_failure(error, event, agent, stdout)
+        if strict:
+            print(f"heedful-hook: {reason}", file=stderr or sys.stderr)
+    finally:
+        logger.removeHandler(lines)
 
     return 0
 
 
-def _report_failure(error: Exception, event: str, agent: str, strict: bool) -> None:
-    """Log why an event has no answer; the user hears it if the agent can show it."""
+def _report_failure(
+    error: Exception, event: str, agent: str, stdout: IO[str] | None
+) -> str:
+    """Log why an event has no answer, and return it.
+
+    The user hears it if the agent can show it.
+    """
     reason = ""
     if isinstance(error, HeedfulError):
         reason = " ".join(redact(str(error)).split())
@@ -189,9 +235,8 @@ def _report_failure(error: Exception, event: str, agent: str, strict: bool) -> N
     row = AGENTS.get(agent)
     if reason and row is not None and event in row.notice_events:
         notice = f"heedful: this hook did nothing: {visible(reason)}"
-        print(json.dumps({"systemMessage": notice}))
-    if strict:
-        print(f"heedful-hook: {reason or repr(error)}", file=sys.stderr)
+        _print_answer({"systemMessage": notice}, stdout)
+    return reason or repr(error)
 
 
 def run() -> None:
@@ -232,21 +277,29 @@ def _take_option(words: list[str], name: str) -> str:
     return value
 
 
-def _answer_event(event: str, agent: str, strict: bool) -> None:
+def _answer_event(
+    event: str,
+    agent: str,
+    strict: bool,
+    *,
+    stdin: IO[bytes],
+    stdout: IO[str] | None,
+    start_work: Callable[[str, str, Path], object],
+) -> None:
     """Print the answer to an event, and start the work that it leaves."""
     if agent not in AGENTS:
         raise UnknownName("coding agent", agent, list(AGENTS))
 
     row = AGENTS[agent]
     kind = row.events.get(event)
-    _raise_time_limit(kind)
-    data = read_event(sys.stdin.buffer)
+    _limit_time(IDLE_TIMEOUT_SECONDS.get(kind, HOOK_TIMEOUT_SECONDS))
+    data = read_event(stdin)
     deliver = _place_answer
     if row.courier:
         deliver = import_module(row.courier).deliver
     if kind == "model":
         # What memory has to say was said before; a model is not kept waiting for more.
-        _print_answer(deliver(kind, data, None))
+        _print_answer(deliver(kind, data, None), stdout)
         return
 
     folder = _project_folder(in_our_names(row, data))
@@ -256,17 +309,11 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     asyncio = _import_asyncio()
     from heedful.integrations import hooks
 
-    _log_warnings(event)
-    rules, host = hooks.follow(
-        settings, prepare_database(settings["db"], is_followed=True), strict
-    )
-    host.root = str(project_top(folder))
-    host.everywhere = _own_database(settings["db"])
-    _let_read(host, folder)
+    rules, host = _open_host(folder, settings, strict)
     if kind == "start":
         host.foreign = foreign_texts_of(folder)
     elif kind == "stop":
-        _lift_time_limit(niceness=0)
+        _limit_time(0)
 
     unheard = _unheard_calls(row, kind, data)
     reply = asyncio.run(
@@ -284,15 +331,27 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
 
     if kind is not None:
         answer = deliver(kind, data, answer)
-    _print_answer(answer)
+    _print_answer(answer, stdout)
     if reply.work:
-        detach(reply.work, reply.session, folder)
+        start_work(reply.work, reply.session, folder)
 
 
-def _let_read(host: Host, folder: Path) -> None:
-    """Let a host read what a project brings, when it needs it."""
+def _open_host(
+    folder: Path, settings: Mapping[str, Any], strict: bool
+) -> tuple[HookSettings, Host]:
+    """Return the rules and the host of hooks in a folder.
+
+    The host reads what a project brings when it needs it.
+    """
+    from heedful.integrations import hooks
+
+    database = prepare_database(settings["db"], is_followed=True)
+    rules, host = hooks.follow(settings, database, strict)
+    host.root = str(project_top(folder))
+    host.everywhere = _own_database(settings["db"])
     host.foreign_tracked = partial(foreign_tracked, folder)
     host.foreign_named = partial(foreign_named, folder)
+    return rules, host
 
 
 def _unheard_calls(
@@ -312,10 +371,10 @@ def _place_answer(_: Kind, __: Mapping[str, Any], answer: Answer | None) -> Any:
     return answer
 
 
-def _print_answer(answer: Answer | None) -> None:
+def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
     """Print an answer for the agent, if there is one."""
     if answer is not None:
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=stdout, flush=True)
 
 
 def _do_work(event: str, session: str, strict: bool) -> None:
@@ -327,15 +386,9 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     asyncio = _import_asyncio()
     from heedful.integrations import hooks
 
-    _log_warnings(event)
-    _, host = hooks.follow(
-        settings, prepare_database(settings["db"], is_followed=True), strict
-    )
-    host.root = str(project_top(folder))
-    host.everywhere = _own_database(settings["db"])
+    _, host = _open_host(folder, settings, strict)
     host.foreign = foreign_texts_of(folder)
-    _let_read(host, folder)
-    _lift_time_limit(niceness=10)
+    _limit_time(0, niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
 
@@ -361,20 +414,16 @@ def _import_asyncio() -> ModuleType:
     return asyncio
 
 
-def _raise_time_limit(kind: Kind | None) -> None:
-    """Give a process that has a time limit more time, if no call waits for it."""
-    # Windows has no such timer.
-    with suppress(AttributeError):
-        if kind in IDLE_EVENTS and any(signal.getitimer(signal.ITIMER_REAL)):
-            signal.setitimer(signal.ITIMER_REAL, IDLE_TIMEOUT_SECONDS)
+def _limit_time(seconds: float, niceness: int = 0) -> None:
+    """Change the time limit of a process that has one, and lower its priority.
 
-
-def _lift_time_limit(niceness: int) -> None:
-    """Lift the time limit of the process, and lower its priority."""
+    0 lifts the limit.
+    """
     # Windows has neither of them.
     with suppress(AttributeError):
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        os.nice(niceness)
+        if any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            os.nice(niceness)
 
 
 def _log_ignored(event: str, ignored: Sequence[Ignored]) -> None:
@@ -382,11 +431,6 @@ def _log_ignored(event: str, ignored: Sequence[Ignored]) -> None:
     if ignored:
         names = ", ".join(item.name for item in ignored)
         _log_line(f"{event}: ignored until heedful hook approve: {names}")
-
-
-def _log_warnings(event: str) -> None:
-    """Log each warning of heedful as a line, without a traceback."""
-    logging.getLogger("heedful").addHandler(_WarningLines(event))
 
 
 class _WarningLines(logging.Handler):
@@ -639,23 +683,6 @@ def _database_in(folder: Path, db: Any) -> str:
     if not db or "://" in db or db == ":memory:":
         return str(db)
     return os.path.abspath(folder / str(db))
-
-
-def detach(work: str, session: str, folder: Path) -> None:
-    """Do the work for a session in a process that nobody waits for."""
-    import subprocess
-
-    # With -P no file of the folder is taken for a module.
-    module = ["-P", "-m", "heedful.integrations.hook"]
-    process = subprocess.Popen(
-        [sys.executable, *module, work, "--work", session],
-        cwd=folder,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    process.returncode = 0  # nobody waits for it
 
 
 def _log_line(line: str) -> None:

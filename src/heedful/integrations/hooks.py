@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
 Work = Literal["", "study", "end"]
 # A call, and the result that says how it failed.
 FailedCall = tuple[Event, Event]
+# The time of a look-up for an event; a process has half a second more for its answer.
+LOOKUP_SECONDS = 2.0
 # How much of a command's output the reason of a block has, and how much is read at its
 # end.
 MAX_BLOCK_OUTPUT_CHARS = 4_000
@@ -139,7 +141,8 @@ def follow(
         holdout=settings["holdout"],
         trust=settings["trust"],
     )
-    return HookSettings(**table), Host(memory=memory, strict=strict)
+    host = Host(memory=memory, strict=strict, seconds=LOOKUP_SECONDS)
+    return HookSettings(**table), host
 
 
 @dataclass(frozen=True)
