@@ -3,13 +3,11 @@ long ones.
 """
 
 from heedful.cli import main
-from heedful.service import connections
 from heedful.service import worker as queued
 from heedful.store import episodes
 
 if __name__ == "__main__":
     episodes.EPISODE_LEASE_SECONDS = 0.5
-    connections.MAX_ANSWER_SECONDS = 1.0
     queued.HEARTBEAT_SECONDS = 0.2
     queued.MAX_SILENCE_SECONDS = 1.0
     queued.POLL_INTERVAL_SECONDS = 0.1

@@ -5,7 +5,7 @@ a store. What this leaves in the store must be what one call leaves.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ import pytest
 
 from heedful.service.app import API_EXAMPLES
 from heedful.store.keys import KEY_PERMISSIONS
+from tests import engines
 from tests.conftest import SOAK
-from tests.engines import rows
 from tests.service.support import PROJECT, Api, problem, served
 
 pytestmark = pytest.mark.both_nightly
@@ -99,7 +99,7 @@ def check_once(folder: Path, case: Case, service_count: int) -> None:
         key = prepare(api, case)
         single = api.request(method, path, json=body, key=key)
         assert single.is_success, single.text
-        expected_counts = rows(api.setup.store.url, COUNTS)
+        expected_counts = engines.rows(api.setup.store.url, COUNTS)
 
     with services(folder / "many", service_count) as apis:
         key = prepare(apis[0], case)
@@ -107,7 +107,7 @@ def check_once(folder: Path, case: Case, service_count: int) -> None:
         repeated = apis[-1].request(
             method, path, json=body, key=key, headers={"Idempotency-Key": "once"}
         )
-        counts = rows(apis[0].setup.store.url, COUNTS)
+        counts = engines.rows(apis[0].setup.store.url, COUNTS)
 
     assert counts == expected_counts
     assert repeated.status_code == single.status_code
@@ -299,32 +299,48 @@ READING_CALLS = {
         Request("POST", "/v1/replay", {"policies": ["default"]}), STOPPED_LOOP
     ),
 }
-SERVICE_COUNTS = pytest.mark.parametrize(
-    "service_count",
-    [pytest.param(1, id="one service"), pytest.param(2, id="two services")],
-)
+# The rows of `make test`: a call of each kind of write, and one that only reads.
+TELLING_ROWS = {
+    ("an override", 1),
+    ("an override", 2),
+    ("two overrides of the earlier interface", 2),
+    ("a completed loop with an override", 2),
+    ("a lesson", 1),
+    ("a lesson released", 2),
+    ("a source revoked", 2),
+    ("an event of a session", 2),
+    ("a recall", 2),
+    ("a question", 2),
+    ("lessons", 2),
+    ("a lesson and a cancelled loop", 1),
+}
+SERVICE_COUNTS = {1: "one service", 2: "two services"}
 
 
-@SERVICE_COUNTS
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name) for name, case in OVERRIDES.items()]
-)
+def rows_of(cases: Mapping[str, object]) -> list[Any]:
+    """Return a row for each case with one service, and one with two."""
+    rows = []
+    for name, case in cases.items():
+        for count, words in SERVICE_COUNTS.items():
+            is_telling = (name, count) in TELLING_ROWS
+            marks = () if is_telling else (pytest.mark.nightly,)
+            id = f"{name}, {words}"
+            rows.append(pytest.param(case, count, id=id, marks=marks))
+    return rows
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("case", "service_count"), rows_of(OVERRIDES))
 def test_an_override_sent_at_once_lifts_a_rule_once(tmp_path, case, service_count):
     for number in range(ROUNDS):
         check_once(tmp_path / str(number), case, service_count)
 
 
-@SERVICE_COUNTS
 @pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=name)
-        for name, case in {**OTHER_CALLS, **READING_CALLS}.items()
-    ],
+    ("case", "service_count"), rows_of({**OTHER_CALLS, **READING_CALLS})
 )
 def test_a_call_sent_at_once_takes_effect_once(tmp_path, case, service_count):
-    for number in range(SOAK):
-        check_once(tmp_path / str(number), case, service_count)
+    check_once(tmp_path, case, service_count)
 
 
 PAIRS = {
@@ -351,10 +367,7 @@ PAIRS = {
 }
 
 
-@SERVICE_COUNTS
-@pytest.mark.parametrize(
-    "pair", [pytest.param(pair, id=name) for name, pair in PAIRS.items()]
-)
+@pytest.mark.parametrize(("pair", "service_count"), rows_of(PAIRS))
 def test_of_two_calls_with_one_key_at_once_the_other_is_refused(
     tmp_path, pair, service_count
 ):
@@ -374,7 +387,7 @@ def test_of_two_calls_with_one_key_at_once_the_other_is_refused(
             return await asyncio.gather(*calls)
 
         answers = apis[0].run(send())
-        counts = rows(apis[0].setup.store.url, COUNTS)
+        counts = engines.rows(apis[0].setup.store.url, COUNTS)
         done, refused = sorted(answers, key=lambda answer: answer.status_code)
         assert done.is_success, done.text
         problem(refused, 422, "idempotency_key_reused")
@@ -383,7 +396,7 @@ def test_of_two_calls_with_one_key_at_once_the_other_is_refused(
         call = pair[answers.index(done)]
         prepare(api, Case(call, before))
         assert api.request(call.method, call.path, json=call.body).is_success
-        assert rows(api.setup.store.url, COUNTS) == counts
+        assert engines.rows(api.setup.store.url, COUNTS) == counts
 
 
 def test_every_route_that_a_caller_may_repeat_is_sent_at_once():

