@@ -1,21 +1,26 @@
 """Runs `heedful` as a user does: in a folder with task files and a model."""
 
+from __future__ import annotations
+
 import json
 import os
+import pty
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import invalidate_caches
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
-from typer.testing import CliRunner
 
-from heedful.cli.app import app
+from heedful.cli import main
 
 COMMAND = (sys.executable, "-m", "heedful.cli")
 SECONDS = 60
@@ -79,6 +84,15 @@ class Done:
 
 
 @dataclass(frozen=True)
+class Streams:
+    """What a command reads from and writes to."""
+
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+
+
+@dataclass(frozen=True)
 class Desk:
     folder: Path
 
@@ -113,33 +127,76 @@ class Desk:
 
     def heedful(self, line: str = "", stdin: str | bytes = "", **more: str) -> Done:
         """Run the command line within this process, with no setting but these."""
+        with self.settings(more) as patch:
+            return self.invoke(patch, line, stdin=stdin)
+
+    def at_terminal(
+        self, line: str, typed: str = "", *, prints_there: bool = True, **more: str
+    ) -> Done:
+        """Run the command line within this process at a terminal; what the terminal
+        shows is in `err`, and so are the results if the command prints them there.
+        """
+        out = TextIOWrapper(BytesIO(), encoding="utf-8")
+        person, command = pty.openpty()
+        os.write(person, typed.encode())
+        with ThreadPoolExecutor() as reader:
+            shown = reader.submit(read_screen, person)
+            with (
+                open(command, encoding="utf-8", closefd=False) as keys,
+                open(command, "w", encoding="utf-8") as screen,
+                self.settings({"TERM": "xterm", **more}) as patch,
+            ):
+                stdout = screen if prints_there else out
+                code = self.run(patch, line, Streams(keys, stdout, screen))
+        os.close(person)
+        return Done(code, text_of(out), shown.result())
+
+    @contextmanager
+    def settings(self, more: Mapping[str, str]) -> Iterator[pytest.MonkeyPatch]:
+        """Let the environment have no setting of heedful but these."""
         with pytest.MonkeyPatch.context() as patch:
-            for name in [
-                variable for variable in os.environ if variable.startswith("HEEDFUL_")
-            ]:
-                patch.delenv(name)
+            for name in list(os.environ):
+                if name.startswith("HEEDFUL_"):
+                    patch.delenv(name)
             for name, value in more.items():
                 patch.setenv(name, value)
-            return self.invoke(patch, line, stdin=stdin)
+            yield patch
 
     def invoke(
         self, patch: pytest.MonkeyPatch, line: str, stdin: str | bytes = ""
     ) -> Done:
-        """Run the command line within this process and forget what it imports from
-        the folder.
+        """Run the command line within this process; return what it prints."""
+        typed = stdin.encode() if isinstance(stdin, str) else stdin
+        out = TextIOWrapper(BytesIO(), encoding="utf-8")
+        err = TextIOWrapper(BytesIO(), encoding="utf-8")
+        keys = TextIOWrapper(BytesIO(typed), encoding="utf-8")
+        code = self.run(patch, line, Streams(keys, out, err))
+        return Done(code, text_of(out), text_of(err))
+
+    def run(self, patch: pytest.MonkeyPatch, line: str, streams: Streams) -> int:
+        """Run the command line within this process with these streams.
+
+        Forget what it imports from the folder.
         """
         patch.chdir(self.folder)
         patch.setattr(sys, "path", list(sys.path))
         patch.setattr(sys, "dont_write_bytecode", True)
         patch.setenv("HEEDFUL_CACHE", str(self.folder / "cache"))
         invalidate_caches()
-        try:
-            result = CliRunner().invoke(app, shlex.split(line), input=stdin)
-        finally:
-            for name, module in list(sys.modules.items()):
-                if str(getattr(module, "__file__", "")).startswith(str(self.folder)):
-                    del sys.modules[name]
-        return Done(result.exit_code, result.stdout, result.stderr)
+        with pytest.MonkeyPatch.context() as patch_of_streams:
+            patch_of_streams.setattr(sys, "stdin", streams.stdin)
+            patch_of_streams.setattr(sys, "stdout", streams.stdout)
+            patch_of_streams.setattr(sys, "stderr", streams.stderr)
+            try:
+                return main(shlex.split(line))
+            finally:
+                self.forget_imports()
+
+    def forget_imports(self) -> None:
+        """Let the next command import anew what is in the folder."""
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", "")).startswith(str(self.folder)):
+                del sys.modules[name]
 
     def write(self, name: str, text: str | bytes) -> Path:
         path = self.folder / name
@@ -172,6 +229,22 @@ class Desk:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end, "it takes too long"
             time.sleep(0.005)
+
+
+def text_of(stream: TextIOWrapper) -> str:
+    """Return what was written into a stream in memory."""
+    stream.seek(0)
+    return stream.read()
+
+
+def read_screen(terminal: int) -> str:
+    """Return what a terminal shows until the command leaves it."""
+    shown = bytearray()
+    # The end of a terminal is an error when its other side is closed.
+    with suppress(OSError):
+        while part := os.read(terminal, 65_536):
+            shown += part
+    return shown.decode("utf-8", "replace")
 
 
 def task(word: str, **more: Any) -> dict[str, Any]:

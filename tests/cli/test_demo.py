@@ -5,7 +5,6 @@ statistics.
 import asyncio
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -249,6 +247,7 @@ def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
     assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
 
 
+@pytest.mark.nightly
 def test_interrupted_it_goes_on(shop):
     process = shop.start(DEMO, SLEEP="0.05", DEMO_COMMAND="make demo FULL=1")
     shop.wait_for(lambda: len(shop.calls()) > 8, process)
@@ -298,36 +297,17 @@ def shown_again(tmp_path_factory):
     return desk, done
 
 
-@pytest.fixture(scope="module")
-def lines_at_a_terminal(tmp_path_factory):
-    """The lines that a terminal of 80 columns shows of the recorded run.
-
-    matplotlib can write no cache, of which it warns.
-    """
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "heedful", "demo", "--recorded", "--no-browser"],
-        cwd=tmp_path_factory.mktemp("terminal"),
-        env={**os.environ, "COLUMNS": "80", "MPLCONFIGDIR": "/dev/null/none"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        screen = bytearray()
-        # The end of a terminal is an error when its other side is closed.
-        with suppress(OSError):
-            while part := os.read(ours, 65_536):
-                screen.extend(part)
-    os.close(ours)
-    assert process.returncode == 0
-
-    text = re.sub(r"\x1b\[[0-9;]*m", "", screen.decode("utf-8"))
+def lines_shown(screen: str) -> list[str]:
+    """Return the lines that a terminal showed, without colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", screen)
     return re.split(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n", text)
 
 
-def test_a_narrow_terminal_shows_whole_words(lines_at_a_terminal):
-    results, _, commands = "\n".join(lines_at_a_terminal).partition("\nNext:\n")
+def test_a_narrow_terminal_shows_whole_words(desk, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = desk.at_terminal("demo --recorded --no-browser", COLUMNS="80")
+    assert done.code == 0, done.err
+    results, _, commands = "\n".join(lines_shown(done.err)).partition("\nNext:\n")
     lines = results.splitlines()
     assert commands
     assert max(map(len, lines)) <= 80
@@ -338,8 +318,18 @@ def test_a_narrow_terminal_shows_whole_words(lines_at_a_terminal):
     assert cut_words <= {"Put…", "wrong.…", "Example:…"}
 
 
-def test_what_draws_the_picture_writes_nothing_among_the_results(lines_at_a_terminal):
-    assert not [line for line in lines_at_a_terminal if "atplotlib" in line]
+@pytest.mark.nightly
+def test_what_draws_the_picture_writes_nothing_among_the_results(tmp_path):
+    """matplotlib can write no cache, of which it warns when it is imported."""
+    done = subprocess.run(
+        [sys.executable, "-m", "heedful", "demo", "--recorded", "--no-browser"],
+        cwd=tmp_path,
+        env={**os.environ, "MPLCONFIGDIR": "/dev/null/none"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "atplotlib" not in done.stdout + done.stderr
 
 
 def test_a_recording_says_what_it_is_of(shown_again):

@@ -293,6 +293,7 @@ def test_what_is_read_is_refused_searched_and_counted(
     assert len(counts) == len(text) // 150_000
 
 
+@pytest.mark.nightly
 def test_ctrl_c_while_a_log_is_read(desk):
     remember(desk, "KeyError", "KeyError: 'a'")
     process = desk.start("seen", stdin=subprocess.PIPE)

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.cli.support import Desk
+
 PROGRAM = """
 import heedful
 
@@ -53,12 +55,21 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def ledger(desk):
-    """A folder with a program, and a database in which two functions failed."""
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory):
+    """A database in which two functions of the program failed."""
+    desk = Desk(tmp_path_factory.mktemp("ledger"))
     desk.write("ledger.py", PROGRAM)
     command = [sys.executable, "ledger.py"]
     subprocess.run(command, cwd=desk.folder, env=desk.environment(), check=True)
+    return (desk.folder / "ledger.db").read_bytes()
+
+
+@pytest.fixture
+def ledger(desk, failures):
+    """A folder with a program, and a database in which two functions failed."""
+    desk.write("ledger.py", PROGRAM)
+    desk.write("ledger.db", failures)
     return desk
 
 

@@ -3,12 +3,9 @@ terminal.
 """
 
 import json
-import os
-import pty
 import re
 import signal
 import sys
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -464,6 +461,7 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     assert len(desk.calls()) == 7  # the one in flight is asked again, no other
 
 
+@pytest.mark.nightly
 def test_ctrl_c_does_not_wait_for_a_check_that_blocks_and_may_be_json(desk):
     desk.write("blocking.py", SLOW)
     desk.tasks([{**COLOURS[0], "checks": [{"name": "blocking:check"}]}])
@@ -488,17 +486,7 @@ def test_ctrl_c_does_not_wait_for_a_check_that_blocks_and_may_be_json(desk):
 
 def test_tasks_are_shown_live_on_a_terminal(desk):
     desk.tasks([task("red"), task("[bold]"), task("never")])
-    ours, theirs = pty.openpty()
-    process = desk.start(
-        f"{RUN} --no-memory", stderr=theirs, TERM="xterm", COLUMNS="100", SLEEP="0.05"
-    )
-    os.close(theirs)
-    sent = b""
-    with suppress(OSError):  # Linux's word for the end
-        while data := os.read(ours, 65_536):
-            sent += data
-    os.close(ours)
-    done = await_end(process)
+    done = desk.at_terminal(f"{RUN} --no-memory", prints_there=False, COLUMNS="100")
     for part in (
         "run tasks-1: 3 tasks",
         "✓ red",
@@ -507,7 +495,7 @@ def test_tasks_are_shown_live_on_a_terminal(desk):
         "running",
         "\x1b[",
     ):
-        assert part in sent.decode("utf-8", "replace")
+        assert part in done.err
     assert done.code == 1
     assert "\x1b" not in done.out
     assert "Next: heedful why tasks-1/never" in done.out

@@ -3,8 +3,6 @@ prints.
 """
 
 import json
-import os
-import pty
 import shlex
 import signal
 import subprocess
@@ -135,16 +133,14 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
     (tmp_path / "logs").mkdir()
     for n, answer in enumerate("yn"):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
-        terminal, other = pty.openpty()
-        process = desk.start(
-            f"learn-sessions logs --db {answer}.db", stdin=other, stderr=other
-        )
         # The second question, which programs are trusted, follows only a yes.
-        os.write(terminal, f"{answer}\nnpm, pnpm\n".encode())
-        assert "trust set" not in process.communicate()[0]  # no command, it is asked
-        assert process.returncode == 0
-        os.close(terminal)
-        os.close(other)
+        done = desk.at_terminal(
+            f"learn-sessions logs --db {answer}.db",
+            typed=f"{answer}\nnpm, pnpm\n",
+            HEEDFUL_EMBEDDER="none",
+        )
+        assert done.code == 0
+        assert "trust set" not in done.err  # no command, it is asked
     session(
         ("learn-sessions logs --db y.db", 0, "!heedful trust set"),
         ("trust list --db y.db", 0, "operator", "program:npm", "program:pnpm"),
@@ -152,6 +148,7 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
     )
 
 
+@pytest.mark.nightly
 def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     (tmp_path / "logs").mkdir()
     for n in range(MANY):

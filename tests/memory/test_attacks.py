@@ -92,8 +92,14 @@ async def remember_ours(memory: Memory) -> None:
     )
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
 @pytest.mark.parametrize("changes", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(True, id="before ours", marks=pytest.mark.nightly),
+        pytest.param(False, id="after ours"),
+    ],
+)
 async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, changes):
     if first:
         await attack(memory, **changes)

@@ -535,6 +535,7 @@ class Breaking:
 LOOPS = st.tuples(st.sampled_from("KLM"), st.sets(st.sampled_from("abc")))
 
 
+@pytest.mark.soak
 @settings(max_examples=8 * SOAK)
 @given(st.lists(LOOPS, min_size=10, max_size=20))
 def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> None:

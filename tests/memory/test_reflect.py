@@ -217,6 +217,7 @@ events = st.builds(
 )
 
 
+@pytest.mark.soak
 @settings(max_examples=25 * SOAK)
 @given(st.lists(events, max_size=12), st.sampled_from(EPISODE_OUTCOMES), words)
 def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):

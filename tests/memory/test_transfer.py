@@ -143,6 +143,7 @@ async def apply_ruling(memory: Memory, action: str) -> None:
         )
 
 
+@pytest.mark.soak
 @settings(max_examples=10 * SOAK, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
 def test_any_memory_comes_back_as_it_was(steps):

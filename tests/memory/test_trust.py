@@ -31,9 +31,25 @@ async def read_rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]
     return found_rows
 
 
-@pytest.mark.parametrize(("first", "second"), list(product(TRUST_ORDER, TRUST_ORDER)))
+def pairs_of_trusts() -> list[Any]:
+    """Return all pairs of trusts; those that are no neighbours are `nightly`."""
+    pairs = []
+    for first, second in product(TRUST_ORDER, TRUST_ORDER):
+        steps = abs(TRUST_ORDER.index(first) - TRUST_ORDER.index(second))
+        marks = () if steps <= 1 else pytest.mark.nightly
+        pairs.append(
+            pytest.param(first, second, id=f"{first}, then {second}", marks=marks)
+        )
+    return pairs
+
+
+@pytest.mark.parametrize(("first", "second"), pairs_of_trusts())
 @pytest.mark.parametrize(
-    "with_example", [True, False], ids=["an example", "no example"]
+    "with_example",
+    [
+        pytest.param(True, id="an example"),
+        pytest.param(False, id="no example", marks=pytest.mark.nightly),
+    ],
 )
 async def test_the_database_raises_what_the_rule_raises(
     store, memory, first, second, with_example

@@ -268,6 +268,7 @@ def every_attempt(report: Report) -> list[StageAttempt]:
     return [tried for stage in report.stages for tried in stage.attempts]
 
 
+@pytest.mark.soak
 @settings(max_examples=40 * SOAK)
 @given(reports)
 def test_a_page_holds_every_text_and_nothing_but_text(report):
@@ -298,6 +299,7 @@ def one_line(of: str) -> str:
     return re.sub(r"\s*\n\s*", " ⏎ ", visible(of).strip()).replace("\t", " ").strip()
 
 
+@pytest.mark.soak
 @settings(max_examples=40 * SOAK)
 @given(reports)
 def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Sequence
 
 
-def main() -> None:
-    """Run `heedful` with the arguments of this process, and exit with its code."""
-    if sys.argv[1:] == ["--version"]:  # Typer alone takes longer than this
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `heedful` with these arguments, and return its exit code.
+
+    Without arguments, run it with those of this process, which exits with the code.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words == ["--version"]:  # Typer alone takes longer than this
         from heedful import __version__
 
         print(f"heedful {__version__}")
-        return
+        return 0
 
-    gc.disable()  # until the command is imported: nothing of it is garbage
+    if arguments is None:
+        gc.disable()  # until the command is imported: nothing of it is garbage
     try:
         from heedful.cli.app import app
         from heedful.cli.exits import leave
@@ -27,4 +33,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a question mark.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
-    leave(app(prog_name="heedful", standalone_mode=False))
+    code: int = app(words, prog_name="heedful", standalone_mode=False)
+    if arguments is None:
+        leave(code)
+    return code

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -396,6 +397,7 @@ class Commands(TyperGroup):
         return code
 
 
+@cache
 def _import_command(name: str) -> Any:
     """Import the command `name`, and add the options that it shares with others."""
     place, summary = COMMAND_TABLE[name]
