@@ -139,6 +139,9 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """Kind -> texts, each with the secret in it."""
 
+ONE_OF_EACH = [planted for planted, *_ in EVERY.values()]
+"""Of each kind a text and the secret in it."""
+
 
 def parts(secret: str) -> list[str]:
     """All parts of 12 characters, without what every address of an issuer begins

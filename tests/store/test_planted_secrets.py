@@ -18,7 +18,7 @@ from heedful.loop.record import Evaluation, Finding
 from heedful.models.contract import Answer
 from heedful.models.function import Function
 from tests.cli.support import Desk
-from tests.planted import EVERY, TOKENS, left, parts
+from tests.planted import ONE_OF_EACH, TOKENS, left, parts
 
 DB = "heedful.db"
 COMMANDS = (
@@ -162,7 +162,7 @@ def test_no_key_is_left_anywhere(
     """
     caplog.set_level(logging.DEBUG)
     desk = Desk(tmp_path)
-    few = [those[0] for those in EVERY.values()]
+    few = ONE_OF_EACH
     outputs = asyncio.run(plant(tmp_path / DB, [text for text, _ in few]))
     for command in (*COMMANDS, "why loop-0", "why loop-1 --json"):
         done = desk.invoke(monkeypatch, command)
