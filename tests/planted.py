@@ -139,8 +139,8 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """Kind -> texts, each with the secret in it."""
 
-ONE_OF_EACH = [planted for planted, *_ in EVERY.values()]
-"""Of each kind a text and the secret in it."""
+ONE_OF_EACH = {kind: planted[0] for kind, planted in EVERY.items()}
+"""Kind -> a text and the secret in it."""
 
 
 def parts(secret: str) -> list[str]:

@@ -197,7 +197,7 @@ PLANTED = [
 @pytest.mark.parametrize(
     "planted",
     [
-        pytest.param(ONE_OF_EACH, id="one of each kind"),
+        pytest.param([*ONE_OF_EACH.values()], id="one of each kind"),
         pytest.param(PLANTED, id="all", marks=pytest.mark.nightly),
     ],
 )

@@ -10,7 +10,7 @@ from tests.conftest import SOAK
 from tests.engines import rows, url_of
 from tests.store.support import ended, python
 
-FORKS = 10 * SOAK
+FORKS = 3 * SOAK
 ROWS_OF_CHILD = 3
 # Threads write for most of the time, by an event loop (`loops.begin`) and by the thread
 # of the store (`remember`), while the main thread forks. Each child writes by the same

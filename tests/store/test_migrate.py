@@ -223,9 +223,7 @@ HERE = Path(heedful.__file__).parents[1]
 @pytest.fixture
 def newer(tmp_path):
     package = tmp_path / "heedful"
-    shutil.copytree(
-        HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(HERE / "heedful", package)
     _add(tmp_path, PRE, POST)
     file = package / "store" / "lessons.py"
     file.write_text(
