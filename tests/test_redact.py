@@ -585,10 +585,11 @@ SPLIT_SECRETS = [
 ]
 
 
-# Up to where a secret begins, so that a cut of 1,000 characters goes through it: after
-# its first characters, through its middle, and before its last ones. The halves of
-# redact_ends have 470 characters each.
-AT_CUTS = (440, 455, 468, 970, 985, 998)
+# How many characters are before a secret, or behind it, so that a cut of 1,000
+# characters goes through it: after its first characters, in its middle, and before its
+# last ones. The halves of redact_ends have 470 characters each; a private key that has
+# 100 characters behind it begins far before them.
+AT_CUTS = (100, 440, 455, 468, 970, 985, 998)
 ANYWHERE = range(100, 2_100, 37)
 
 
