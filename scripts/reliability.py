@@ -49,9 +49,9 @@ COLUMNS = """\
 - **–**: the test does not count this.
 - **also**: other results of the test.
 - **again**: the command that repeats the test with the same random numbers (**seed**).
-  With `SOAK=20`, the test runs 20 times as long as in `make test`. Without `SOAK`, it
-  runs 100 times as long. The kills may come at other moments, because these also depend
-  on the machine."""
+  `SOAK` is the length of the run, 100 if it is left out. With `SOAK=20`, the test runs
+  20 times as long as with `SOAK=1`. The kills may come at other moments, because these
+  also depend on the machine."""
 SUMMARY = re.compile(r"^Newest run: (.+)\.$", re.MULTILINE)
 HEADINGS = (
     "what was broken",

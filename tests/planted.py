@@ -139,6 +139,9 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """Kind -> texts, each with the secret in it."""
 
+ONE_OF_EACH = {kind: planted[0] for kind, planted in EVERY.items()}
+"""Kind -> a text and the secret in it."""
+
 
 def parts(secret: str) -> list[str]:
     """All parts of 12 characters, without what every address of an issuer begins

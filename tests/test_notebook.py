@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parent.parent / "examples" / "notebook" / "triage.ipynb"
@@ -29,10 +31,30 @@ def texts_of(notebook: Any) -> list[str]:
     return texts
 
 
-def run_cells(folder: Path, *sources: str) -> list[str]:
-    """Run cells of code; return what each of them shows."""
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    return texts_of(execute(nbformat.v4.new_notebook(cells=cells), folder))
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]:
+    """A notebook whose kernel runs the cells of all tests."""
+    folder = tmp_path_factory.mktemp("notebook")
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(
+        nbformat.v4.new_notebook(), timeout=120, resources=resources
+    )
+    with client.setup_kernel():
+        yield client
+
+
+@pytest.fixture
+def run_cells(client: NotebookClient) -> Callable[..., list[str]]:
+    """Return a function that runs cells of code and returns what each of them shows."""
+
+    def run(*sources: str) -> list[str]:
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        client.nb.cells = cells
+        for number, cell in enumerate(cells):
+            client.execute_cell(cell, number)
+        return texts_of(client.nb)
+
+    return run
 
 
 def without_ids(texts: list[str]) -> list[str]:
@@ -63,9 +85,8 @@ def triage(task: str, hint: str) -> str:
 """
 
 
-def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(tmp_path):
+def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(run_cells):
     outputs = run_cells(
-        tmp_path,
         SETUP,
         FUNCTION,
         "triage('Checkout answers 500')",
@@ -78,10 +99,9 @@ def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(tmp_path):
     assert outputs[5].split("\n")[0] == "told"
 
 
-def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(tmp_path):
+def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(run_cells):
     loop = "heedful.run('t', generate=lambda t, h: 'P1', checks=[check], store=None)"
     outputs = run_cells(
-        tmp_path,
         SETUP,
         f"(await {loop}).candidate",
         f"heedful.run_sync({loop}).candidate",
@@ -91,9 +111,8 @@ def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(tmp_path):
     assert outputs[1:] == ["'P1'", "'P1'", "", "'P1'"]
 
 
-def test_an_interrupt_of_a_cell_ends_the_loop_and_the_next_cell_runs(tmp_path):
+def test_an_interrupt_of_a_cell_ends_the_loop_and_the_next_cell_runs(run_cells):
     outputs = run_cells(
-        tmp_path,
         SETUP,
         """
 import asyncio, os, signal

@@ -9,11 +9,9 @@ import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 from heedful.checks import Evidence, ground
@@ -95,81 +93,114 @@ TEXT = (
     "on March 1,"
     " 2021. On March 9, 2021 Bob said 77."
 )
-PANDAS = pd.DataFrame(ROWS)
-POLARS = pl.DataFrame(ROWS)
 
 
+def pandas_rows() -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(ROWS)
+
+
+def pandas_with_dates() -> Any:
+    import pandas as pd
+
+    frame = pandas_rows()
+    return frame.assign(day=pd.to_datetime(frame["day"]))
+
+
+def polars_rows() -> Any:
+    import polars as pl
+
+    return pl.DataFrame(ROWS)
+
+
+def polars_with_dates() -> Any:
+    import polars as pl
+
+    return polars_rows().with_columns(pl.col("day").cast(pl.Datetime))
+
+
+def arrow_rows() -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(ROWS)
+
+
+# The libraries of frames are imported when their row of the table is run.
 @pytest.mark.parametrize(
-    "frame",
+    "make_frame",
     [
-        pytest.param(PANDAS, id="pandas"),
+        pytest.param(pandas_rows, id="pandas"),
+        pytest.param(pandas_with_dates, id="pandas with dates"),
         pytest.param(
-            PANDAS.assign(day=pd.to_datetime(PANDAS["day"])), id="pandas with dates"
+            lambda: pandas_rows().convert_dtypes(), id="pandas with nullable types"
         ),
-        pytest.param(PANDAS.convert_dtypes(), id="pandas with nullable types"),
-        pytest.param(PANDAS.set_index("model"), id="pandas with an index"),
         pytest.param(
-            PANDAS.set_index("model").rename_axis(None),
+            lambda: pandas_rows().set_index("model"), id="pandas with an index"
+        ),
+        pytest.param(
+            lambda: pandas_rows().set_index("model").rename_axis(None),
             id="pandas with an index without a name",
         ),
         pytest.param(
-            PANDAS.set_index("model", drop=False),
+            lambda: pandas_rows().set_index("model", drop=False),
             id="pandas with an index that stays a column",
         ),
-        pytest.param(PANDAS.iloc[::-1].iloc[::-1], id="pandas turned round twice"),
-        pytest.param(POLARS, id="polars"),
-        pytest.param(POLARS.lazy(), id="lazy polars"),
         pytest.param(
-            POLARS.with_columns(pl.col("day").cast(pl.Datetime)), id="polars with dates"
+            lambda: pandas_rows().iloc[::-1].iloc[::-1], id="pandas turned round twice"
         ),
-        pytest.param(pa.Table.from_pylist(ROWS), id="Arrow"),
-        pytest.param(PANDAS.to_csv(index=False), id="CSV"),
-        pytest.param(json.dumps(ROWS, default=str), id="JSON"),
+        pytest.param(polars_rows, id="polars"),
+        pytest.param(lambda: polars_rows().lazy(), id="lazy polars"),
+        pytest.param(polars_with_dates, id="polars with dates"),
+        pytest.param(arrow_rows, id="Arrow"),
+        pytest.param(lambda: pandas_rows().to_csv(index=False), id="CSV"),
+        pytest.param(lambda: json.dumps(ROWS, default=str), id="JSON"),
     ],
 )
-def test_one_table_in_any_form_gives_the_same_claims(frame):
+def test_one_table_in_any_form_gives_the_same_claims(make_frame):
     claims = ground(TEXT, ROWS)
     assert {claim.verdict for claim in claims} == {
         "supported",
         "contradicted",
         "not found",
     }
-    assert ground(TEXT, frame) == claims
+    assert ground(TEXT, make_frame()) == claims
 
 
-WIDE = pd.DataFrame({"model": ["A1", "B2"], "rmse": [1.0, 2.0], "mape": [3.0, 4.0]})
+def read_places(text: str, evidence: Any) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the verdict and the paths of each claim of a text."""
+    return [(claim.verdict, claim.paths) for claim in ground(text, evidence)]
 
 
-@pytest.mark.parametrize(
-    ("evidence", "text", "places"),
-    [
-        pytest.param(
-            {"costs": PANDAS, "deep": {"speeds": POLARS.select("model", ms=pl.lit(7))}},
-            "Ridge has an RMSE of 3.25 and takes 9 ms.",
-            [
-                ("supported", ("$.costs[1].rmse",)),
-                ("contradicted", ("$.deep.speeds[1].ms",)),
-            ],
-            id="names of frames",
-        ),
-        pytest.param(
-            WIDE.pivot_table(
-                index="model", values=["rmse", "mape"], aggfunc=["mean", "max"]
-            ),
-            "B2 has a mean RMSE of 1.",
-            [("contradicted", ("$[1].mean rmse",))],
-            id="levels of columns",
-        ),
-        pytest.param(
-            pd.Series({"rmse": 4.0, "mape": 3.0}),
-            "The RMSE is 3.",
-            [("contradicted", ("$.rmse",))],
-            id="a series",
-        ),
-    ],
-)
-def test_frames_have_names_levels_and_series(evidence, text, places):
-    assert [(claim.verdict, claim.paths) for claim in ground(text, evidence)] == places
+def test_a_frame_has_its_name():
+    import polars as pl
+
+    speeds = polars_rows().select("model", ms=pl.lit(7))
+    evidence = {"costs": pandas_rows(), "deep": {"speeds": speeds}}
+    places = read_places("Ridge has an RMSE of 3.25 and takes 9 ms.", evidence)
+    assert places == [
+        ("supported", ("$.costs[1].rmse",)),
+        ("contradicted", ("$.deep.speeds[1].ms",)),
+    ]
+
+
+def test_the_levels_of_a_column_are_its_name():
+    import pandas as pd
+
+    wide = pd.DataFrame({"model": ["A1", "B2"], "rmse": [1.0, 2.0], "mape": [3.0, 4.0]})
+    evidence = wide.pivot_table(
+        index="model", values=["rmse", "mape"], aggfunc=["mean", "max"]
+    )
+    places = read_places("B2 has a mean RMSE of 1.", evidence)
+    assert places == [("contradicted", ("$[1].mean rmse",))]
+
+
+def test_a_series_has_a_value_for_each_name():
+    import pandas as pd
+
+    evidence = pd.Series({"rmse": 4.0, "mape": 3.0})
+    places = read_places("The RMSE is 3.", evidence)
+    assert places == [("contradicted", ("$.rmse",))]
 
 
 class Columned:
@@ -180,9 +211,6 @@ class Columned:
     "evidence",
     [
         pytest.param(Columned(), id="columns without rows"),
-        pytest.param(
-            pd.DataFrame([[1, 2]], columns=["a", "a"]), id="one name for two columns"
-        ),
         pytest.param(Path("metrics.csv"), id="a path"),
     ],
 )
@@ -191,10 +219,18 @@ def test_what_cannot_be_read_is_refused(evidence):
         Evidence(evidence)
 
 
+def test_a_frame_with_one_name_for_two_columns_is_refused():
+    import pandas as pd
+
+    with pytest.raises(InvalidInput, match=r"^evidence is"):
+        Evidence(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
 def test_without_the_library_the_extra_is_named(monkeypatch):
+    frame = pandas_rows()
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(PackageMissing, match=r"install '.\[frames\]"):
-        Evidence({"train": PANDAS})
+        Evidence({"train": frame})
     assert ground("2 apples", [{"apples": 2}])
 
 

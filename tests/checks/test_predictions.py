@@ -5,7 +5,6 @@ from math import inf, nan
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -342,6 +341,8 @@ def test_a_large_offset_takes_no_digits_away(size, offset, seed):
 
 
 def test_files_are_read_in_batches(tmp_path, monkeypatch):
+    import polars as pl
+
     monkeypatch.setattr(tables, "BATCH_ROWS", 100)
     data = {"actual": GOOD[0], "predicted": 30 * GOOD[1]}
     frame = pl.DataFrame(data)

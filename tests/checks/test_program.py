@@ -249,6 +249,11 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize(
+    "kept_apart",
+    [pytest.param("bubblewrap", marks=pytest.mark.nightly), "limits"],
+    indirect=True,
+)
 @pytest.mark.parametrize("do", REFUSED)
 def test_processes_networks_and_changes_outside_are_refused(do, kept_apart, tmp_path):
     (tmp_path / "mine").write_text("x")
@@ -406,6 +411,10 @@ def test_the_environment_is_empty(monkeypatch, kept_apart):
     )
 
 
+HONEST_MODULES = {"asyncio", "code", "numpy", "os", "pdb", "shelve", "shutil"}
+HONEST_MODULES |= {"sqlite3", "tempfile", "threading", "zoneinfo"}
+
+
 @pytest.mark.parametrize(
     "does",
     [
@@ -421,18 +430,16 @@ def test_the_environment_is_empty(monkeypatch, kept_apart):
         "os.makedirs('w/x') or [row[1] for row in os.fwalk('w')][0] == ['x']",
         "os.mkdir('y', dir_fd=os.open('.', os.O_RDONLY)) or os.listdir() == ['y']",
         "shelve.open('s').close() or code.interact",
-        "zoneinfo.ZoneInfo('Europe/Berlin') and numpy.ones(9).sum() == 9",
+        "pdb.Pdb().reset() is None",
+        "zoneinfo.ZoneInfo('Europe/Berlin') is not None",
+        "numpy.ones(9).sum() == 9",
     ],
 )
 def test_an_honest_program_is_not_hindered(does, kept_apart):
-    names = (
-        "import asyncio, code, numpy, os, pdb, shelve, shutil, sqlite3, tempfile\n"
-        "import threading, zoneinfo\n"
-    )
-    assert (
-        keys(checks.python_tests(f"assert {does}", seconds=20, memory_mb=2048), names)
-        == []
-    )
+    modules = set(re.findall(r"\b([a-z\d]+)\.", does)) & HONEST_MODULES
+    program = f"import {', '.join(sorted(modules))}\n"
+    check = checks.python_tests(f"assert {does}", seconds=20, memory_mb=2048)
+    assert keys(check, program) == []
 
 
 def test_the_limit_of_cpu_time_is_a_time_out():

@@ -8,7 +8,7 @@ from scripts import run_docs, stand_in
 ASKING = """
 from openai import OpenAI
 
-message = {"role": "user", "content": PROMPT}
+message = {"role": "user", "content": "Checkout answers 500"}
 with OpenAI() as client:
     answer = client.chat.completions.create(model="any", messages=[message])
 print(answer.choices[0].message.content)
@@ -75,10 +75,13 @@ def test_a_page_that_does_not(outcome, text, message):
         pytest.param("No word of it\nP0 for Checkout", "P1", id="another bug"),
     ],
 )
-def test_the_stand_in_answers_a_page_that_asks_a_model(outcome, prompt, answer):
-    program = ASKING.replace("PROMPT", repr(prompt))
+def test_the_stand_in_rates_a_bug_by_the_rule_that_it_is_told(prompt, answer):
+    assert stand_in.answer(prompt) == answer
+
+
+def test_the_stand_in_answers_a_page_that_asks_a_model(outcome):
     text = page(
-        ('python title="ask.py"', program), ("console", f"$ python ask.py\n{answer}")
+        ('python title="ask.py"', ASKING), ("console", "$ python ask.py\nvery high")
     )
     passed, output = outcome(text)
     assert passed, output

@@ -143,15 +143,18 @@ def test_a_group_has_the_strategies_of_its_reflections() -> None:
     assert [lesson.id for lesson in group.lessons] == [1, 2, 3, 4]
 
 
+SIGHTINGS = 100
+
+
 def test_a_lesson_that_is_seen_in_ever_more_tasks_takes_the_memory_of_one() -> None:
     def link(sightings: int) -> None:
         tasks = tuple(f"weigh parcel {number}" for number in range(sightings))
         link_lesson(words_of("Weigh it twice.", tasks=tasks))
 
     tracemalloc.start()
-    link(300)
+    link(SIGHTINGS)
     bytes_of_one, _ = tracemalloc.get_traced_memory()
-    for sightings in range(300):
+    for sightings in range(SIGHTINGS):
         link(sightings)
     bytes_of_many, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

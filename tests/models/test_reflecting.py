@@ -1,9 +1,12 @@
 """A real small model reflects: its words keep what the rules found, or are refused."""
 
+import pytest
+
 import heedful
 from tests.memory.test_essentials import BUILD
 
 
+@pytest.mark.nightly
 async def test_the_smoke_model_keeps_what_the_rules_found_or_is_refused(smollm2):
     rules = await heedful.reflect(BUILD)
     model = heedful.open_model("embedded:smollm2", timeout=120)

@@ -23,7 +23,7 @@ from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops, open_store
-from tests.store.support import SCOPE, opened, report
+from tests.store.entries import SCOPE, report
 
 # Three lessons whose true effects are known: one helps, one harms, one does nothing.
 TASK = "Convert the length of plank {n} into the house format"
@@ -145,7 +145,7 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
         checks=[check],
         policy=policy,
         store=path,
-        memory=path,
+        memory=Memory(path),
     )
     await asyncio.gather(*(run(f"t{n}", id=f"loop {n}") for n in range(3)))
 
@@ -185,7 +185,7 @@ async def climb(url: str, log: str, seed: str) -> None:
         checks=[check],
         policy=heedful.Policy((MaxAttempts(2),)),
         store=url,
-        memory=url,
+        memory=Memory(url),
     )
     await asyncio.gather(*(run(f"t{n}", id=f"loop {n}") for n in range(6)))
 
@@ -305,15 +305,14 @@ async def pipeline(folder: str, seed: str) -> None:
 
 async def dream(path: str) -> None:
     """Consolidate and roll back, again and again; say what begins and what is done."""
-    with opened(path) as store:
-        memory = Memory(store, Scope("ours"))
-        while True:
-            say("dreams")
-            done = await heedful.consolidate(memory)
-            say("dreamt")
-            await asyncio.sleep(0.05)
-            say("undoes")
-            await heedful.Dreams(memory).rollback(done.id, by="it")
+    memory = Memory(path, Scope("ours"))
+    while True:
+        say("dreams")
+        done = await heedful.consolidate(memory)
+        say("dreamt")
+        await asyncio.sleep(0.05)
+        say("undoes")
+        await heedful.Dreams(memory).rollback(done.id, by="it")
 
 
 async def prove(path: str, other: str, log: str, count: str, seed: str) -> None:
@@ -327,19 +326,21 @@ async def prove(path: str, other: str, log: str, count: str, seed: str) -> None:
         await asyncio.sleep(chance.random() * 0.002)
         return await answer(task, hint)
 
-    with opened(path) as store, opened(other) as apart:
-        memory = Memory(store if other == path else apart, holdout=0.5)
-        run = partial(
-            heedful.run,
-            generate=slow,
-            checks=[is_house_format],
-            store=store,
-            memory=memory,
-        )
-        for n in range(0, int(count), 4):
-            numbers = range(n, n + 4)
-            runs = (run(TASK.format(n=k), id=f"k/{k}") for k in numbers)
-            await asyncio.gather(*runs)
+    store = open_store(path)
+    memory = Memory(open_store(other), holdout=0.5)
+    run = partial(
+        heedful.run,
+        generate=slow,
+        checks=[is_house_format],
+        store=store,
+        memory=memory,
+    )
+    for n in range(0, int(count), 4):
+        numbers = range(n, n + 4)
+        runs = (run(TASK.format(n=k), id=f"k/{k}") for k in numbers)
+        await asyncio.gather(*runs)
+    await memory.store.close()
+    await store.close()
 
 
 async def remember(path: str, times: str) -> None:

@@ -20,7 +20,7 @@ from heedful.errors import HeedfulError
 from heedful.store import lessons, open_store
 from heedful.store.sqlite import in_file
 from tests.soak.workloads import Work, say
-from tests.store.support import SCOPE
+from tests.store.entries import SCOPE
 
 UNLIMITED = resource.RLIM_INFINITY
 MAX_ROOM_BYTES = 100_000  # that is left when a disk becomes full

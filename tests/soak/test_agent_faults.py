@@ -22,7 +22,7 @@ from tests.conftest import SOAK
 from tests.hooks.faults import FAULTS, Fault, Result, call_tool, make_stage
 from tests.soak.ledger import Ledger, Trial
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 INJECTIONS = max(len(FAULTS), 10 * SOAK)
 WORKERS = 4
 # What the machine may add to a time limit, when it stops a process.

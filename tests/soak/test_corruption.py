@@ -30,7 +30,7 @@ from tests.memory.reflections import FAILED
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import report
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SEEDS = 6 if SOAK == 1 else 2 * SOAK
 LOOPS = 12
 OURS = Scope("ours", "main")

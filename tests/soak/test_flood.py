@@ -27,7 +27,7 @@ from tests.service.running import Service
 from tests.soak.ledger import Ledger, Trial
 from tests.soak.test_load import PAGES
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 VISITORS = 8 if SOAK == 1 else 50
 ROUNDS = max(1, SOAK // 50)
 STREAMS = 80  # of one tenant; a service has 64

@@ -26,7 +26,7 @@ from tests.hooks.support import environment
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SESSIONS = SOAK
 KILLED_SHARE = 0.6  # of the processes of hooks
 MAX_WORK_KILLS = 3  # of the work that a session leaves

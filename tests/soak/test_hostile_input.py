@@ -26,7 +26,7 @@ from tests.service.support import Project, served
 from tests.soak.ledger import Ledger, Trial
 from tests.traces.runs import document, genai, protobuf
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 BODIES = 60 if SOAK == 1 else 200 * SOAK
 MUTATED_EVENTS = 60 if SOAK == 1 else 100 * SOAK
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -133,7 +133,7 @@ def _spoil(event: dict[str, Any], choose: random.Random) -> dict[str, Any]:
     return spoilt
 
 
-@pytest.mark.both_nightly
+@pytest.mark.both
 async def test_no_event_of_an_agent_breaks_the_answer_to_the_next(
     engine: str, store: Store, ledger: Ledger
 ) -> None:

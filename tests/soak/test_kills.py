@@ -198,6 +198,7 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(
     )
 
 
+@pytest.mark.nightly
 def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(
     tmp_path: Path, ledger: Ledger
 ) -> None:
@@ -234,7 +235,9 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(
 # -- loops
 
 
-@pytest.mark.parametrize("kind", ["pure", "impure"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("pure", marks=pytest.mark.nightly), "impure"]
+)
 def test_a_killed_driver_resumes_and_no_count_is_doubled(
     tmp_path: Path, databases: Databases, ledger: Ledger, kind: str
 ) -> None:
@@ -303,6 +306,7 @@ async def stored_loops(url: str) -> list[StoredLoop]:
     return loops
 
 
+@pytest.mark.nightly
 def test_a_journalled_answer_is_never_asked_for_again(
     tmp_path: Path, ledger: Ledger
 ) -> None:
@@ -482,6 +486,7 @@ def killed_together(
     raise AssertionError("they never came to an end")
 
 
+@pytest.mark.nightly
 def test_killed_practices_share_the_work_and_repeat_nothing(
     tmp_path: Path, databases: Databases, ledger: Ledger
 ) -> None:
@@ -555,6 +560,7 @@ def left(folder: Path) -> list[Any]:
     ]
 
 
+@pytest.mark.nightly
 def test_a_killed_pipeline_repeats_and_loses_nothing(
     tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
 ) -> None:
@@ -630,6 +636,7 @@ async def is_done(path: Path, before: dict[str, Any], counts: Counts) -> bool:
     return bool(done)
 
 
+@pytest.mark.nightly
 def test_a_dream_that_is_killed_is_never_half_done(
     tmp_path: Path, ledger: Ledger
 ) -> None:
@@ -686,6 +693,7 @@ async def begin(path: Path) -> None:
             )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["one store", "two stores"])
 def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
     tmp_path: Path, ledger: Ledger, kind: str

@@ -35,7 +35,7 @@ from tests.soak.stepping import EXPECTED, FAILED
 from tests.soak.stepping import policy as allowed
 from tests.store.support import WAITING, ended, python, rows
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 ERRORS = {error.__name__ for error in (*EXPECTED, *FAILED)} | {""}
 CUT = {"", "TimeoutError", "LeaseLost", "StoreUnavailable"}
 

@@ -39,7 +39,7 @@ from tests.postgres import alone, drop, fresh
 from tests.service.running import Service
 from tests.soak.ledger import Ledger, Trial
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SECONDS = 2.0 if SOAK == 1 else min(1_800.0, 18.0 * SOAK)
 SAMPLES = 180
 PAUSE_SECONDS = 0.1  # of a client between two calls: the service is busy, not swamped

@@ -15,7 +15,7 @@ from tests.faulty_models import FAULTS, KEY, PLACES, LoopPlace, meet, serving
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened
 
-pytestmark = [pytest.mark.soak, pytest.mark.both_nightly]
+pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.both]
 ROUNDS = 3 if SOAK == 1 else 5 * SOAK
 MAX_FAULTS = 4  # that one piece of work meets before its model is well
 CALLS = 40  # more than all of them take

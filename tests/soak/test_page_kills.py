@@ -28,7 +28,7 @@ from tests.soak.databases import Database, Databases
 from tests.soak.ledger import Counts, Ledger, Trial
 from tests.store.support import WAITING, unmeasured
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 KILLS = 1 if SOAK == 1 else SOAK // 2 + 1  # of each engine
 MAX_DECISIONS = 4  # in one life of the process
 TEXTS = KILLS * MAX_DECISIONS * 2 + 2

@@ -39,10 +39,7 @@ from tests.postgres import Server, alone, standby
 from tests.soak.ledger import Counts, Ledger, Trial
 from tests.soak.test_reports import SCOPE, WAITING, Crowd, Fleet
 
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(SOAK == 1, reason="it begins several services: make soak"),
-]
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 RESTARTS = max(1, SOAK // 2)
 POOLED_RESTARTS = max(1, SOAK // 10)
 WORKERS = 2 if SOAK > 1 else 1

@@ -25,7 +25,7 @@ from tests.soak.ledger import Ledger, Trial
 from tests.soak.workloads import Acknowledged, Damage, Work
 from tests.store.support import SCOPE, opened, rows
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 HEALTHY = [("ok",)]
 CUTS = min(40, 10 * SOAK)  # of each recording
 RECORDINGS = -(-10 * SOAK // CUTS)
@@ -116,7 +116,6 @@ class Chain:
 
 
 @needs_strace
-@pytest.mark.sqlite
 def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path, ledger: Ledger):
     chance = random.Random(SOAK)
     damage = Damage()
@@ -142,7 +141,6 @@ def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path, ledger: Ledger
 
 
 @needs_strace
-@pytest.mark.sqlite
 def test_a_disk_that_lies_about_its_syncs_loses_something(tmp_path: Path):
     """What heedful promises rests on its syncs, and the test before this sees it."""
     chain = Chain(tmp_path / "w", random.Random(SOAK))
@@ -245,7 +243,6 @@ def test_no_crash_of_postgresql_loses_what_was_acknowledged(
     )
 
 
-@pytest.mark.skipif(SOAK == 1, reason="a server of its own; make soak tries it")
 def test_a_server_that_acknowledges_before_its_disk_has_it_loses_something(
     tmp_path: Path,
 ):

@@ -126,8 +126,21 @@ CASES: dict[str, Rates] = {
 }
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5])
-@pytest.mark.parametrize("case", CASES)
+# Those that `make test` tries at the usual share; `make soak` tries all.
+TELLING_CASES = ("nothing, even", "help, then harm")
+COVERED = [
+    pytest.param(
+        case,
+        share,
+        id=f"{case}, {share:.0%} without it",
+        marks=() if case in TELLING_CASES and share == 0.1 else pytest.mark.nightly,
+    )
+    for case in CASES
+    for share in (0.1, 0.5)
+]
+
+
+@pytest.mark.parametrize(("case", "share"), COVERED)
 def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> None:
     """The true mean gain so far is refuted at any of 2,000 looks in at most 5 % of the
     runs.
@@ -228,6 +241,7 @@ def test_the_simulation_is_of_the_product() -> None:
                 assert (gain > high) == (large[look - 1] >= -log(LEVEL))
 
 
+@pytest.mark.nightly
 def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     runs = max(RUNS, 100)
     simulations = (
@@ -263,6 +277,7 @@ def find_retired(
     return np.asarray(((wealths >= least) & (count > 0)).any(axis=1))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("looks", "apart"), [(500, 0), (1_000, 25)])
 def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None:
     """In 2.5 % of the runs, any of 20 lessons, begun together or in turn, is ever
@@ -291,6 +306,7 @@ def test_of_the_retired_few_did_no_harm() -> None:
 ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("points", [10, 20, 40])
 def test_the_time_to_retire_is_the_documented_one(points: int) -> None:
     medians = iter(read_documented(ROW.format(points=points)))
@@ -361,6 +377,7 @@ def count_loops_of_harm(seed: int, cost: float, loops: int, longest: int) -> int
     raise AssertionError(f"seed {seed}: 20,000 loops prove no harm")
 
 
+@pytest.mark.nightly
 def test_memory_that_stops_hurting_is_soon_shown_again() -> None:
     cost, loops, longest = read_documented(RECENT)
     waits = [
@@ -373,6 +390,7 @@ def test_memory_that_stops_hurting_is_soon_shown_again() -> None:
 # The driver: the same rule retires and ranks lessons in real loops.
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(max(1, SOAK // 10)))
 async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, seed):
     with opened(path := tmp_path / "a.db") as store:

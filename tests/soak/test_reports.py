@@ -40,7 +40,7 @@ from tests.conftest import SOAK
 from tests.postgres import alone, drop, fresh
 from tests.soak.ledger import Counts, Ledger, Trial
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SCOPE = Scope("acme", "main")
 MOST = 3  # attempts that the policy allows
 POLICY = policy_to(Policy((MaxAttempts(MOST),)))

@@ -30,7 +30,7 @@ from tests.soak.shortages import NOBODY
 from tests.soak.workloads import Acknowledged, Damage, Work
 from tests.store.support import WAITING, ended, opened, python, rows
 
-pytestmark = [pytest.mark.soak, pytest.mark.sqlite]
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 PROGRAM = "from tests.soak.shortages import main; main()"
 HEALTHY = [("ok",)]
 RUNS = max(1, SOAK // 10)  # of a program

@@ -47,7 +47,7 @@ from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened, rows
 from tests.traces.runs import document, genai
 
-pytestmark = [pytest.mark.soak, pytest.mark.both]
+pytestmark = [pytest.mark.soak, pytest.mark.both_nightly]
 OPERATIONS = 500 if SOAK == 1 else 1_000 * SOAK  # on each engine
 SEED = 7
 TENANTS = 20
@@ -557,6 +557,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.sqlite  # PostgreSQL has a second lock
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_statement_that_forgets_whose_the_rows_are_is_found(

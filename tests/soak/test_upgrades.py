@@ -32,7 +32,7 @@ from tests.store.old_schemas import (
 )
 from tests.store.support import WAITING, python, rows
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 # Of how many statements a short run tries one.
 FILE_STRIDE = 45 if SOAK == 1 else 1
 SERVER_STRIDE = 150 if SOAK == 1 else 1

@@ -25,7 +25,7 @@ from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.store import loops, open_store
 from heedful.store.store import Store
-from tests.store.support import SCOPE, report
+from tests.store.entries import SCOPE, report
 
 LONG = "long " * 2_000  # so that SQLite's log is full in the middle of the work
 ATTEMPTS = 3  # that a loop which this program drives needs

@@ -1,4 +1,4 @@
-"""Entries to commit, connections to look at a file, and other processes."""
+"""Entries to commit, stores to write them to, and other processes."""
 
 import os
 import subprocess
@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import heedful
-from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Again, Verdict
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
-from heedful.store.records import Head, JournalEntry
 from heedful.store.threads import STORE_THREAD_NAME
 from tests.engines import in_memory, opened, rows
+from tests.store.entries import SCOPE, attempt, report
 
 __all__ = [
     "SCOPE",
@@ -29,35 +26,7 @@ __all__ = [
     "unmeasured",
 ]
 
-SCOPE = Scope()
 WAITING = 60.0  # seconds until a process that should have ended is given up
-
-
-def attempt(number: int, text: str = "text", *errors: str) -> Attempt:
-    findings = tuple(Finding("check", key, key=key) for key in errors)
-    return Attempt(
-        number,
-        Candidate.of(text),
-        evaluation=Evaluation(findings),
-        usage=Usage(calls=1),
-    )
-
-
-def report(
-    id: str,
-    number: int,
-    text: str = "text",
-    verdict: Verdict | None = None,
-    **fields: Any,
-) -> JournalEntry:
-    fields = {"epoch": 1, "head": Head(task="task"), **fields}
-    return JournalEntry(
-        id=id,
-        attempt=attempt(number, text, "x"),
-        value=text,
-        verdict=verdict or Again(),
-        **fields,
-    )
 
 
 def threads() -> list[threading.Thread]:

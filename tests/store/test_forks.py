@@ -10,7 +10,7 @@ from tests.conftest import SOAK
 from tests.engines import rows, url_of
 from tests.store.support import ended, python
 
-FORKS = 10 * SOAK
+FORKS = 3 * SOAK
 ROWS_OF_CHILD = 3
 # Threads write for most of the time, by an event loop (`loops.begin`) and by the thread
 # of the store (`remember`), while the main thread forks. Each child writes by the same
@@ -103,11 +103,13 @@ SQLITE_WAYS = ["os.fork", "os.fork in an event loop", "multiprocessing", "new st
 
 
 @pytest.mark.sqlite
+@pytest.mark.soak
 @pytest.mark.parametrize("way", SQLITE_WAYS)
 def test_a_process_forked_while_threads_write_a_file_can_write(tmp_path, way):
     _check_forks(tmp_path / "a.db", way)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 @pytest.mark.parametrize("way", ["os.fork", "multiprocessing"])
 def test_a_process_forked_while_threads_write_a_database_can_write(

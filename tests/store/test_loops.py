@@ -342,17 +342,19 @@ from heedful.errors import LeaseLost
 from heedful.store.records import Head
 from heedful.store.loops import enter, new_owner
 from heedful.store import loops
-from tests.store.support import *
+from heedful.store.sqlite import in_file
+from tests.store.entries import SCOPE
 
 me = new_owner(); enter(me)
-with opened(sys.argv[1]) as store:
-    try:
-        head = Head(task="task")
-        claimed = asyncio.run(store.write(SCOPE, loops.claim, "a", head, me))
-        print("epoch", claimed.epoch, flush=True)
-    except LeaseLost:
-        print("refused", flush=True)
-    sys.stdin.readline()
+store = in_file(sys.argv[1])
+try:
+    head = Head(task="task")
+    claimed = asyncio.run(store.write(SCOPE, loops.claim, "a", head, me))
+    print("epoch", claimed.epoch, flush=True)
+except LeaseLost:
+    print("refused", flush=True)
+sys.stdin.readline()
+asyncio.run(store.close())
 """
 
 

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -23,7 +25,7 @@ from heedful.errors import (
 from heedful.store import postgres_migrations
 from heedful.store.postgres_migrations import all_parts, migrate, newest_version
 from tests.postgres import Urls, blank, drop, rows
-from tests.store.support import unmeasured
+from tests.store.support import WAITING, unmeasured
 
 TABLES = """
 select relname::text from pg_class
@@ -177,7 +179,8 @@ begin
 end $$;
 alter table tally drop column lessons;
 """
-# A loop and a lesson more; the number of lessons, or the error.
+# For each line that it reads, a loop and a lesson of that name more. It answers with
+# the number of lessons, or with the error.
 USE = """
 import asyncio, sys
 from heedful.errors import StoreError
@@ -186,8 +189,8 @@ from heedful.memory.memory import Memory
 from heedful.lessons.lesson import Scope
 from heedful.store import loops, open_store
 
-async def main():
-    store, name = open_store(sys.argv[1]), sys.argv[2]
+async def use(name):
+    store = open_store(sys.argv[1])
     try:
         await run(
             "task",
@@ -201,13 +204,14 @@ async def main():
         error = f"{name} rises too late"
         assert (await memory.remember("E", error, lesson="bake it")).created
         assert (await memory.seen("E", error)).count == 1
-        print(await memory.count(), end="")
+        print(await memory.count(), flush=True)
     except StoreError as error:
-        print(type(error).__name__, end="")
+        print(type(error).__name__, flush=True)
     finally:
         await store.close()
 
-asyncio.run(main())
+for line in sys.stdin:
+    asyncio.run(use(line.strip()))
 """
 MIGRATE = """
 import sys
@@ -223,9 +227,7 @@ HERE = Path(heedful.__file__).parents[1]
 @pytest.fixture
 def newer(tmp_path):
     package = tmp_path / "heedful"
-    shutil.copytree(
-        HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(HERE / "heedful", package)
     _add(tmp_path, PRE, POST)
     file = package / "store" / "lessons.py"
     file.write_text(
@@ -258,19 +260,41 @@ def run_code(code: Path, text: str, *arguments: str) -> str:
     return done.stdout
 
 
+@contextmanager
+def user(code: Path, url: str) -> Iterator[Callable[[str], str]]:
+    """Start a process of that code; what is yielded lets it use the store."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", USE, url],
+        env={**unmeasured(), "PYTHONPATH": str(code)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def use(name: str) -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{name}\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    with process:
+        yield use
+        process.communicate(timeout=WAITING)
+
+
 def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
-    old = HERE
-    url = postgres.service
-    assert run_code(old, USE, url, "ash") == "1"
-    assert run_code(newer, USE, url, "birch") == "StoreOlder"
-    done = run_code(newer, MIGRATE, postgres.owner, "post", "pre")
-    assert done == "[] ['pre', 'post'] ['pre'] ['post'] "
-    assert run_code(old, USE, url, "cedar") == "2"
-    assert run_code(newer, USE, url, "elm") == "3"
-    assert run_code(old, USE, url, "fir") == "4"
-    assert run_code(newer, MIGRATE, postgres.owner, "all") == "['post'] [] "
-    assert run_code(old, USE, url, "holly") == "StoreNewer"
-    assert run_code(newer, USE, url, "oak") == "5"
+    with user(HERE, postgres.service) as old, user(newer, postgres.service) as new:
+        assert old("ash") == "1"
+        assert new("birch") == "StoreOlder"
+        done = run_code(newer, MIGRATE, postgres.owner, "post", "pre")
+        assert done == "[] ['pre', 'post'] ['pre'] ['post'] "
+        assert old("cedar") == "2"
+        assert new("elm") == "3"
+        assert old("fir") == "4"
+        assert run_code(newer, MIGRATE, postgres.owner, "all") == "['post'] [] "
+        assert old("holly") == "StoreNewer"
+        assert new("oak") == "5"
     with pytest.raises(StoreNewer, match="upgrade heedful"):
         migrate(postgres.owner)
 
@@ -294,7 +318,8 @@ def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, k
     done = start_code(newer, MIGRATE, postgres.owner, "all")
     assert f"heedful.errors.{kind.__name__}" in done.stderr
     assert tables(postgres) == there
-    assert run_code(HERE, USE, postgres.service, "ash") == "1"
+    with user(HERE, postgres.service) as use:
+        assert use("ash") == "1"
     again = migrate(postgres.owner)
     assert again.applied == ()
     assert again.waiting == ()

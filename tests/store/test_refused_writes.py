@@ -75,6 +75,7 @@ def busy_threads() -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.nightly
 async def test_a_refused_write_says_why_however_early_its_error_arrives(store, caplog):
     await begin(store, "lost")
     with busy_threads():

@@ -16,6 +16,7 @@ from heedful.store.store import Effects
 
 SCOPE = Scope("ours")
 PACKAGE = Path(heedful.__file__).parent
+WRITERS = (".write", "write_lessons")  # what calls of them end with
 # A driver that comes back claims its loop again.
 # A call that is reserved again counts again, so that no crash lets a rung spend more.
 # A removal that is repeated finds fewer loops, and removes what is left.
@@ -66,11 +67,13 @@ async def test_a_write_without_declaration_is_not_recorded(tmp_path):
 def written_functions() -> Iterator[Any]:
     """Yield the functions of the store that heedful passes to `write`."""
     for path in PACKAGE.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        if not any(name in source for name in WRITERS):
+            continue
         calls = [
             node
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Call)
-            and ast.unparse(node.func).endswith((".write", "write_lessons"))
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(WRITERS)
         ]
         if not calls:
             continue

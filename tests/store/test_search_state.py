@@ -274,7 +274,7 @@ def shares(
 
 
 # Not made smaller where it fails: every step is a commit, and that would take minutes.
-TestSearched = Searched.TestCase
+TestSearched = pytest.mark.soak(Searched.TestCase)
 TestSearched.settings = settings(
     max_examples=4 * SOAK,
     stateful_step_count=40,
