@@ -7,19 +7,20 @@ would say `ATTACK`.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
 from heedful import Lesson, Memory, signature
-from heedful.cli.app import app
+from heedful.cli import main
 from heedful.store.sqlite import in_file
 from tests.hooks.support import as_user, environment, run_event
 
@@ -211,6 +212,12 @@ def teach(home: Home) -> None:
 
 def run_command(home: Home, line: str, folder: Path | None = None) -> str:
     """Run `heedful` in the clone, without a terminal; return all that it prints."""
-    with as_user(folder or home.clone, home.home):
-        words = shlex.split(line)
-        return CliRunner().invoke(app, words, catch_exceptions=False).output
+    output = io.StringIO()
+    with (
+        as_user(folder or home.clone, home.home) as patch,
+        redirect_stdout(output),
+        redirect_stderr(output),
+    ):
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        main(shlex.split(line))
+    return output.getvalue()

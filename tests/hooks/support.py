@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.app import app
+from heedful.cli import main
 from heedful.errors import UsageError
 from heedful.integrations import hook, hooks
 from heedful.integrations.hook import read_settings
@@ -150,7 +150,7 @@ def answer_at_terminal(
     ):
         for stream in ("stdin", "stdout", "stderr"):
             patch.setattr(sys, stream, io.TextIOWrapper(terminal, write_through=True))
-        code = app(line.split(), prog_name="heedful", standalone_mode=False)
+        code = main(line.split())
         for stream in ("stdin", "stdout", "stderr"):
             getattr(sys, stream).detach()
     reader.join(SECONDS)

@@ -524,9 +524,11 @@ def await_gone(pid: int) -> None:
 
 
 def await_learning(folder: Path) -> None:
-    until = time.monotonic() + 60
-    while not rows(folder, "select * from blame") and time.monotonic() < until:
-        time.sleep(0.05)  # the detached process learns
+    """Wait until the detached process has learnt from a session."""
+    until = time.monotonic() + SECONDS
+    while not rows(folder, "select * from blame"):
+        assert time.monotonic() < until, log(folder)
+        time.sleep(0.05)
 
 
 def test_what_one_session_learns_another_is_shown(folder: Path) -> None:

@@ -379,6 +379,7 @@ def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
 
 def _do_work(event: str, session: str, strict: bool) -> None:
     """Do the work that an answer left for a session; `event` names the work."""
+    _limit_time(0, niceness=10)
     folder = _project_folder({"cwd": str(Path.cwd())})
     settings = read_settings(folder)
     _log_ignored(event, settings["ignored"])
@@ -388,7 +389,6 @@ def _do_work(event: str, session: str, strict: bool) -> None:
 
     _, host = _open_host(folder, settings, strict)
     host.foreign = foreign_texts_of(folder)
-    _limit_time(0, niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
 
