@@ -55,6 +55,7 @@ async def used(urls: Urls) -> heedful.Remembered:
     return answer
 
 
+@pytest.mark.nightly
 def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     before = postgres.fresh()
     after = postgres.blank()

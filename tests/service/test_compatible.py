@@ -13,7 +13,6 @@ from heedful.service.app import API_EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.checks.support import wise
 from tests.compat import shapes
-from tests.service.running import running
 from tests.service.support import served
 
 COMPLETE = "/orchestrator/loop-complete"
@@ -97,51 +96,45 @@ def refused(response: httpx.Response, status: int, *loop: str | None) -> str:
     return str(message[1])
 
 
-def test_the_documented_cases_in_a_running_service(tmp_path):
-    with running(tmp_path) as url, httpx.Client(base_url=url, timeout=30) as client:
-        answer = completed(client, FIRST)
-        example = API_EXAMPLES[f"POST {COMPLETE}"]["200"]
-        assert {**answer, "timestamp": ""} == {**example, "timestamp": ""}
-        pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
-        assert pessimist == {"bias_analysis": {"bias_tags_detail": [TAG]}}
-        status = client.get(f"{STATUS}/loop_001").json()
-        shapes.check_shape(status, shapes.STATUS)
-        assert status == API_EXAMPLES[f"GET {STATUS}/{{loop_id}}"]["200"]
-        trace = client.get(f"{TRACE}/loop_001").json()
-        shapes.check_shape(trace, shapes.TRACE)
-        example = API_EXAMPLES[f"GET {TRACE}/{{loop_id}}"]["200"]
-        assert {**trace, "timestamp": ""} == {**example, "timestamp": ""}
-        assert refused(client.get(f"{TRACE}/nobody"), 404, "nobody")
-        assert refused(
-            client.post(f"{OVERRIDE}/loop_001", json={"override_by": "ops"}),
-            422,
-            "loop_001",
-        )
-        lifted = client.post(f"{OVERRIDE}/loop_001", json=LIFT)
-        shapes.check_shape(lifted.json(), shapes.OVERRIDE)
-        wrong = client.post(
-            COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"}
-        )
-        assert (
-            refused(wrong, 422, "loop_001")
-            == "Invalid reflection status. Must be 'done'."
-        )
-        assert refused(client.get(f"{STATUS}/nobody"), 404, "nobody")
-        bare = client.post(COMPLETE, json={**DOCUMENTED, "loop_id": "nobody"})
-        assert "send the summary, output or scores" in refused(bare, 404, "nobody")
-        assert refused(client.get("/orchestrator/nothing"), 404, None)
-        generated = client.post(GENERATE, json=TALK).json()
-        assert generated.keys() == API_EXAMPLES[f"POST {GENERATE}"]["200"].keys()
-        (reflection,) = client.post(QUERY, json={"min_importance": 0}).json()[
-            "reflections"
-        ]
-        assert (
-            reflection.keys()
-            == API_EXAMPLES[f"POST {QUERY}"]["200"]["reflections"][0].keys()
-        )
-        assert reflection["reflection_id"] == generated["reflection_id"]
-        assert reflection["source"] == "reflection_engine_v2"
-        assert reflection["layer"] == "rm"
+def test_the_documented_cases(api):
+    answer = completed(api, FIRST)
+    example = API_EXAMPLES[f"POST {COMPLETE}"]["200"]
+    assert {**answer, "timestamp": ""} == {**example, "timestamp": ""}
+    pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
+    assert pessimist == {"bias_analysis": {"bias_tags_detail": [TAG]}}
+    status = api.get(f"{STATUS}/loop_001").json()
+    shapes.check_shape(status, shapes.STATUS)
+    assert status == API_EXAMPLES[f"GET {STATUS}/{{loop_id}}"]["200"]
+    trace = api.get(f"{TRACE}/loop_001").json()
+    shapes.check_shape(trace, shapes.TRACE)
+    example = API_EXAMPLES[f"GET {TRACE}/{{loop_id}}"]["200"]
+    assert {**trace, "timestamp": ""} == {**example, "timestamp": ""}
+    assert refused(api.get(f"{TRACE}/nobody"), 404, "nobody")
+    assert refused(
+        api.post(f"{OVERRIDE}/loop_001", json={"override_by": "ops"}),
+        422,
+        "loop_001",
+    )
+    lifted = api.post(f"{OVERRIDE}/loop_001", json=LIFT)
+    shapes.check_shape(lifted.json(), shapes.OVERRIDE)
+    wrong = api.post(COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"})
+    assert (
+        refused(wrong, 422, "loop_001") == "Invalid reflection status. Must be 'done'."
+    )
+    assert refused(api.get(f"{STATUS}/nobody"), 404, "nobody")
+    bare = api.post(COMPLETE, json={**DOCUMENTED, "loop_id": "nobody"})
+    assert "send the summary, output or scores" in refused(bare, 404, "nobody")
+    assert refused(api.get("/orchestrator/nothing"), 404, None)
+    generated = api.post(GENERATE, json=TALK).json()
+    assert generated.keys() == API_EXAMPLES[f"POST {GENERATE}"]["200"].keys()
+    (reflection,) = api.post(QUERY, json={"min_importance": 0}).json()["reflections"]
+    assert (
+        reflection.keys()
+        == API_EXAMPLES[f"POST {QUERY}"]["200"]["reflections"][0].keys()
+    )
+    assert reflection["reflection_id"] == generated["reflection_id"]
+    assert reflection["source"] == "reflection_engine_v2"
+    assert reflection["layer"] == "rm"
 
 
 def test_the_code_of_an_event_may_be_a_number(api):

@@ -25,6 +25,7 @@ from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
+from tests.engines import NIGHTLY_ENGINES
 from tests.loop import support
 from tests.postgres import drop, fresh
 from tests.service.support import TENANT, Api
@@ -48,7 +49,7 @@ def bounded(policy: Policy, limit: int) -> Policy:
     return replace(policy, rules=(*rules, MaxAttempts(limit)))
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=NIGHTLY_ENGINES)
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     urls = fresh() if request.param == "postgres" else None
     store = in_database(urls.service) if urls else in_file(":memory:")

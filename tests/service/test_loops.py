@@ -365,7 +365,9 @@ def test_a_long_pattern_judges_in_a_process_that_ends_in_time(api, id, monkeypat
     "pattern",
     [
         pytest.param("(?i)" + "[!-\uffff]" * 5_000, id="letters"),
-        pytest.param("(?i)" + r"[!-\uffff]" * 5_000, id="escapes"),
+        pytest.param(
+            "(?i)" + r"[!-\uffff]" * 5_000, id="escapes", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_pattern_that_compiles_for_long_is_refused(api, id, pattern, monkeypatch):

@@ -259,6 +259,7 @@ with served(Path(sys.argv[1])) as api:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]

@@ -369,6 +369,7 @@ def worker(folder, url, *options):
     )
 
 
+@pytest.mark.nightly
 async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(
     tmp_path, url
 ):

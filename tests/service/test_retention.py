@@ -7,41 +7,54 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import heedful
+from heedful.cli.app import app
+from heedful.cli.serve import setup_of, working
+from heedful.cli.settings import Settings
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.engines import change_rows, rows, url_of
-from tests.service.running import WAITING, running
+from tests.service.running import WAITING
 
 pytestmark = pytest.mark.both_nightly
+SETTINGS = {
+    "model": "none",
+    "embedder": "none",
+    "forget": "30d",
+    "forget_loops": "31d",
+}
 
 
-@contextmanager
-def working(folder: Path, url: str):
-    """Run what does the jobs: the service on a SQLite file, or else a worker."""
+@asynccontextmanager
+async def doing_jobs(folder: Path, url: str, store: Store) -> AsyncIterator[None]:
+    """Do the jobs: in this process as a service on a SQLite file, or in a worker's."""
     if not url.startswith("postgresql"):
-        with running(folder):
+        values = Settings(db=url, **SETTINGS)  # type: ignore[arg-type]
+        async with working(values, setup_of(values, store)):
             yield
         return
-    process = subprocess.Popen(
-        [sys.executable, "-m", "heedful.cli", "worker"],
+
+    settings = {"db": url, "cache": str(folder / "cache"), **SETTINGS}
+    variables = {f"HEEDFUL_{name.upper()}": value for name, value in settings.items()}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "heedful.cli", "worker"),
         cwd=folder,
-        env={**os.environ, "HEEDFUL_CACHE": str(folder / "cache")},
+        env={**os.environ, **variables},
         stdout=subprocess.DEVNULL,
     )
     try:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(WAITING) == 0
+        assert await asyncio.wait_for(process.wait(), WAITING) == 0
 
 
 async def texts_of(memory: Memory) -> list[str]:
@@ -65,31 +78,22 @@ async def run_loops(store: Store, scope: Scope, *ids: str) -> None:
         await heedful.run("task", generate=answer, id=id, store=store, scope=scope)
 
 
-def test_a_night_removes_unused_lessons_and_old_loops(tmp_path, monkeypatch):
+async def test_a_night_removes_unused_lessons_and_old_loops(tmp_path):
     path = tmp_path / "heedful.db"
     url = url_of(path)
-    monkeypatch.setenv("HEEDFUL_DB", url)
-    monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
-    monkeypatch.setenv("HEEDFUL_FORGET", "30d")
-    monkeypatch.setenv("HEEDFUL_FORGET_LOOPS", "31d")
     memory = Memory(url)
-    asyncio.run(remember(memory))
+    await remember(memory)
     change_rows(path, "update lesson set last_seen = 1e9 where text like 'long%'")
     # Another tenant, and no lesson.
-    scope = Scope("acme", "main")
-    asyncio.run(run_loops(memory.store, scope, "old", "new"))
+    await run_loops(memory.store, Scope("acme", "main"), "old", "new")
     change_rows(path, "update loop set updated = 1e9 where id = 'old'")
 
-    def wait(left: list[str], look: Callable[[], list[str]]) -> None:
-        deadline = time.monotonic() + WAITING
-        while look() != left:
-            assert time.monotonic() < deadline, look()
-            time.sleep(0.05)
-
-    with working(tmp_path, url):
-        wait(["long unused, pinned", "used"], lambda: asyncio.run(texts_of(memory)))
-        wait(["new"], lambda: [id for (id,) in rows(path, "select id from loop")])
-    asyncio.run(memory.store.close())
+    async with doing_jobs(tmp_path, url, memory.store), asyncio.timeout(WAITING):
+        while await texts_of(memory) != ["long unused, pinned", "used"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        while rows(path, "select id from loop") != [("new",)]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await memory.store.close()
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
@@ -103,15 +107,8 @@ def test_a_night_removes_unused_lessons_and_old_loops(tmp_path, monkeypatch):
 def test_a_time_that_nobody_can_follow_is_refused_at_the_start(
     tmp_path, monkeypatch, command, setting, text, says
 ):
-    url = url_of(tmp_path / "heedful.db")
     monkeypatch.setenv(f"HEEDFUL_{setting.upper()}", text)
-    done = subprocess.run(
-        [sys.executable, "-m", "heedful.cli", command, "--db", url],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAITING,
-    )
-    assert done.returncode == 2
-    assert f"{setting} is '{text}'; it must be {says}" in done.stderr
+    url = url_of(tmp_path / "heedful.db")
+    refused = CliRunner().invoke(app, [command, "--db", url])
+    assert refused.exit_code == 2
+    assert f"{setting} is '{text}'; it must be {says}" in refused.output

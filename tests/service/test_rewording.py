@@ -239,6 +239,7 @@ async def _leave_draft(store: Any) -> str:
     return result.run_digest
 
 
+@pytest.mark.nightly
 async def test_a_worker_that_is_killed_while_it_asks_is_made_up_for(tmp_path, url):  # noqa: F811
     (tmp_path / "slow.py").write_text(MODEL, encoding="utf-8")
     (tmp_path / "good.py").write_text(MODULE, encoding="utf-8")

@@ -36,6 +36,7 @@ def node(*words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "file",
     [

@@ -175,7 +175,7 @@ def test_a_service_that_stops_ends_the_streams_of_live_pages(browser):
         asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
         await asyncio.sleep(0)
         browser.site.end_streams()
-        return (await asyncio.wait_for(asking, WAITING)).text
+        return str((await asyncio.wait_for(asking, WAITING)).text)
 
     assert browser.api.run(read_stream()) == "retry: 1000\n\n"
 
