@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent
-from pydantic_ai.models.test import TestModel
 
 import heedful
 from heedful import errors
@@ -161,6 +159,9 @@ async def test_the_result_of_a_framework_names_its_model(result, store):
 
 
 async def test_a_function_may_return_the_result_of_a_pydantic_ai_agent(store):
+    from pydantic_ai import Agent  # slow to import
+    from pydantic_ai.models.test import TestModel
+
     agent: Agent[None, str] = Agent(TestModel(custom_output_text="P1"))
 
     @heedful.self_correcting(

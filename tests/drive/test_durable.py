@@ -173,7 +173,17 @@ async def test_an_attempt_that_is_cancelled_can_be_resumed_and_counts_once(store
     assert result.usage.tokens == 10
 
 
-@pytest.mark.parametrize("yields", range(0, 60, 3), ids=lambda n: f"after {n} turns")
+@pytest.mark.parametrize(
+    "yields",
+    [
+        pytest.param(
+            turns,
+            id=f"after {turns} turns",
+            marks=pytest.mark.nightly if turns % 9 else (),
+        )
+        for turns in range(0, 60, 3)
+    ],
+)
 @pytest.mark.parametrize("id", ["", "a"], ids=["no id", "an id"])
 async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(
     store, path, yields, id

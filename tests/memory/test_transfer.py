@@ -2,7 +2,6 @@
 it may be.
 """
 
-import itertools
 from io import BytesIO
 from typing import Any
 
@@ -446,7 +445,21 @@ async def read_standing(memory: Memory) -> set[tuple[str, str]]:
 STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 
 
-@pytest.mark.parametrize(("trust", "state"), [*itertools.product(TRUST_ORDER, STATES)])
+@pytest.mark.parametrize(
+    ("trust", "state"),
+    [
+        *(
+            pytest.param("operator", state, id=f"an operator's: {state}")
+            for state in STATES
+        ),
+        *(
+            pytest.param(trust, "verified", id=f"verified, from {trust}")
+            for trust in TRUST_ORDER
+            if trust != "operator"
+        ),
+        pytest.param("tool", "quarantined", id="quarantined, from a tool"),
+    ],
+)
 async def test_trust_is_kept_at_the_lower(trust, state):
     """External, or its own if an operator vouches for it."""
     data = claim_standing(trust, state)
@@ -469,7 +482,16 @@ async def test_trust_is_kept_at_the_lower(trust, state):
 
 
 @pytest.mark.parametrize(
-    ("trust_here", "trust_there"), [*itertools.product(TRUST_ORDER, TRUST_ORDER)]
+    ("trust_here", "trust_there"),
+    [
+        pytest.param("external", "operator", id="the least here, the most there"),
+        pytest.param("operator", "external", id="the most here, the least there"),
+        pytest.param("tool", "model", id="held back here, not there"),
+        pytest.param("model", "tool", id="held back there, not here"),
+        pytest.param("model", "measured", id="verifies there, not here"),
+        pytest.param("measured", "model", id="verifies here, not there"),
+        pytest.param("operator", "operator", id="the same"),
+    ],
 )
 async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_there):
     memory = new_memory()

@@ -85,6 +85,7 @@ for n in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.nightly
 def test_killed_while_it_writes_no_file_is_half(tmp_path):
     for pause in (0.0, 0.003, 0.011, 0.02):
         process = python(AGAIN, tmp_path, 10_000)

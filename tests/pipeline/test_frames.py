@@ -3,13 +3,10 @@ accident.
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas
-import polars
-import pyarrow
 import pytest
 
 from heedful import errors
@@ -18,22 +15,24 @@ from heedful.pages import markdown
 from heedful.pipeline import Pipeline
 from tests.pipeline.support import check_that_fails, run_pipeline, run_stage
 
-MAKES: dict[str, Any] = {
-    "pandas": lambda ys: pandas.DataFrame({"y": ys, "name": ["a"] * len(ys)}),
-    "polars": lambda ys: polars.DataFrame({"y": ys, "name": ["a"] * len(ys)}),
-    "pyarrow": lambda ys: pyarrow.table({"y": ys, "name": ["a"] * len(ys)}),
-    "numpy": lambda ys: np.array([[y, 1.0] for y in ys]),
-}
+
+def make_frame(kind: str, ys: list[float]) -> Any:
+    """Return a frame of two columns; its package is imported when a test needs it."""
+    package = import_module(kind)
+    if kind == "numpy":
+        return package.array([[y, 1.0] for y in ys])
+    make = package.table if kind == "pyarrow" else package.DataFrame
+    return make({"y": ys, "name": ["a"] * len(ys)})
 
 
-@pytest.mark.parametrize("kind", MAKES)
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "numpy"])
 def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -> None:
     rows = [float(n) for n in range(40)]
     changed = [*rows[:-1], 900.0]  # beyond the first rows
     left = [rows, changed, rows]
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False, rerun=True)
     pipeline.stage(name="s", checks=[check_that_fails(1, 2)])(
-        lambda state: MAKES[kind](left.pop(0))
+        lambda state: make_frame(kind, left.pop(0))
     )
     report = run_pipeline(pipeline, id="a")
     outputs = [attempt.output for attempt in report.stages[0].attempts]
@@ -60,7 +59,7 @@ def test_only_equal_frames_are_a_repeat(values: list[float], count: int) -> None
     policy = "stage, attempts.limit=3, repeat.times=1"
     left = list(values)
     report = run_stage(
-        lambda _: MAKES["polars"]([left.pop(0)]),
+        lambda _: make_frame("polars", [left.pop(0)]),
         check_that_fails(1, 2, 3),
         policy=policy,
     )
@@ -119,7 +118,7 @@ def absent(output: Any, context: Any) -> list[Any]:
     [
         pytest.param(absent, id="a check of the user"),
         pytest.param(
-            grounding(lambda text, state: MAKES["pandas"]([1.0])),
+            grounding(lambda text, state: make_frame("pandas", [1.0])),
             id="a check of heedful",
         ),
     ],
