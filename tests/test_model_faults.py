@@ -37,7 +37,8 @@ MANY = 20
 # cancellation.
 ON_SERVER = ("no answer", "401 that repeats the key", "an empty answer")
 # A loop meets each fault; the other places meet these, and the rest in `make soak`.
-EVERYWHERE = ("401 that repeats the key", "an empty answer")
+CANCELLED = "a call that is cancelled"
+EVERYWHERE = ("401 that repeats the key", "an empty answer", CANCELLED)
 
 
 def case(engine: str, fault: str, place: str) -> Any:
@@ -53,7 +54,7 @@ CASES = [
     *(case("sqlite", fault, place) for fault in FAULTS for place in PLACES),
     *(
         case("postgres", fault, place)
-        for fault in (*ON_SERVER, "a call that is cancelled")
+        for fault in (*ON_SERVER, CANCELLED)
         for place in PLACES
     ),
 ]
