@@ -7,6 +7,7 @@ here.
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -23,7 +24,7 @@ from heedful.service.setup import Setup
 from heedful.service.wire import ERROR_RESPONSES
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
-from tests.service.support import Api, problem
+from tests.service.support import PROJECT, TENANT, Api, problem
 
 pytestmark = pytest.mark.both_nightly
 
@@ -73,13 +74,23 @@ def test_every_route_needs_what_the_page_says_or_tells_of_nobody():
     }
 
 
-def asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> Any:
+def asked(
+    api: Api,
+    name: str,
+    key: str,
+    query: str = "",
+    id: object = 1,
+    headers: Mapping[str, str] | None = None,
+    **changes: Any,
+) -> Any:
     """Send the example of a route, its body (if it has one) with these changes."""
     method, path = name.split()
     body = API_EXAMPLES.get(name, {}).get("request")
-    real = re.sub(r"{(n|id|loop_id)}", "1", path).replace("{ruling}", "reject")
+    real = re.sub(r"{(id|loop_id)}", str(id), path)
+    for part, value in {"n": "1", "ruling": "reject", "agent": "claude-code"}.items():
+        real = real.replace(f"{{{part}}}", value)
     more = {} if body is None else {"json": {**body, **changes}}
-    return api.request(method, real + query, key=key, **more)
+    return api.request(method, real + query, key=key, headers=headers or {}, **more)
 
 
 def refused(answer: Any, name: str, code: str) -> None:
@@ -117,6 +128,65 @@ def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api):
         refused(asked(api, name, key, "?project=other"), name, "forbidden")
         if "project_id" in fields:
             refused(asked(api, name, key, project_id="other"), name, "forbidden")
+
+
+COMMAND_FAILED: dict[str, Any] = {"error_type": "Bash", "text": "npm is not used here"}
+
+
+@pytest.mark.both
+def test_every_route_does_its_work_on_each_engine(api):
+    key = api.key(*KEY_PERMISSIONS)
+    writer = api.key("write")
+    answered = set()
+
+    def send(name: str, *, key: str = key, **options: Any) -> Any:
+        """Send the example of a route, which is answered; return its data."""
+        answer = asked(api, name, key, **options)
+        assert answer.is_success, (name, answer.text)
+        answered.add(name)
+        is_json = answer.headers["content-type"] == "application/json"
+        return answer.json() if is_json else answer.text
+
+    for name in sorted(PUBLIC):
+        send(name)
+
+    send("PUT /v1/loops/{id}", goals=[], policy="orchestrator, attempts.limit=1")
+    send("PUT /v1/loops/{id}/attempts/{n}")
+    send("POST /v1/loops/{id}/overrides")
+    send("POST /v1/loops/{id}/notes")
+    send("POST /v1/loops/{id}/cancel")
+    send("POST /v1/validate", checks=[{"name": "not_empty"}])
+    send("POST /v1/replay")
+    send("POST /orchestrator/loop-complete")
+    lifted = {"override_fatigue": False, "override_max_reruns": True}
+    send("POST /orchestrator/override-guardrails/{loop_id}", **lifted)
+
+    lesson = send("POST /v1/reflections")["id"]
+    edition = send("GET /v1/reflections/{id}", id=lesson)["edition"]
+    headers = {"If-Match": f'"{edition}"'}
+    send("PATCH /v1/reflections/{id}", id=lesson, headers=headers)
+    for command in ("npm test", "npm run lint"):
+        example = {"task": command, "accepted": f"p{command}", "rejected": command}
+        named = {**COMMAND_FAILED, "example": example}
+        lesson = send("POST /v1/reflections", **named)["id"]
+    send("POST /v1/reflections/{id}/check", id=lesson)
+
+    entry = send("POST /v1/reflections", key=writer, text="a text")["entry"]
+    send("GET /v1/quarantine/{id}", id=entry)
+    send("POST /v1/quarantine/{id}/{ruling}", id=entry)
+    send("POST /v1/reflections", key=writer, text="another text")
+    send("POST /v1/quarantine/revoke", source=f"key:{writer.split('_')[1]}")
+
+    send("POST /v1/recall", loop="recalled")
+    send("POST /v1/outcomes", loop="recalled")
+    send("POST /v1/trials/offers")
+    send("POST /v1/trials/results")
+    send("GET /v1/trials/proof", query="?source=mem0")
+    mine = {"tenant_id": TENANT, "project_id": PROJECT}
+    for name in sorted(set(ROUTES) - answered):
+        is_compatible = name.split()[1].startswith("/api/v1/")
+        send(name, **(mine if is_compatible else {}))
+    assert answered == set(ROUTES)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
