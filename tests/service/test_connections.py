@@ -233,11 +233,11 @@ def test_an_answer_that_nobody_takes_is_given_up(open_api, monkeypatch):
             ended = 'heedful_requests_total{method="GET",route="/v1/loops/{id}"'
             while ended not in httpx.get(f"{url}/metrics", timeout=WAITING).text:
                 time.sleep(0.1)
-            taken = read_all(line)
+            beginning = read_all(line)
 
         # Who takes it gets all of it.
         answer = httpx.get(f"{url}{path}", timeout=WAITING)
         assert answer.json()["task"] == loop["task"]
-        return taken
+        return beginning
 
     assert len(listening(open_api, call)) < 4_000_000

@@ -7,7 +7,6 @@ here.
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -80,7 +79,7 @@ def asked(
     key: str,
     query: str = "",
     id: object = 1,
-    headers: Mapping[str, str] | None = None,
+    headers: Any = None,
     **changes: Any,
 ) -> Any:
     """Send the example of a route, its body (if it has one) with these changes."""
@@ -158,7 +157,7 @@ def test_every_route_does_its_work_on_each_engine(api):
     send("POST /v1/validate", checks=[{"name": "not_empty"}])
     send("POST /v1/replay")
     send("POST /orchestrator/loop-complete")
-    lifted = {"override_fatigue": False, "override_max_reruns": True}
+    lifted: dict[str, Any] = {"override_fatigue": False, "override_max_reruns": True}
     send("POST /orchestrator/override-guardrails/{loop_id}", **lifted)
 
     lesson = send("POST /v1/reflections")["id"]
@@ -167,8 +166,8 @@ def test_every_route_does_its_work_on_each_engine(api):
     send("PATCH /v1/reflections/{id}", id=lesson, headers=headers)
     for command in ("npm test", "npm run lint"):
         example = {"task": command, "accepted": f"p{command}", "rejected": command}
-        named = {**COMMAND_FAILED, "example": example}
-        lesson = send("POST /v1/reflections", **named)["id"]
+        body = {**COMMAND_FAILED, "example": example}
+        lesson = send("POST /v1/reflections", **body)["id"]
     send("POST /v1/reflections/{id}/check", id=lesson)
 
     entry = send("POST /v1/reflections", key=writer, text="a text")["entry"]

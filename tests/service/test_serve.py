@@ -249,10 +249,10 @@ def test_a_process_that_is_asked_to_stop_waits_for_no_thread(tmp_path):
 
 @pytest.mark.nightly
 def test_asked_to_stop_it_ends_the_streams_of_live_pages(tmp_path):
-    made = CliRunner().invoke(
+    creation = CliRunner().invoke(
         app, ["key", "create", "--name", "me", "--db", f"{tmp_path}/heedful.db"]
     )
-    key = made.stdout.split()[0]
+    key = creation.stdout.split()[0]
     service = Service(tmp_path, "--drain", "5")
 
     with httpx.Client(base_url=service.url, timeout=WAITING) as browser:

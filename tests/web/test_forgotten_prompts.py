@@ -111,7 +111,9 @@ async def undo_and_evict(memory: Memory) -> None:
     await evict(memory)
 
 
-@pytest.mark.parametrize("kind", ["example", "rule"])
+@pytest.mark.parametrize(
+    "kind", ["example", pytest.param("rule", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize(
     ("end", "stays"),
     [

@@ -104,10 +104,16 @@ def answers(browser: Browser, run: str, may: Sequence[str]) -> Mapping[str, str]
     "may",
     [
         pytest.param(["recall"], id="recall"),
-        pytest.param(["recall", "write"], id="recall and write"),
+        pytest.param(
+            ["recall", "write"], id="recall and write", marks=pytest.mark.nightly
+        ),
         pytest.param(["write"], id="write"),
-        pytest.param(["recall", "approve"], id="recall and approve"),
-        pytest.param(["recall", "admin"], id="recall and admin"),
+        pytest.param(
+            ["recall", "approve"], id="recall and approve", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            ["recall", "admin"], id="recall and admin", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_key_without_read_sees_no_words_that_were_taken_back(taken_back, may):

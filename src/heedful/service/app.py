@@ -64,8 +64,12 @@ def application(setup: Setup) -> FastAPI:
     app.state.admission = admission
     app.state.readiness = Readiness()
 
-    app.routes.extend(_api_routes())
-    app.routes.append(Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]))
+    app.routes.extend(
+        [
+            *_api_routes(),
+            Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]),
+        ]
+    )
 
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))

@@ -87,8 +87,12 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         read_only=read_only,
     )
     icon = f"{SITE_PATH}/static/icon.svg"
-    app.routes.extend(moved_routes(SITE_PATH))
-    app.routes.append(Route(f"{SITE_PATH}{{rest:path}}", site))
-    app.routes.append(Route("/", RedirectResponse(SITE_PATH, 303)))
-    app.routes.append(Route("/favicon.ico", RedirectResponse(icon, 303)))
+    app.routes.extend(
+        [
+            *moved_routes(SITE_PATH),
+            Route(f"{SITE_PATH}{{rest:path}}", site),
+            Route("/", RedirectResponse(SITE_PATH, 303)),
+            Route("/favicon.ico", RedirectResponse(icon, 303)),
+        ]
+    )
     return site
