@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -115,6 +116,8 @@ class Desk:
         **more: str,
     ) -> subprocess.Popen[str]:
         """Start the command line in a process of its own, with this environment."""
+        # A shell that runs the tests in the background lets all ignore Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         return subprocess.Popen(
             [*COMMAND, *shlex.split(line)],
             cwd=self.folder,

@@ -252,10 +252,7 @@ def memory_of(folder: Path, stated: str) -> Memory:
     return Memory(store, trust=STATEMENTS[stated], holdout=0)
 
 
-ALL_STATED = telling(STATEMENTS, "all and names")
-
-
-@pytest.mark.parametrize("stated", ALL_STATED)
+@pytest.mark.parametrize("stated", telling(STATEMENTS, "nothing", "all and names"))
 @pytest.mark.parametrize(
     "reader",
     telling(
@@ -272,6 +269,7 @@ ALL_STATED = telling(STATEMENTS, "all and names")
         "a shell with options",
         "a here-document with a sign",
         "an address after a name",
+        "a shell's call without a command",
     ),
 )
 async def test_no_page_of_others_is_told(
@@ -484,7 +482,7 @@ REDACTED = {
 }
 
 
-@pytest.mark.parametrize("stated", ALL_STATED)
+@pytest.mark.parametrize("stated", telling(STATEMENTS, "all and names"))
 @pytest.mark.parametrize("reader", PAGE_READERS)
 @pytest.mark.parametrize(
     "way",
