@@ -288,9 +288,9 @@ def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> Non
     (shop / ".github").mkdir()
     (shop.parent / "home" / ".codex").mkdir()
     (shop.parent / "home" / ".kimi-code").mkdir()
-    shown = run_hook_command(shop, "install --all --dry-run")
+    preview = run_hook_command(shop, "install --all --dry-run")
     assert set(files_in(shop)) == set()
-    assert "--agent codex" in shown.err
+    assert "--agent codex" in preview.err
     result = run_hook_command(shop, "install --all --yes --no-trust")
     assert set(files_in(shop)) >= {".qwen/settings.json", ".codex/hooks.json"}
     assert "qwen-code: the folder" in result.err

@@ -412,14 +412,16 @@ async def test_an_error_that_names_a_new_branch_is_one_lesson(
     memory: Memory, root: Path, branches: tuple[str, ...]
 ) -> None:
     makes = ["git checkout -q -b", "git switch -c", "git checkout -b", "git switch -C"]
-    shown = [
+    answers = [
         await push(Session(memory, branch, root), branch, make)
         for branch, make in zip(branches, makes, strict=True)
     ]
     assert await memory.count() == 1
-    assert shown[0] == ""
-    assert all("git push --set-upstream origin <branch>" in text for text in shown[1:])
-    assert not any(branch in text for branch in branches for text in shown)
+    assert answers[0] == ""
+    assert all(
+        "git push --set-upstream origin <branch>" in text for text in answers[1:]
+    )
+    assert not any(branch in text for branch in branches for text in answers)
 
 
 async def test_an_error_that_names_a_new_file_is_one_lesson(

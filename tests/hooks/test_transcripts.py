@@ -102,8 +102,8 @@ def test_a_failure_without_an_event_is_kept_once_and_explained(
 ) -> None:
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
-    own = {"HEEDFUL_DB": str(folder / "heedful.db"), "HEEDFUL_HOLDOUT": "0"}
-    trust = {**own, "HEEDFUL_TRUST": '{"tool": "measured"}'}
+    database = {"HEEDFUL_DB": str(folder / "heedful.db"), "HEEDFUL_HOLDOUT": "0"}
+    trust = {**database, "HEEDFUL_TRUST": '{"tool": "measured"}'}
     # A tool's demand is told when a second session has not kept it.
     for session in ("first", "second"):
         data = {
@@ -113,11 +113,11 @@ def test_a_failure_without_an_event_is_kept_once_and_explained(
             "tool_input": {"command": "ls"},
             "tool_use_id": "c3",
         }
-        told = run_event(folder, tmp_path, "PreToolUse", data, trust)
-        assert told.err == ""
+        done = run_event(folder, tmp_path, "PreToolUse", data, trust)
+        assert done.err == ""
         assert run_event(folder, tmp_path, "PreToolUse", data, trust).out == ""
         assert kept_errors(folder) == [UNREAD]
-        assert ("Read the file" in told.out) == (session == "second")
+        assert ("Read the file" in done.out) == (session == "second")
         end = {"session_id": session, "transcript_path": str(file)}
         run_event(folder, tmp_path, "SessionEnd", end, trust)
         assert kept_errors(folder) == []
