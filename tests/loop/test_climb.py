@@ -10,7 +10,6 @@ from heedful.loop.climb import (
     AttemptShare,
     ClimbRecord,
     plan_ladder,
-    record_of,
 )
 from heedful.loop.ladder import Climb, Ladder, RungAttempt
 from heedful.loop.record import Attempt, Candidate, Loop
@@ -29,6 +28,14 @@ def climb(*attempts: str, names: tuple[str, ...] = TWO.names) -> Climb:
         ),
         names=names,
     )
+
+
+def record_of(climbs: list[Climb]) -> ClimbRecord:
+    """The record of loops, oldest first."""
+    record = ClimbRecord()
+    for loop in climbs:
+        record = record.after(loop)
+    return record
 
 
 def repriced(loops: list[Climb], **costs: float) -> list[Climb]:

@@ -276,11 +276,3 @@ def _explores(loop: str, seed: str) -> bool:
     """Return True for one loop in `EXPLORED_LOOPS`, by its id and the seed."""
     digest = hashlib.sha256(f"explore\0{seed}\0{loop}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % EXPLORED_LOOPS == 0
-
-
-def record_of(climbs: Sequence[Climb]) -> ClimbRecord:
-    """Return the record of loops, oldest first."""
-    record = ClimbRecord()
-    for climb in climbs:
-        record = record.after(climb)
-    return record

@@ -112,11 +112,6 @@ def settle_practice(db: Db, scope: Scope, used: PracticeUsage) -> None:
     db.send("settle_call", values)
 
 
-def forget_practice(db: Db, scope: Scope, allowance: str) -> None:
-    """Delete what was spent of an allowance that nobody uses again."""
-    db.delete("spending", _allowance_key(scope, allowance))
-
-
 def _allowance_key(scope: Scope, name: str) -> dict[str, Any]:
     """Return the parameters that select what is spent of an allowance."""
     return {**key_of(scope), "rung": storable(name), "day": PRACTICE_DAY}
