@@ -12,7 +12,7 @@ from heedful.errors import InvalidInput
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.hooks import HookSettings, reply, work
 from heedful.memory.memory import Memory
-from tests.engines import rows
+from heedful.store.repairs import count_repairs
 from tests.hooks.spoken import spoken_by
 from tests.hosts import patient_host
 from tests.trusted import OWN
@@ -73,18 +73,11 @@ async def learn_twice(memory: Memory, root: str = "", **calls: Any) -> None:
         await send(memory, "end", session, {}, root=root)
 
 
-def count_repairs(path: Path) -> dict[str, int]:
-    """Return how many repairs had each outcome, in the store at that path."""
-    return dict(rows(path, "select outcome, count(*) from repair group by outcome"))
-
-
-async def test_nothing_is_repaired_unless_a_person_says_so(
-    memory: Memory, path: Path
-) -> None:
+async def test_nothing_is_repaired_unless_a_person_says_so(memory: Memory) -> None:
     await learn_twice(memory)
     answer = await send(memory, "before", "s3", BAD)
     assert "updatedInput" not in answer["hookSpecificOutput"]
-    assert count_repairs(path) == {}
+    assert await memory.store.read(memory.scope, count_repairs) == {}
 
 
 async def test_the_person_is_asked_about_the_changed_call(memory: Memory) -> None:
@@ -194,17 +187,12 @@ async def test_a_call_is_repaired_once_in_a_session(memory: Memory) -> None:
     ],
 )
 async def test_what_became_of_a_repair_is_counted(
-    memory: Memory,
-    path: Path,
-    made: Any,
-    kind: Kind,
-    fields: Any,
-    counts: dict[str, int],
+    memory: Memory, made: Any, kind: Kind, fields: Any, counts: dict[str, int]
 ) -> None:
     await learn_twice(memory)
     await send(memory, "before", "s3", BAD, repair="ask")
     await send(memory, kind, "s3", made, repair="ask", **fields)
-    assert count_repairs(path) == counts
+    assert await memory.store.read(memory.scope, count_repairs) == counts
 
 
 async def test_a_repaired_call_is_learnt_as_it_was_made(memory: Memory) -> None:

@@ -86,9 +86,12 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
 
 
 def killed(process: subprocess.Popen[str]) -> str:
-    """Kill a process and return what it wrote."""
+    """Kill a process and return what it wrote and nobody has read."""
+    assert process.stdout is not None
     process.kill()
-    out, err = process.communicate(timeout=WAITING)
+    # `communicate` would leave out what a reader of lines has read ahead.
+    out = process.stdout.read()
+    _, err = process.communicate(timeout=WAITING)
     assert not err, err
     return out
 
