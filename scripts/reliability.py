@@ -310,7 +310,10 @@ def _shown(number: int | None) -> str:
 def main(ledger: Path = LEDGER, page: Path = PAGE) -> int:
     """Write the page; return 1 if there is nothing to write it from."""
     if not ledger.exists():
-        print(f"{ledger} is missing: make soak writes it; {page} stays as it is")
+        print(
+            f"{ledger} is missing: make soak writes it if SOAK is 2 or more; "
+            f"{page} stays as it is"
+        )
         return 1
 
     lines, unreadable = read_ledger(ledger.read_text(encoding="utf-8"))
