@@ -249,7 +249,7 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> str:
         return ""
     for line in done.stdout.splitlines():
         word, _, rest = line.partition(" ")
-        if word in ("FAILED", "ERROR"):
+        if word in ("FAILED", "ERROR") and rest.startswith("tests/"):
             return rest.partition(" - ")[0]
     return "the tests could not begin"
 
