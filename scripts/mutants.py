@@ -2,14 +2,16 @@
 
     python -m scripts.mutants                        120 mutants of the package
     python -m scripts.mutants --count 20 --seed 7 src/heedful/redact.py
-    python -m scripts.mutants --again build/mutants.json   those that survived
+    python -m scripts.mutants --again build/mutants.json   those not killed
 
-First the tests run once, and each line keeps the names of the tests that ran it. A
-*mutant* is the code with one change: another comparison, a condition that is turned
-round, a number that is one more, a statement that is left out. It is killed when one of
-the tests that run its line fails; those that run the fewest lines are tried first. What
-coverage does not look at, the property tests of the same folders, are tried last. A
-mutant lives in a copy of the checkout. The result is in build/mutants.json.
+First the tests run once, unless they did since the code changed; each line keeps the
+names of the tests that ran it. A *mutant* is the code with one change: another
+comparison, a condition that is turned round, a number that is one more, a statement
+that is left out. It lives in a copy of the checkout. It is killed when one of the tests
+that run its line fails, and passes on the unchanged code; those that run the fewest
+lines are tried first. Coverage does not look at property tests, so those of the same
+folders are tried last. A mutant is undecided where the tests do not end, or end without
+naming a test. The result is in build/mutants.json.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Literal
 
 import coverage
 
@@ -59,8 +62,8 @@ COPIED = (
 MAX_SECONDS_OF_TESTS = 300
 TESTS_AT_FIRST = 30
 MAX_TESTS = 600
-PASSED = 0
-NO_TESTS = 5
+# What pytest exits with when all tests passed, and when none was selected.
+GREEN = (0, 5)
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -100,11 +103,14 @@ class Mutant:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a mutant; `killer` is the first test that failed, "" if none."""
+    """What became of a mutant, and the test that killed it or what left it undecided;
+    `tests` run its line.
+    """
 
     mutant: Mutant
     tests: int
-    killer: str
+    fate: Literal["killed", "survived", "undecided"]
+    reason: str
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -228,14 +234,18 @@ def copy_checkout(folder: Path) -> Path:
     return folder
 
 
-def run_tests(folder: Path, arguments: Sequence[str]) -> str:
-    """Run tests on the copy until one fails; return its name, "" if none did."""
+def run_tests(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
+    """Run tests on the copy until one fails; return whether all passed, and the name of
+    the one that failed, "" if there is none.
+    """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    # Bytecode is kept by the second, so that of a mutant might be taken for another's.
+    variables = {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             [*command, *arguments],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(folder / "src")},
+            env=os.environ | variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -244,54 +254,70 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "it did not end"
-    if done.returncode in (PASSED, NO_TESTS):
-        return ""
+        return False, ""
+    if done.returncode in GREEN:
+        return True, ""
     for line in done.stdout.splitlines():
         word, _, rest = line.partition(" ")
         if word in ("FAILED", "ERROR") and rest.startswith("tests/"):
-            return rest.partition(" - ")[0]
-    return "the tests could not begin"
+            names = [name for name in arguments if "::" in name]
+            named = [name for name in names if rest.startswith(name)]
+            return False, max(named, key=len, default=rest.partition(" - ")[0])
+    return False, ""
 
 
 def judge(mutant: Mutant, names: Sequence[str], folder: Path) -> Outcome:
     """Plant a mutant into a copy of the checkout, and run its tests there."""
     path = folder / mutant.path
     source = path.read_text(encoding="utf-8")
-    path.write_text(
-        source[: mutant.start] + mutant.text + source[mutant.end :], encoding="utf-8"
-    )
-    folders = sorted({str(Path(name.partition("::")[0]).parent) for name in names})
-    batches = [
+    if source[mutant.start : mutant.end] != mutant.before:
+        raise SystemExit(f"{mutant}: the file has changed since this mutant was drawn")
+
+    files = {Path(name.partition("::")[0]) for name in names}
+    places = {str(file.parent if len(file.parts) > 2 else file) for file in files}
+    batches: list[list[str]] = [
         [*names[:TESTS_AT_FIRST]],
         [*names[TESTS_AT_FIRST:MAX_TESTS]],
-        ["-m", "hypothesis and not nightly", *folders],
+        ["-m", "hypothesis and not nightly", *sorted(places)],
     ]
-    killer = ""
-    try:
-        for batch in batches:
-            if batch and not killer:
-                killer = run_tests(folder, batch)
-    finally:
+    planted = source[: mutant.start] + mutant.text + source[mutant.end :]
+    for batch in filter(None, batches):
+        path.write_text(planted, encoding="utf-8")
+        has_passed, killer = run_tests(folder, batch)
         path.write_text(source, encoding="utf-8")
-    return Outcome(mutant=mutant, tests=len(names), killer=killer)
+        if has_passed:
+            continue
+        fate: Literal["killed", "undecided"] = "undecided"
+        reason = killer or "the tests did not end, or named none"
+        if killer and run_tests(folder, [killer])[0]:
+            fate = "killed"
+        return Outcome(mutant=mutant, tests=len(names), fate=fate, reason=reason)
+    return Outcome(mutant=mutant, tests=len(names), fate="survived", reason="")
+
+
+def is_measured() -> bool:
+    """Return whether the tests ran since the code and the tests changed."""
+    if not DATA.exists():
+        return False
+    measured = DATA.stat().st_mtime
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    return all(file.stat().st_mtime <= measured for file in files)
 
 
 def main() -> int:
-    """Print what became of each mutant; return 1 if one survived."""
+    """Print what became of each mutant; return 1 if one was not killed."""
     parser = argparse.ArgumentParser(description="Plant mistakes, and see what notices")
     parser.add_argument("paths", nargs="*", type=Path, default=[PACKAGE])
     parser.add_argument("--count", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", type=Path, help="a result: its survivors")
-    parser.add_argument("--keep", action="store_true", help="do not measure again")
+    parser.add_argument("--again", type=Path, help="a result: those not killed")
     options = parser.parse_args()
-    if not (options.keep and DATA.exists()):
+    if not is_measured():
         measure()
     tests = Tests()
     if options.again:
         rows = json.loads(options.again.read_text(encoding="utf-8"))
-        drawn = [Mutant(**row["mutant"]) for row in rows if not row["killer"]]
+        drawn = [Mutant(**row["mutant"]) for row in rows if row["fate"] != "killed"]
     else:
         paths = [path.resolve() for path in options.paths]
         drawn = sample(paths, tests, options.count, options.seed)
@@ -313,13 +339,16 @@ def main() -> int:
         with ThreadPoolExecutor(workers) as pool:
             for outcome in pool.map(judge_one, drawn):
                 outcomes.append(outcome)
-                fate = f"killed by {outcome.killer}" if outcome.killer else "SURVIVED"
-                print(f"{len(outcomes)}/{len(drawn)} {outcome.mutant}: {fate}")
+                print(
+                    f"{len(outcomes)}/{len(drawn)} {outcome.mutant}: {outcome.fate} "
+                    f"{outcome.reason}",
+                    flush=True,
+                )
 
     RESULT.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
-    survivors = sum(not outcome.killer for outcome in outcomes)
-    print(f"{len(outcomes) - survivors} of {len(outcomes)} were killed")
-    return 1 if survivors else 0
+    fates = Counter(outcome.fate for outcome in outcomes)
+    print(", ".join(f"{count} {fate}" for fate, count in fates.most_common()))
+    return 0 if fates["killed"] == len(outcomes) else 1
 
 
 if __name__ == "__main__":
