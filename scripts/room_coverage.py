@@ -18,6 +18,7 @@ from pathlib import Path
 import coverage
 from coverage.exceptions import CoverageException
 
+from scripts.check import NOT_MEASURED
 from scripts.frameworks import absent
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,7 +80,7 @@ def is_outdated() -> bool:
 def main() -> int:
     """Print each package's figures; return 1 if one is below the minimum."""
     if not DATA.exists() or is_outdated():
-        print("not measured: `make test COVER=1` measures the coverage of this code")
+        print(f"{NOT_MEASURED}: `make test COVER=1` measures the coverage of this code")
         return 1 if os.environ.get("COVER") else 0
 
     data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))

@@ -1,9 +1,10 @@
 """What all tests share: Hypothesis, async tests, and stores that cost little.
 
-Hypothesis tries the same examples every time, more in a soak run. An async test runs in
-an event loop of its own. Stores are closed after each test. Temporary folders are in
-memory where the system has a file system for it, and a new SQLite database is a copy of
-one that heedful made: a commit waits for no disk, and the schema is made once.
+Hypothesis tries the same examples every time, but new ones where SOAK is 2 or more. An
+async test runs in an event loop of its own. Stores are closed after each test.
+Temporary folders are in memory where the system has a file system for it, and a new
+SQLite database is a copy of one that heedful made: a commit waits for no disk, and the
+schema is made once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
 # The factor of `make soak`: a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
-settings.register_profile("test", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile(
+    "test",
+    derandomize=SOAK == 1,
+    print_blob=SOAK > 1,
+    deadline=None,
+    max_examples=40,
+)
 settings.load_profile("test")
 
 MEMORY_FOLDER = Path("/dev/shm")  # Linux

@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from stat import S_IXGRP, S_IXOTH
 
 import pytest
 
@@ -209,9 +210,9 @@ asyncio.run(main(*sys.argv[1:]))
 def let_anybody_pass(path: Path) -> None:
     """Let every user enter the temporary folders that a file is in."""
     for folder in path.parents:
-        folder.chmod(folder.stat().st_mode | 0o711)
-        if folder.name.startswith("pytest-of-"):
-            break
+        mode = folder.stat().st_mode
+        if not mode & S_IXOTH:
+            folder.chmod(mode | S_IXGRP | S_IXOTH)
 
 
 @pytest.mark.parametrize(
