@@ -6,16 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
 import heedful
+from heedful.cli import serve
 from heedful.cli.app import app
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import RequestLimits
@@ -43,6 +45,46 @@ def sign_in(browser: Browser, key: str, **headers: str) -> httpx.Response:
         transport=httpx.ASGITransport(app=browser.api.app), base_url=HERE
     ).post("/ui/sign-in", data={"key": key}, headers=sent)
     return browser.api.run(request)
+
+
+class Stream(NamedTuple):
+    """The stream of a live page: its whole answer, and its parts that nobody took."""
+
+    answer: asyncio.Task[httpx.Response]
+    parts: asyncio.Queue[bytes]
+
+    async def wait_for_part(self) -> None:
+        await asyncio.wait_for(self.parts.get(), WAITING)
+
+    async def read(self) -> str:
+        """Return all that the stream said, when it has ended."""
+        return (await asyncio.wait_for(self.answer, WAITING)).text
+
+
+async def begin_stream(browser: Browser) -> Stream:
+    """Return the stream of a live page when its first part has arrived.
+
+    Then it waits until it looks for changes again.
+    """
+    parts = asyncio.Queue[bytes]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        """Answer as the service does; keep the parts of the body."""
+
+        async def send_part(message: Any) -> None:
+            await send(message)
+            if message.get("body"):
+                parts.put_nowait(message["body"])
+
+        await browser.api.app(scope, receive, send_part)
+
+    cookies = browser.client.cookies
+    transport = httpx.ASGITransport(app=app)
+    client = httpx.AsyncClient(transport=transport, base_url=HERE, cookies=cookies)
+    asking = asyncio.create_task(client.get("/ui/events?project=main"))
+    stream = Stream(asking, parts)
+    await stream.wait_for_part()
+    return stream
 
 
 def remove_keys(browser: Browser) -> None:
@@ -109,10 +151,9 @@ def test_the_first_key_ends_the_sessions_of_who_signed_in_without_one(tmp_path):
 
         async def read_stream() -> str:
             """Return what a live page's stream says that ends by itself."""
-            asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
-            await asyncio.sleep(0)
+            stream = await begin_stream(browser)
             await keys.create(api.setup.store, "acme", "tests", may=["read"])
-            return (await asyncio.wait_for(asking, WAITING)).text
+            return await stream.read()
 
         assert "event: ended" in api.run(read_stream())
         # A page that was away meanwhile hears it when it asks again.
@@ -159,12 +200,11 @@ def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
 
         async def read_stream() -> str:
             """Return what a stream says that ends when its session does."""
-            asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
-            await asyncio.sleep(0.1)
+            stream = await begin_stream(browser)
             await browser.client.post(
                 "/ui/sign-out", data=form, headers={"origin": HERE}
             )
-            return (await asyncio.wait_for(asking, WAITING)).text
+            return await stream.read()
 
         assert "event: ended" in browser.api.run(read_stream())
 
@@ -172,10 +212,9 @@ def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
 def test_a_service_that_stops_ends_the_streams_of_live_pages(browser):
     async def read_stream() -> str:
         """Return what a live page's stream says until the service stops."""
-        asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
-        await asyncio.sleep(0)
+        stream = await begin_stream(browser)
         browser.site.end_streams()
-        return str((await asyncio.wait_for(asking, WAITING)).text)
+        return await stream.read()
 
     assert browser.api.run(read_stream()) == "retry: 1000\n\n"
 
@@ -272,13 +311,29 @@ def test_heedful_ui_looks_for_the_file_before_it_takes_a_port(tmp_path, monkeypa
     assert "port" not in refused.output
 
 
-def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(
-    tmp_path, monkeypatch
-):
+def test_heedful_ui_collects_garbage_rarely(tmp_path, monkeypatch):
+    thresholds = list[tuple[int, int, int]]()
+    before = gc.get_threshold()
+
+    def open_page(url: str) -> None:
+        """Note the thresholds, as the browser in which the pages are opened."""
+        thresholds.append(gc.get_threshold())
+
     monkeypatch.chdir(tmp_path)
-    gc.unfreeze()
-    read_second_line()
-    assert gc.get_freeze_count() > 10_000
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    assert started_and_stopped("ui", "--port", "0").exit_code == 0
+    assert thresholds == [(serve.GARBAGE_THRESHOLD_OBJECTS, *before[1:])]
+
+
+def test_a_service_leaves_what_it_imported_out_of_garbage_collection():
+    thresholds = gc.get_threshold()
+    before = gc.get_freeze_count()
+    try:
+        serve.rest_garbage_collection()
+        frozen = gc.get_freeze_count()
+    finally:
+        gc.set_threshold(*thresholds)
+    assert frozen > before
 
 
 STRICT = RequestLimits(rate=0.001, burst=4)
@@ -633,15 +688,13 @@ def test_a_page_hears_of_changes(tmp_path):
 
         async def listen() -> str:
             """Return what a live page hears until its session ends."""
-            address = "/ui/events?project=main"
-            asking = asyncio.create_task(browser.client.get(address))
-            await asyncio.sleep(0.2)
+            stream = await begin_stream(browser)
             response = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
             assert response.status_code == 201
-            await asyncio.sleep(4 * site.STREAM_POLL_SECONDS)
+            await stream.wait_for_part()
             headers = {"origin": HERE}
             await browser.client.post("/ui/sign-out", data=form, headers=headers)
-            return (await asking).text
+            return await stream.read()
 
         assert "event: changed\ndata: {}\n\n" in browser.api.run(listen())
 
@@ -664,12 +717,11 @@ def test_a_stream_ends_when_its_key_is_revoked(tmp_path):
 
         async def listen() -> str:
             """Revoke the key while a page listens; return all that it hears."""
-            asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
-            await asyncio.sleep(0.1)
+            stream = await begin_stream(browser)
             scope = Scope("acme")
             await api.setup.store.write(scope, keys.revoke, keys.id_of(key), "ops")
             browser.site._callers._cached.clear()  # a key is known for a second
             await api.ask("PUT", "/v1/loops/new", json={"task": "x"})
-            return (await asyncio.wait_for(asking, WAITING)).text
+            return await stream.read()
 
         assert api.run(listen()) == f"retry: 1000\n\n{site.ENDED_EVENT}"
