@@ -68,22 +68,24 @@ def running(folder: Path, *options: str) -> Iterator[str]:
     assert code == 0, service.said + (folder / "log").read_text()
 
 
-def listening(api: Api, call: Callable[[str], T]) -> T:
+def listening(api: Api, call: Callable[[str], T], drain: float = 1.0) -> T:
     """Call a service of this process by its URL, in a thread; then stop the service.
 
     The service listens as `heedful serve` does. If `call` stops it, running requests
-    have a second.
+    have `drain` seconds.
     """
 
     async def serve() -> T:
         ready = asyncio.Event()
         with bound("127.0.0.1", 0) as listener:
             work = listen(
-                api.app, listener, drain=1.0, ready=ready.set, stopping=lambda: None
+                api.app, listener, drain, ready=ready.set, stopping=lambda: None
             )
             serving = asyncio.create_task(work)
+            serving.add_done_callback(lambda _: ready.set())
             await ready.wait()
             try:
+                assert not serving.done(), "the service does not listen"
                 return await asyncio.to_thread(call, url_of(listener))
             finally:
                 if not serving.done():

@@ -12,17 +12,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import heedful
-from heedful.cli.app import app
 from heedful.cli.serve import setup_of, working
 from heedful.cli.settings import Settings
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.engines import change_rows, rows, url_of
-from tests.service.running import WAITING
+from tests.service.running import WAITING, started_and_stopped
 
 pytestmark = pytest.mark.both_nightly
 SETTINGS = {
@@ -109,6 +107,6 @@ def test_a_time_that_nobody_can_follow_is_refused_at_the_start(
 ):
     monkeypatch.setenv(f"HEEDFUL_{setting.upper()}", text)
     url = url_of(tmp_path / "heedful.db")
-    refused = CliRunner().invoke(app, [command, "--db", url])
+    refused = started_and_stopped(command, "--db", url)
     assert refused.exit_code == 2
     assert f"{setting} is '{text}'; it must be {says}" in refused.output

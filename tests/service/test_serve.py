@@ -206,7 +206,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
 
     with served(tmp_path, checks={"slow": slow}) as api:
         headers = {"Authorization": f"Bearer {api.key()}"}
-        listening(api, call)
+        listening(api, call, drain=5.0)
         may_end["endless"].set()
     assert answers["quick"].json()["passed"] is True
     assert problem(answers["endless"], 503, "stopping")["detail"].endswith("try again")
