@@ -7,6 +7,7 @@ statement that heedful runs.
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from heedful.store.sqlite import Connection, connect
 from tests.cli.support import Desk
 from tests.store.old_schemas import file_schema, make_old_file
 from tests.store.support import WAITING, opened, rows, unmeasured
+from tests.time_limit import time_limit
 
 ENDLESS = (
     "with recursive n (x) as (select 1 union all select x + 1 from n) "
@@ -57,6 +59,12 @@ CHANGES = {
     ),
 }
 CASES = [pytest.param(*change, id=name) for name, change in CHANGES.items()]
+
+
+@pytest.fixture(autouse=True)
+def each_test_has_a_time_limit() -> Iterator[None]:
+    with time_limit():
+        yield
 
 
 def make_hostile(path: Path, change: str) -> Path:
@@ -209,7 +217,7 @@ async def test_a_trigger_in_capital_letters_of_an_older_file_is_refused(tmp_path
 
 
 @pytest.mark.parametrize("line", ["loops", "seen E text", "export lessons.jsonl"])
-def test_a_command_names_what_is_not_heedfuls(tmp_path, line):
+def test_a_command_ends_and_names_what_is_not_heedfuls(tmp_path, line):
     make_hostile(tmp_path / "heedful.db", VIEW)
     done = Desk(tmp_path).heedful(f"{line} --db heedful.db")
     assert done.code != 0
