@@ -18,6 +18,7 @@ from heedful.store.keys import KEY_PERMISSIONS
 from tests import engines
 from tests.conftest import SOAK
 from tests.service.support import PROJECT, Api, problem, served
+from tests.tables import telling
 
 pytestmark = pytest.mark.both_nightly
 CALLERS_PER_SERVICE = 3
@@ -299,45 +300,52 @@ READING_CALLS = {
         Request("POST", "/v1/replay", {"policies": ["default"]}), STOPPED_LOOP
     ),
 }
-# The rows of `make test`: a call of each kind of write, and one that only reads.
-TELLING_ROWS = {
-    ("an override", 1),
-    ("an override", 2),
-    ("two overrides of the earlier interface", 2),
-    ("a completed loop with an override", 2),
-    ("a lesson", 1),
-    ("a lesson released", 2),
-    ("a source revoked", 2),
-    ("an event of a session", 2),
-    ("a recall", 2),
-    ("a question", 2),
-    ("lessons", 2),
-    ("a lesson and a cancelled loop", 1),
-}
 SERVICE_COUNTS = {1: "one service", 2: "two services"}
 
 
-def rows_of(cases: Mapping[str, object]) -> list[Any]:
-    """Return a row for each case with one service, and one with two."""
-    rows = []
-    for name, case in cases.items():
-        for count, words in SERVICE_COUNTS.items():
-            is_telling = (name, count) in TELLING_ROWS
-            marks = () if is_telling else (pytest.mark.nightly,)
-            id = f"{name}, {words}"
-            rows.append(pytest.param(case, count, id=id, marks=marks))
-    return rows
+def rows_of(cases: Mapping[str, object], *telling_names: str) -> list[Any]:
+    """Return a row for each case with one service, and one with two.
+
+    `make test` runs a call of each kind of write, and one that only reads.
+    """
+    rows = {
+        f"{name}, {words}": (case, count)
+        for name, case in cases.items()
+        for count, words in SERVICE_COUNTS.items()
+    }
+    return [
+        pytest.param(*rows[row.id], id=row.id, marks=row.marks)
+        for row in telling(rows, *telling_names)
+    ]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("case", "service_count"), rows_of(OVERRIDES))
+@pytest.mark.parametrize(
+    ("case", "service_count"),
+    rows_of(
+        OVERRIDES,
+        "an override, one service",
+        "an override, two services",
+        "two overrides of the earlier interface, two services",
+    ),
+)
 def test_an_override_sent_at_once_lifts_a_rule_once(tmp_path, case, service_count):
     for number in range(ROUNDS):
         check_once(tmp_path / str(number), case, service_count)
 
 
 @pytest.mark.parametrize(
-    ("case", "service_count"), rows_of({**OTHER_CALLS, **READING_CALLS})
+    ("case", "service_count"),
+    rows_of(
+        {**OTHER_CALLS, **READING_CALLS},
+        "a completed loop with an override, two services",
+        "a lesson, one service",
+        "a lesson released, two services",
+        "a source revoked, two services",
+        "an event of a session, two services",
+        "a recall, two services",
+        "a question, two services",
+    ),
 )
 def test_a_call_sent_at_once_takes_effect_once(tmp_path, case, service_count):
     check_once(tmp_path, case, service_count)
@@ -367,7 +375,12 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize(("pair", "service_count"), rows_of(PAIRS))
+@pytest.mark.parametrize(
+    ("pair", "service_count"),
+    rows_of(
+        PAIRS, "lessons, two services", "a lesson and a cancelled loop, one service"
+    ),
+)
 def test_of_two_calls_with_one_key_at_once_the_other_is_refused(
     tmp_path, pair, service_count
 ):
