@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import httpx
 
-from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
@@ -31,6 +30,8 @@ class Api:
     """
 
     def __init__(self, setup: Setup, key: str = "") -> None:
+        from heedful.service.app import application
+
         self.setup = setup
         self.app = application(setup)
         self._runner = asyncio.Runner()

@@ -11,7 +11,6 @@ import httpx
 
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
-from heedful.web import add_pages
 from tests.engines import opened
 from tests.service.support import Api, read_data
 
@@ -28,6 +27,8 @@ class Browser:
     """Somebody who looks at the pages, with the cookies and headers of a browser."""
 
     def __init__(self, api: Api, read_only: bool = False) -> None:
+        from heedful.web import add_pages
+
         self.api = api
         self.site = add_pages(api.app, read_only)
         transport = httpx.ASGITransport(app=api.app)
