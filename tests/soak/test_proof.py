@@ -278,7 +278,13 @@ def find_retired(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("looks", "apart"), [(500, 0), (1_000, 25)])
+@pytest.mark.parametrize(
+    ("looks", "apart"),
+    [
+        pytest.param(500, 0, id="begun together"),
+        pytest.param(1_000, 25, id="begun in turn"),
+    ],
+)
 def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None:
     """In 2.5 % of the runs, any of 20 lessons, begun together or in turn, is ever
     retired.
@@ -307,7 +313,7 @@ ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("points", [10, 20, 40])
+@pytest.mark.parametrize("points", [10, 20, 40], ids="a harm of {} points".format)
 def test_the_time_to_retire_is_the_documented_one(points: int) -> None:
     medians = iter(read_documented(ROW.format(points=points)))
     for share, horizon in ((0.1, 9_000), (0.5, 3_000)):
@@ -391,7 +397,7 @@ def test_memory_that_stops_hurting_is_soon_shown_again() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(max(1, SOAK // 10)))
+@pytest.mark.parametrize("seed", range(max(1, SOAK // 10)), ids="seed {}".format)
 async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, seed):
     with opened(path := tmp_path / "a.db") as store:
         await store.write(SCOPE, exposures.remember, lessons())
