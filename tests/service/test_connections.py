@@ -122,7 +122,7 @@ def test_a_body_that_is_refused_unread_is_not_taken_for_headers(send):
             answers += part
         return answers
 
-    # Nothing reads the body of a wrong method, of which no key is asked.
+    # A request with a wrong method is answered without a key, and its body is not read.
     head = UNFINISHED.replace(b"/v1/loops/a", b"/healthz")
     body = 3_000_000 * b"x"
     request = head + b"Content-Length: 3000000\r\n\r\n" + body

@@ -80,8 +80,8 @@ def application(setup: Setup) -> FastAPI:
 def _api_routes() -> Sequence[BaseRoute]:
     """Return the routes of the API, which all applications of this process share.
 
-    To make their models takes 0.1 s. They belong to no application: a route finds that
-    of its request in the request.
+    To make their models takes 0.1 s. They belong to no application: each request names
+    its own.
     """
     api = APIRouter(generate_unique_id_function=_operation_id)
     for router in ROUTERS:
