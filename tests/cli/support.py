@@ -117,16 +117,19 @@ class Desk:
     ) -> subprocess.Popen[str]:
         """Start the command line in a process of its own, with this environment."""
         # A shell that runs the tests in the background lets all ignore Ctrl-C.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        return subprocess.Popen(
-            [*COMMAND, *shlex.split(line)],
-            cwd=self.folder,
-            env=self.environment(more),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            encoding="utf-8",
-        )
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                [*COMMAND, *shlex.split(line)],
+                cwd=self.folder,
+                env=self.environment(more),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                encoding="utf-8",
+            )
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
     def heedful(self, line: str = "", stdin: str | bytes = "", **more: str) -> Done:
         """Run the command line within this process, with no setting but these."""
@@ -196,7 +199,7 @@ class Desk:
                 self.forget_imports()
 
     def forget_imports(self) -> None:
-        """Let the next command import anew what is in the folder."""
+        """Let the next command import the modules of the folder again."""
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", "")).startswith(str(self.folder)):
                 del sys.modules[name]

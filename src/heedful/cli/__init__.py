@@ -13,7 +13,7 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `heedful` with these arguments, and return its exit code.
 
-    Without arguments, run it with those of this process, which exits with the code.
+    Without arguments, take those of the process, and end the process with the code.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words == ["--version"]:  # Typer alone takes longer than this

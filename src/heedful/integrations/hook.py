@@ -69,6 +69,8 @@ MAX_HOOK_EVENT_BYTES = 8 * 2**20
 HOOK_TIMEOUT_SECONDS = 2.5
 # That of events at which no call waits; agents give a hook 10 s.
 IDLE_TIMEOUT_SECONDS: Mapping[Kind | None, float] = {"start": 8, "stop": 8, "end": 8}
+# The time until the work that a session left can begin: git or a disk may hang.
+WORK_START_TIMEOUT_SECONDS = 60
 MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs, and how the text of an environment variable is read.
@@ -223,7 +225,7 @@ def main(
 def _report_failure(
     error: Exception, event: str, agent: str, stdout: IO[str] | None
 ) -> str:
-    """Log why an event has no answer, and return it.
+    """Log the reason why an event has no answer, and return the reason.
 
     The user hears it if the agent can show it.
     """
@@ -235,7 +237,9 @@ def _report_failure(
     row = AGENTS.get(agent)
     if reason and row is not None and event in row.notice_events:
         notice = f"heedful: this hook did nothing: {visible(reason)}"
-        _print_answer({"systemMessage": notice}, stdout)
+        # Nobody hears it if the agent has closed the stream, or the disk is full.
+        with suppress(OSError, ValueError):
+            _print_answer({"systemMessage": notice}, stdout)
     return reason or repr(error)
 
 
@@ -244,13 +248,15 @@ def run() -> None:
     # The process ends before there is much to collect.
     gc.disable()
 
-    # Windows has none of these signals.
+    # Windows has neither these signals nor `os.nice`.
     with suppress(AttributeError):
         for number in (signal.SIGTERM, signal.SIGHUP):
             # So that the commands of the project end, too.
             signal.signal(number, signal.default_int_handler)
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, HOOK_TIMEOUT_SECONDS)
+        if "--work" in sys.argv:
+            os.nice(10)
 
     code = main()
     for stream in (sys.stdout, sys.stderr):
@@ -292,11 +298,10 @@ def _answer_event(
 
     row = AGENTS[agent]
     kind = row.events.get(event)
-    _limit_time(IDLE_TIMEOUT_SECONDS.get(kind, HOOK_TIMEOUT_SECONDS))
+    if kind in IDLE_TIMEOUT_SECONDS:
+        _limit_time(IDLE_TIMEOUT_SECONDS[kind])
     data = read_event(stdin)
-    deliver = _place_answer
-    if row.courier:
-        deliver = import_module(row.courier).deliver
+    deliver = import_module(row.courier).deliver if row.courier else _place_answer
     if kind == "model":
         # What memory has to say was said before; a model is not kept waiting for more.
         _print_answer(deliver(kind, data, None), stdout)
@@ -379,7 +384,7 @@ def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
 
 def _do_work(event: str, session: str, strict: bool) -> None:
     """Do the work that an answer left for a session; `event` names the work."""
-    _limit_time(0, niceness=10)
+    _limit_time(WORK_START_TIMEOUT_SECONDS)
     folder = _project_folder({"cwd": str(Path.cwd())})
     settings = read_settings(folder)
     _log_ignored(event, settings["ignored"])
@@ -388,9 +393,9 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     from heedful.integrations import hooks
 
     _, host = _open_host(folder, settings, strict)
+    _limit_time(0)
     host.foreign = foreign_texts_of(folder)
-    work: hooks.Work = "end" if event == "end" else "study"
-    asyncio.run(hooks.work(host, session, work))
+    asyncio.run(hooks.work(host, session, cast("hooks.Work", event)))
 
 
 def _import_asyncio() -> ModuleType:
@@ -414,16 +419,12 @@ def _import_asyncio() -> ModuleType:
     return asyncio
 
 
-def _limit_time(seconds: float, niceness: int = 0) -> None:
-    """Change the time limit of a process that has one, and lower its priority.
-
-    0 lifts the limit.
-    """
-    # Windows has neither of them.
+def _limit_time(seconds: float) -> None:
+    """Change the time limit of a process that has one; 0 lifts it."""
+    # Windows has none.
     with suppress(AttributeError):
         if any(signal.getitimer(signal.ITIMER_REAL)):
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            os.nice(niceness)
 
 
 def _log_ignored(event: str, ignored: Sequence[Ignored]) -> None:
@@ -566,8 +567,7 @@ def _parts(path: Path) -> Iterator[Ignored]:
             Ignored(path=str(path), reason="", part=part, values=values, digest=digest)
         )
 
-    names = {str(path), *(item.name for item in items)}
-    is_known = not names.isdisjoint(approved)
+    is_known = str(path) in approved or any(item.name in approved for item in items)
     for item in items:
         # An empty part needs no approval.
         approved_digest = approved.get(item.name, "" if item.values else item.digest)
@@ -668,8 +668,9 @@ def _followed_database(stated: str, folder: Path, ignored: list[Ignored]) -> str
 
 def _ignored_database(path: str, doubt: str) -> Ignored:
     """Return a database that hooks do not follow; another one has another digest."""
-    identity = identity_of(Path(path))
-    return Ignored(path=path, reason=doubt, digest=f"{identity}: {doubt}")
+    return Ignored(
+        path=path, reason=doubt, digest=f"{identity_of(Path(path))}: {doubt}"
+    )
 
 
 def _own_database(db: str) -> str:
