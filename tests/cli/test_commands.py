@@ -9,6 +9,7 @@ import pytest
 
 from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE
 from tests.cli.support import task
+from tests.service.running import started_and_stopped
 
 
 @pytest.fixture
@@ -96,6 +97,39 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
     assert done.code == 0, done
     assert done.err == spoken.err
     assert set(keys.split()) <= done.json.keys()
+
+
+READ_BYTES = 1_000_000  # of a task on standard input
+
+
+@pytest.mark.parametrize(
+    ("task", "code", "words"),
+    [
+        pytest.param(
+            b" " * (READ_BYTES - 1) + b"x",
+            0,
+            "nothing to show",
+            id="the last byte that is read",
+        ),
+        pytest.param(
+            b" " * READ_BYTES + b"x",
+            2,
+            "the task is empty",
+            id="the first byte that is not read",
+        ),
+        pytest.param(
+            bytes(range(256)) * 4_000,
+            0,
+            "nothing to show",
+            id="more bytes of all kinds than are read",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_recall_reads_the_beginning_of_a_long_task(heedful_, task, code, words):
+    done = heedful_("recall -", stdin=task)
+    assert done.code == code
+    assert words in done.out + done.err
 
 
 # What a command that reads the store must not wait for.
@@ -366,22 +400,36 @@ def test_an_option_before_the_command_is_said_to_belong_after_it(heedful_):
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"),
+    ("command", "options", "extra"),
     [
-        pytest.param("ui", "ui", id="the pages need the extra ui"),
-        pytest.param("serve", "server", id="the service needs the extra server"),
-        pytest.param("mcp", "mcp", id="MCP needs the extra mcp"),
+        pytest.param(
+            "ui",
+            ("--no-browser", "--port", "0"),
+            "ui",
+            id="the pages need the extra ui",
+        ),
+        pytest.param(
+            "serve",
+            ("--port", "0"),
+            "server",
+            id="the service needs the extra server",
+        ),
+        pytest.param("mcp", (), "mcp", id="MCP needs the extra mcp"),
     ],
 )
 def test_without_its_packages_a_command_names_the_extra(
-    desk, monkeypatch, command, extra
+    desk, monkeypatch, command, options, extra
 ):
     # None in place of a module: it can be neither found nor imported.
     for package in ("fastapi", "httptools", "mcp", "prometheus_client", "uvicorn"):
         monkeypatch.setitem(sys.modules, package, None)
-    done = desk.heedful(command)
-    assert f"pip install '.[{extra}]' in the checkout" in done.err
-    assert "unexpected" not in done.err
+    with desk.settings({"HEEDFUL_CACHE": str(desk.folder / "cache")}) as patch:
+        patch.chdir(desk.folder)
+        # A command that does not miss them serves, until it is stopped.
+        done = started_and_stopped(command, *options)
+    assert done.exit_code == 2
+    assert f"pip install '.[{extra}]' in the checkout" in done.stderr
+    assert "unexpected" not in done.stderr
 
 
 def test_the_help_of_lessons_says_what_state_and_trust_mean(desk):
