@@ -29,8 +29,8 @@ demo: export DEMO_COMMAND = $(strip make demo $(if $(filter-out 0,$(FULL)),FULL=
 demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PIPELINE=1 for stages
 	@.venv/bin/heedful demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 
-test: setup ## the tests; ARGS='-k name' for some, COVER=1 keeps the coverage for make check
-	@$(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal $(if $(filter-out 0,$(COVER)),--cov --cov-report=) $(ARGS)
+test: setup ## the tests; ARGS='-k name' for some; of all, COVER=1 keeps the coverage for make check
+	@$(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal $(if $(ARGS),$(ARGS),$(if $(filter-out 0,$(COVER)),--cov --cov-report=))
 
 # ATTACKS=file.jsonl.gz adds texts that must not run; NODE_MODULES names another folder of modules.
 ui-test: setup ## the pages in Chromium, on both engines; it says what to install
@@ -65,8 +65,10 @@ learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours
 # The long runs look at the machine, so each runs alone. pytest exits with 5 where nothing is selected.
 soak: setup ## what make test leaves out, and the long runs at SOAK times their length, for docs/reliability.md
 	@export HEEDFUL_SOAK='$(SOAK)'; \
+	echo '1 of 2: what make test leaves out'; \
 	$(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal -m 'nightly and not soak' $(ARGS); tables=$$?; \
-	$(PY) -m pytest -m soak $(ARGS); runs=$$?; \
+	echo '2 of 2: the long runs, one at a time'; \
+	$(PY) -m pytest -v -m soak $(ARGS); runs=$$?; \
 	$(if $(filter-out 1,$(SOAK)),$(PY) -m scripts.reliability;) \
 	case $$tables$$runs in 00|05|50) ;; *) exit 1 ;; esac
 

@@ -98,7 +98,8 @@ def main(names: Sequence[str]) -> int:
             mark = "✓" if outcome.passed else "✗"
             note = ""
             if outcome.output.startswith(NOT_MEASURED):
-                note = f"  {NOT_MEASURED}"
+                note = f"  {outcome.output.strip()}"
+                mark = "–" if outcome.passed else mark
             print(
                 f"{mark} {outcome.name:<13}{outcome.seconds:6.1f} s{note}", flush=True
             )

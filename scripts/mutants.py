@@ -11,7 +11,8 @@ that is left out. It lives in a copy of the checkout. It is killed when one of t
 that run its line fails, and passes on the unchanged code; those that run the fewest
 lines are tried first. Coverage does not look at property tests, so those of the same
 folders are tried last. A mutant is undecided where the tests do not end, or end without
-naming a test. The result is in build/mutants.json.
+naming a test. The result is in build/mutants.json. On two cores, 120 mutants take about
+half an hour, and the tests before them five minutes.
 """
 
 from __future__ import annotations
@@ -306,11 +307,27 @@ def is_measured() -> bool:
 
 def main() -> int:
     """Print what became of each mutant; return 1 if one was not killed."""
-    parser = argparse.ArgumentParser(description="Plant mistakes, and see what notices")
-    parser.add_argument("paths", nargs="*", type=Path, default=[PACKAGE])
-    parser.add_argument("--count", type=int, default=120)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", type=Path, help="a result: those not killed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        default=[PACKAGE],
+        help="modules or folders; by default the package",
+    )
+    parser.add_argument(
+        "--count", type=int, default=120, help="how many mutants; by default 120"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="draws others; by default 1"
+    )
+    parser.add_argument(
+        "--again",
+        type=Path,
+        help="a result: try again those of its mutants that were not killed",
+    )
     options = parser.parse_args()
     if not is_measured():
         measure()

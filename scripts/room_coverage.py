@@ -79,8 +79,13 @@ def is_outdated() -> bool:
 
 def main() -> int:
     """Print each package's figures; return 1 if one is below the minimum."""
-    if not DATA.exists() or is_outdated():
-        print(f"{NOT_MEASURED}: `make test COVER=1` measures the coverage of this code")
+    reason = ""
+    if not DATA.exists():
+        reason = "there are no figures"
+    elif is_outdated():
+        reason = "the figures are older than the code"
+    if reason:
+        print(f"{NOT_MEASURED}: {reason}; `make test COVER=1` makes them")
         return 1 if os.environ.get("COVER") else 0
 
     data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))

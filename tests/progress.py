@@ -24,7 +24,7 @@ class Progress:
         self._began = time.monotonic()
         self._first_test = self._began
         self._next_line = self._began
-        self._total = 0
+        self._total: int | None = None
         self._done = 0
         self._failed = 0
 
@@ -33,12 +33,17 @@ class Progress:
         reporter.write_line(line)
         reporter.flush()
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Say that nothing runs for the next seconds."""
+        self._print("collecting the tests …")
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(
         self, node: object, ids: Sequence[str]
     ) -> None:
         """Keep how many tests there are; each worker collects all of them."""
-        if not self._total:
+        if self._total is None:
             self._total = len(ids)
             self._first_test = time.monotonic()
             self._next_line = self._first_test + SECONDS_BETWEEN_LINES
@@ -49,10 +54,14 @@ class Progress:
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
     ) -> tuple[str, str, str] | None:
-        """Print no dot for a test that passed."""
-        if report.passed and not hasattr(report, "wasxfail"):
-            return ("passed" if report.when == "call" else ""), "", ""
-        return None
+        """Print no letter for a test, whatever became of it."""
+        if hasattr(report, "wasxfail"):
+            return None
+        if report.when != "call" and report.failed:
+            return "error", "", ""
+        if report.when != "call" and report.passed:
+            return "", "", ""
+        return report.outcome, "", ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -60,8 +69,10 @@ class Progress:
         if report.failed:
             self._failed += 1
             crash = getattr(report.longrepr, "reprcrash", None)
-            reason = crash.message.splitlines()[0] if crash else ""
-            self._print(f"\nFAILED {report.nodeid} - {reason}")
+            self._print(f"FAILED {report.nodeid}")
+            if crash is not None:
+                reason = crash.message.splitlines()[0]
+                self._print(f"    {crash.path}:{crash.lineno}: {reason}")
         if report.when != "teardown":
             return
 
@@ -71,14 +82,21 @@ class Progress:
             self._next_line = now + SECONDS_BETWEEN_LINES
             self._print(self._line(now))
 
+    def pytest_terminal_summary(self) -> None:
+        """Say how many tests did not run, as after Ctrl-C."""
+        total = self._total or 0
+        if self._done < total:
+            self._print(f"{total - self._done:,} of {total:,} tests did not run")
+
     def _line(self, now: float) -> str:
         """Return how many tests are done, and the time that the rest needs at the speed
         until now.
         """
+        total = self._total or 0
         seconds = now - self._first_test
-        left = seconds / self._done * (self._total - self._done)
+        left = seconds / self._done * (total - self._done)
         failures = f", {self._failed} failed" if self._failed else ""
         return (
-            f"{self._done:>6,} of {self._total:,} tests{failures}; "
+            f"{self._done:>6,} of {total:,} tests{failures}; "
             f"{minutes(now - self._began)} gone, about {minutes(left)} left"
         )

@@ -37,6 +37,19 @@ def test_a_good_text_passes(check):
 
 
 @pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(checks.words(at_least=4), id="the fewest words"),
+        pytest.param(checks.words(at_most=4), id="the most words"),
+        pytest.param(checks.characters(at_least=19), id="the fewest characters"),
+        pytest.param(checks.characters(at_most=19), id="the most characters"),
+    ],
+)
+def test_a_text_of_exactly_the_length_asked_for_passes(check):
+    assert findings(check, NOTES) == []
+
+
+@pytest.mark.parametrize(
     ("check", "candidate", "key", "message"),
     [
         pytest.param(

@@ -1,0 +1,572 @@
+"""The process of hooks, what it follows in a project, and its installation."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import shlex
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpx import ASGITransport, AsyncClient
+
+from heedful.errors import UsageError
+from heedful.integrations import hook, install
+from heedful.integrations.agents import AGENTS
+from heedful.integrations.file_changes import read_text
+from heedful.integrations.hook_text import own_hooks
+from heedful.service.app import application
+from heedful.service.setup import Setup
+from heedful.store.sqlite import in_file
+from tests.cli.support import Desk
+from tests.hooks.support import (
+    SECONDS,
+    answer_at_terminal,
+    approve_all,
+    as_user,
+    call_hook,
+    environment,
+)
+
+ERROR = 'Exit code 1\nError: Cannot find module "pads"'
+CALL: Any = {
+    "tool_name": "Bash",
+    "tool_input": {"command": "npx jest --ci pads"},
+    "tool_use_id": "t1",
+}
+# What a hook process before a call does without, because it starts for each event.
+HEAVY = [
+    "typer",
+    "pydantic",
+    "rich",
+    "numpy",
+    "ssl",
+    "email",
+    "difflib",
+    "secrets",
+    "heedful.drive",
+    "heedful.models",
+    "heedful.loop.record",
+    "heedful.loop.decide",
+    "heedful.lessons.briefing",
+    "heedful.lessons.learn",
+    "heedful.lessons.proof",
+    "heedful.lessons.signature",
+    "heedful.memory.quarantine",
+    "heedful.memory.sessions",
+    "heedful.memory.transfer",
+    "heedful.memory.vectors",
+    "heedful.store.lessons",
+    "heedful.store.search",
+    "heedful.traces.error_lines",
+    "heedful.traces.reading",
+]
+MODULES = f"""import sys
+from heedful.integrations import hook
+hook.main(["PreToolUse"])
+print([name for name in {HEAVY!r} if name in sys.modules])
+ours = [name for name in sys.modules if name.split(".")[0] == "heedful"]
+print(len(ours) <= 53 or sorted(ours))"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app" / ".git").mkdir(parents=True)
+    (tmp_path / "app" / "heedful.toml").write_text(
+        '[trust]\n"program:npx" = "measured"\n'
+    )
+    approve(tmp_path / "app")
+    return tmp_path / "app"
+
+
+def approve(folder: Path) -> None:
+    approve_all(folder, folder.parent)
+
+
+def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Start the hook process, or Python with options, and its home above the folder."""
+    if not words[0].startswith("-"):
+        words = ("-m", "heedful.integrations.hook", *words)
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment(folder.parent),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def run_hook(folder: Path, name: str, data: bytes, *words: str) -> tuple[int, str, str]:
+    """Send an event to a hook process; return its exit code, output and errors."""
+    with start_hook(folder, name, *words) as process:
+        out, err = process.communicate(data, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def answer(
+    folder: Path, data: bytes, *words: str, **variables: str
+) -> tuple[int, str, str]:
+    """Answer an event within this process, as `run_hook` does in one of its own."""
+    done = call_hook(folder, folder.parent, words, data, variables)
+    return done.code, done.out, done.err
+
+
+def send_to_hook(folder: Path, name: str, data: bytes) -> subprocess.Popen[bytes]:
+    """Start a hook process and send it an event, without waiting for its answer."""
+    process = start_hook(folder, name)
+    assert process.stdin
+    process.stdin.write(data)
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def await_hook(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Return the exit code, output and errors of a hook process."""
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def call_event(folder: Path, session: str = "one", **more: Any) -> bytes:
+    return json.dumps(
+        {"session_id": session, "cwd": str(folder), **CALL, **more}
+    ).encode()
+
+
+def log(folder: Path) -> list[str]:
+    place = folder.parent / ".heedful" / "hook.log"
+    return place.read_text().splitlines() if place.exists() else []
+
+
+def rows(folder: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(folder / "heedful.db")) as db:
+        return db.execute(query).fetchall()
+
+
+def await_gone(pid: int) -> None:
+    """Wait until there is no process of this id; a killed one stays for a moment."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} runs on")
+
+
+def await_learning(folder: Path) -> None:
+    """Wait until the detached process has learnt from a session."""
+    until = time.monotonic() + SECONDS
+    while not rows(folder, "select * from blame"):
+        assert time.monotonic() < until, log(folder)
+        time.sleep(0.05)
+
+
+def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
+    modules = run_hook(folder, "-c", call_event(folder), MODULES)
+    assert modules == (0, "[]\nTrue\n", "")
+    failed = call_event(folder, error=ERROR)
+    assert run_hook(folder, "PostToolUseFailure", failed) == (0, "", "")
+    await_learning(folder)
+    code, out, err = run_hook(folder, "PreToolUse", call_event(folder, "two"))
+    assert code == 0
+    assert err == ""
+    assert log(folder) == []
+    assert (
+        "Cannot find module"
+        in json.loads(out)["hookSpecificOutput"]["additionalContext"]
+    )
+
+
+SESSION = b'{"session_id": "a"}'
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An event that cannot be answered, and a part of the reason."""
+
+    event: str
+    data: bytes
+    why: str
+    toml: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+FAILURES = {
+    "no event": Failure("PreToolUse", b"", "is not JSON"),
+    "a list": Failure("PreToolUse", b"[1]", "is not an object"),
+    "too deep": Failure("PreToolUse", b"[" * 200_000, "is not JSON"),
+    "too long": Failure("PreToolUse", b'{"a": "' + b"x" * 2**23, "more than"),
+    "an unknown event": Failure("Nothing", SESSION, "Nothing"),
+    "no session": Failure("Stop", b"{}", "session_id"),
+    "a wrong stop": Failure(
+        "Stop", SESSION, "hook.stop", env={"HEEDFUL_HOOK": '{"stop": "make"}'}
+    ),
+    "a wrong deny": Failure(
+        "SessionStart", SESSION, "hook.deny", env={"HEEDFUL_HOOK": '{"deny": 1}'}
+    ),
+    "a broken settings file": Failure("Stop", SESSION, "heedful.toml", toml="[broken"),
+    "no place for a database": Failure(
+        "PreToolUse", SESSION, "", env={"HEEDFUL_DB": "/dev/null/a.db"}
+    ),
+    "a wrong environment variable": Failure(
+        "PreToolUse", SESSION, "HEEDFUL_TRUST", env={"HEEDFUL_TRUST": "{"}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_what_goes_wrong_is_a_line_in_the_log(case: str, folder: Path) -> None:
+    failure = FAILURES[case]
+    name = failure.event
+    data = failure.data
+    why = failure.why
+    (folder / "heedful.toml").write_text(failure.toml)
+    approve(folder)
+    code, out, err = answer(folder, data, name, **failure.env)
+    assert code == 0
+    assert err == ""
+    assert len(log(folder)) == 1
+    # The user hears that nothing guards the turn.
+    is_shown = name in ("Stop", "SessionStart")
+    assert bool(out) == is_shown
+    assert not is_shown or why in json.loads(out)["systemMessage"]
+    code, out, err = answer(folder, data, name, "--strict", **failure.env)
+    assert code == 0
+    assert bool(out) == is_shown
+    assert "Traceback" not in err
+    assert why in err
+    code, out, _ = answer(folder, data, name, "two", "words")
+    assert code == 1  # 2 would block the agent
+    assert out == ""
+
+
+class FullDisk(io.StringIO):
+    """A stream to a disk without space."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def closed_stream() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stdout",
+    [
+        pytest.param(FullDisk(), id="the disk is full"),
+        pytest.param(closed_stream(), id="the stream is closed"),
+    ],
+)
+def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
+    stdout: io.StringIO, folder: Path
+) -> None:
+    stderr = io.StringIO()
+    with as_user(folder, folder.parent):
+        sent = io.BytesIO(b"no event")
+        code = hook.main(["SessionStart"], stdin=sent, stdout=stdout, stderr=stderr)
+    assert code == 0
+    assert stderr.getvalue() == ""
+    assert len(log(folder)) == 1
+
+
+def test_an_event_that_is_too_long_is_read_to_its_end() -> None:
+    stream = io.BytesIO(b"x" * (hook.MAX_HOOK_EVENT_BYTES + 2**21))
+    with pytest.raises(UsageError, match="has more than"):
+        hook.read_event(stream)
+    assert stream.read() == b""
+
+
+def test_a_locked_database_says_nothing(folder: Path) -> None:
+    run_hook(folder, "PreToolUse", call_event(folder))
+    (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
+    approve(folder)
+    call = call_event(folder, "two")
+    with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
+        db.execute("begin exclusive")
+        before = send_to_hook(folder, "PreToolUse", call)
+        after = send_to_hook(folder, "PostToolUse", call)
+        assert await_hook(before) == (0, "", "")
+        assert await_hook(after) == (0, "", "")
+        assert len(log(folder)) == 2
+        stop = send_to_hook(folder, "Stop", call_event(folder))
+        again = call_event(folder, stop_hook_active=True)
+        stop_again = send_to_hook(folder, "Stop", again)
+        # The commands alone decide, once a turn.
+        assert "block" in await_hook(stop)[1]
+        assert "block" not in await_hook(stop_again)[1]
+
+
+def test_an_event_that_does_not_end_is_given_up(folder: Path) -> None:
+    with start_hook(folder, "PreToolUse") as process:
+        assert process.stdin
+        process.stdin.write(call_event(folder)[:-1])
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 0
+        assert process.stdout
+        assert process.stdout.read() == b""
+    [line] = log(folder)
+    assert "PreToolUse: no answer within its time limit" in line
+
+
+def test_a_command_ends_with_the_hook(folder: Path) -> None:
+    # It waits a second: then the hook waits for its end.
+    (folder / "heedful.toml").write_text(
+        '[hook]\nstop = ["sleep 1; echo $$ > new; mv new pid; sleep 60"]'
+    )
+    approve(folder)
+    with start_hook(folder, "Stop") as process:
+        assert process.stdin
+        process.stdin.write(call_event(folder))
+        process.stdin.close()
+        while not (folder / "pid").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait() == 0
+    await_gone(int((folder / "pid").read_text()))
+
+
+def test_three_sessions_at_once(folder: Path) -> None:
+    """Hooks that are killed have a test in `tests/soak/test_hook_kills.py`."""
+    run_hook(folder, "PreToolUse", call_event(folder, "first"))
+    processes = [
+        send_to_hook(folder, "PreToolUse", call_event(folder, f"s{n}"))
+        for n in range(3)
+    ]
+    results = [await_hook(process) for process in processes]
+    assert results == [(0, "", "")] * 3
+    sent = {f"s{n}" for n in range(3)}
+    events = rows(folder, "select session from event")
+    sessions_kept = sent & {session for (session,) in events}
+    assert len(sessions_kept) + len(log(folder)) >= 3  # late ones are logged
+    assert rows(folder, "pragma integrity_check") == [("ok",)]
+
+
+def test_no_file_of_the_folder_is_taken_for_a_module(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "queue", "sqlite3", "sitecustomize", "heedful"):
+        (folder / f"{name}.py").write_text("open('ran', 'w').close()")
+    (folder / "heedful-hook").touch(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("VIRTUAL_ENV", "/other")
+    assert install.command() == "heedful-hook"
+    monkeypatch.setenv("VIRTUAL_ENV", str(folder))  # the agent may start without it
+    first, *words = shlex.split(install.command())[1:]
+    event = call_event(folder, error=ERROR)
+    result = run_hook(folder, first, event, *words, "PostToolUseFailure")
+    assert result == (0, "", "")
+    await_learning(folder)
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("key", ["", "x"], ids=["without a key", "with a key"])
+async def test_the_installed_address_answers(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEEDFUL_KEY", key)
+    monkeypatch.chdir(tmp_path)
+    wanted = install.hooks("heedful-hook", "http://localhost/")
+    app = application(Setup(store=in_file(str(tmp_path / "a.db")), open=True))
+    assert set(wanted) == set(AGENTS["claude-code"].events) - {"SessionStart"}
+    assert [hook["type"] for hook in wanted["Stop"][0]["hooks"]] == ["http", "command"]
+    client = AsyncClient(transport=ASGITransport(app))
+    async with app.router.lifespan_context(app), client:
+        for event, [group] in wanted.items():
+            data = {"session_id": "a", "hook_event_name": event, **CALL}
+            hook = group["hooks"][0]
+            response = await client.post(
+                hook["url"], json=data, headers=hook.get("headers")
+            )
+            assert response.status_code == (401 if key else 200)
+
+
+def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
+    desk = Desk(folder)
+    home = str(folder.parent)
+    toml = (
+        'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = '
+        '"measured"\n'
+    )
+
+    def stops(turn: str) -> bool:
+        (folder / "ran").unlink(missing_ok=True)
+        code, out, err = answer(folder, call_event(folder, prompt_id=turn), "Stop")
+        assert code == 0
+        assert err == ""
+        assert ("block" in out) == (folder / "ran").exists()
+        assert ("is ignored: it is not as you approved it" in out) != ("block" in out)
+        return "block" in out
+
+    (folder / "heedful.toml").write_text(toml)
+    (folder / "heedful.db").touch()
+    assert not stops("p1")
+    assert not (folder / "heedful.db").stat().st_size
+    assert not (folder / "other.db").exists()
+    assert "heedful.toml" in desk.heedful("hook status", HOME=home).err
+    [line] = log(folder)
+    assert f"Stop: ignored until heedful hook approve: {folder}/heedful.toml" in line
+    approve(folder)
+    assert "heedful.toml" not in desk.heedful("hook status", HOME=home).err
+    assert stops("p2")
+    (folder / "heedful.toml").write_text(toml.replace("touch ran", "touch  ran"))
+    assert not stops("p3")
+    (folder / "heedful.toml").unlink()
+    assert not stops("p4")
+    _, out, _ = answer(folder, call_event(folder), "SessionStart")
+    assert "approve" in json.loads(out)["systemMessage"]
+    assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
+    private = [
+        folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")
+    ]
+    assert [path.stat().st_mode & 0o777 for path in private] == [0o700, 0o600, 0o600]
+
+
+def test_trust_for_all_projects(folder: Path) -> None:
+    desk = Desk(folder)
+    home = str(folder.parent)
+    installed = desk.heedful("hook install --user --yes --trust make", HOME=home)
+    assert installed.code == 0
+    assert (folder / "heedful.db").exists() is False
+    other = folder.parent / "other"
+    (other / ".git").mkdir(parents=True)
+    data = call_event(other, error=ERROR, tool_input={"command": "make all"})
+    assert answer(other, data, "PostToolUseFailure") == (0, "", "")
+    assert rows(other, "select state from lesson") == [("unverified",)]
+
+
+@pytest.mark.parametrize(
+    "toml",
+    ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"],
+    ids=["an unknown setting", "an unknown policy", "a number as trust"],
+)
+def test_wrong_settings_are_refused_and_status_shows_what_holds(
+    toml: str, folder: Path
+) -> None:
+    desk = Desk(folder)
+    home = str(folder.parent)
+    place = folder / "heedful.toml"
+    place.write_text(toml)
+    for line in ("hook approve", "hook install --yes"):
+        assert desk.heedful(line, HOME=home).code == 2
+    assert (
+        "do nothing"
+        in desk.heedful("hook status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
+    )
+    place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
+    code, screen = answer_at_terminal(folder, folder.parent, "hook approve", ["y", "y"])
+    assert code == 0
+    for out in (screen, desk.heedful("hook status", HOME=home).out):
+        assert "make it" in out
+        assert "heedful.db" in out
+        assert "tool is measured" in out
+
+
+MINE = (
+    '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
+)
+SETTINGS = {
+    None: "",
+    "": "",
+    "{\n  // only\n}\n": "// only",
+    '{"a":1}\n': '{"a":1,',
+    '{\r\n\t"a": [1, 2]\r\n}': '{\r\n\t"a": [1, 2],\r\n\t"hooks": {',
+    f'{{\n    "a": 1, // why\n    /* x */ "hooks": {{"PreToolUse": [{MINE}]}} // '
+    f"end\n}}\n": MINE,
+    '{"hooks": {"Stop": []}}\n': "",
+    '\ufeff{"a": "ü"}': '\ufeff{"a": "ü",',
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    SETTINGS,
+    ids=[
+        "no file",
+        "an empty file",
+        "only a comment",
+        "one line",
+        "tabs and carriage returns",
+        "comments and other hooks",
+        "an empty list of hooks",
+        "a byte order mark",
+    ],
+)
+def test_installing_keeps_all_and_uninstalling_restores_it(
+    text: str | None, folder: Path
+) -> None:
+    path = folder / "there" / "settings.json"
+    wanted = install.hooks("heedful-hook")
+    if text is not None:
+        path.parent.mkdir()
+        (folder / "dotfile").write_text(text, newline="")
+        path.symlink_to(folder / "dotfile")
+    install.plan_install(path, wanted).apply()
+    written = read_text(path) or ""
+    assert SETTINGS[text] in written
+    assert own_hooks("", written) == wanted
+    assert not install.plan_install(path, wanted)
+    install.plan_uninstall(path).apply()
+    assert read_text(path) == text
+    assert path.parent.exists() == (text is not None)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(written.replace('"heedful-hook ', '"/gone/heedful-hook '))
+    assert "/gone/heedful-hook is gone" in install.installed(path)[1]
+    path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
+    install.plan_install(
+        path, install.hooks("heedful-hook", "http://127.0.0.1:8765")
+    ).apply()
+    install.plan_uninstall(path).apply()
+    assert install.installed(path) == ([], "")
+    assert '"own": 1' in path.read_text()
+    assert path.is_symlink() == (text is not None)
+
+
+def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
+    desk = Desk(folder)
+    home = str(folder)
+    assert (
+        desk.heedful("hook install", HOME=home).code == 2
+    )  # nobody can answer the question
+    (folder / "heedful.toml").write_text("[broken")
+    assert desk.heedful("hook install --yes", HOME=home).code == 2
+    (folder / "heedful.toml").unlink()
+    assert not (folder / ".claude").exists()
+    installed = desk.heedful(
+        "hook install --yes --trust make,Edit,tool:mine,user", HOME=home
+    )
+    assert installed.code == 0
+    assert "+" in installed.err
+    assert "tool:Edit is measured" in desk.heedful("hook status", HOME=home).out
+    assert "already" in desk.heedful("hook install --trust none", HOME=home).out
+    status = desk.heedful("hook status --json", HOME=home).json
+    assert list(status.values()) == [list(AGENTS["claude-code"].events)]
+    assert "is measured" not in desk.heedful("hook status", HOME=home).out
+    listed = desk.heedful("trust list --json", HOME=home).json["trust"]
+    assert {row["source"] for row in listed} >= {"tool:mine", "tool:Edit", "user"}
+    assert {(*row.values(),) for row in listed} >= {
+        ("program:make", "tool"),
+        ("tool", "tool"),
+    }
+    assert desk.heedful("hook install --trust tool:", HOME=home).code == 2
+    assert desk.heedful("hook run Stop", stdin="{", HOME=home).code == 0
+    assert desk.heedful("hook install --plugin plug --yes", HOME=home).code == 0
+    assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]
+    assert desk.heedful("hook uninstall --yes", HOME=home).code == 0
+    assert not (folder / ".claude" / "settings.json").exists()
+    assert desk.heedful("hook install codex", HOME=home).code == 2
