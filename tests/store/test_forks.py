@@ -14,7 +14,8 @@ FORKS = 3 * SOAK
 ROWS_OF_CHILD = 3
 # Threads write for most of the time, by an event loop (`loops.begin`) and by the thread
 # of the store (`remember`), while the main thread forks. Each child writes by the same
-# store or by a new one.
+# store or by a new one. The forks begin after the first writes, which import modules:
+# Python leaves a module locked in a child if another thread imports it at the fork.
 PROGRAM = """
 import asyncio, faulthandler, multiprocessing, os, sys, threading, time
 from heedful import Memory
@@ -26,6 +27,8 @@ url, how, forks, rows_of_child = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:
 store = open_store(url)
 memory = Memory(store)
 stopping = threading.Event()
+THREADS = 4
+begun = threading.Barrier(THREADS + 1)
 written = []
 
 async def write(name):
@@ -37,6 +40,8 @@ async def write_on(number):
     while not stopping.is_set():
         began = time.perf_counter()
         await write(f"parent {number} {turn}")
+        if turn == 0:
+            begun.wait()
         turn += 1
         await asyncio.sleep((time.perf_counter() - began) / 4)
     written.append(turn)
@@ -81,10 +86,12 @@ async def fork_in_loop(number):
     return fork(f"child {number}")
 
 threads = [
-    threading.Thread(target=asyncio.run, args=[write_on(number)]) for number in range(4)
+    threading.Thread(target=asyncio.run, args=[write_on(number)])
+    for number in range(THREADS)
 ]
 for thread in threads:
     thread.start()
+begun.wait()
 failures = 0
 for number in range(forks):
     time.sleep(0.02)
