@@ -45,6 +45,7 @@ def judge(text: str, context: Context) -> Evaluation:
             key=f"k {text}",
             evidence=text,
             persistent=True,
+            rule=text,
         ),
     )
     return Evaluation(

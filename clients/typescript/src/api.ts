@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// e59b52e94a4e0d489737e0a78df5b4413e49ad4ff695cd017b07db64545f9d2d.
+// 397b470afbc8316744c6ed1e98a85ea7c429651eac8dd2e1196ea771d3f537ea.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -193,10 +193,10 @@ export interface components {
          *
          *     `rejected` and `wrong` are empty if the first output was accepted. `before` and
          *     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
-         *     finding, `rule` is what it says without particulars of the task, `context` is text
-         *     around the task. `model` wrote the rejected output, or else the accepted one; it is
-         *     "" if it is unknown. `rung` of a loop's ladder wrote the accepted output, or else
-         *     the rejected one.
+         *     finding, `rule` is what it says without particulars of the task: its check has
+         *     `stated` it, or they are blanks. `context` is text around the task. `model` wrote
+         *     the rejected output, or else the accepted one; it is "" if it is unknown. `rung` of
+         *     a loop's ladder wrote the accepted output, or else the rejected one.
          */
         Example: {
             /** Task */
@@ -241,6 +241,11 @@ export interface components {
              * @default
              */
             rule: string;
+            /**
+             * Stated
+             * @default false
+             */
+            stated: boolean;
             /**
              * Model
              * @default
@@ -346,6 +351,11 @@ export interface components {
                         number,
                         number
                     ] | null;
+                    /**
+                     * Rule
+                     * @default
+                     */
+                    rule: string;
                 }[];
                 /** Scores */
                 scores?: {

@@ -169,7 +169,7 @@ CRITIQUE_KEYS = ("severity", "issues", "suggestions")
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-_texts_of = attrgetter("check", "message", "fix", "evidence", "key")
+_texts_of = attrgetter("check", "message", "fix", "evidence", "key", "rule")
 _CHECK_ANSWER_FORMS = (
     "Finding objects or texts, True or False; to give a score, an Evaluation"
 )
@@ -474,9 +474,15 @@ def _redact_finding(finding: Finding) -> Finding:
     if clean_texts == texts:
         return finding
 
-    check, message, fix, evidence, key = clean_texts
+    check, message, fix, evidence, key, rule = clean_texts
     return replace(
-        finding, check=check, message=message, fix=fix, evidence=evidence, key=key
+        finding,
+        check=check,
+        message=message,
+        fix=fix,
+        evidence=evidence,
+        key=key,
+        rule=rule,
     )
 
 

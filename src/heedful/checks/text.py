@@ -137,6 +137,7 @@ def _make_length_check(
                 f"{size_text}, at least {at_least} asked for",
                 fix=f"use at least {at_least} {unit}: add {at_least - count} or more",
                 key=f"{unit}>={at_least}",
+                rule=f"use at least {at_least} {unit}",
             )
 
         if at_most is not None and count > at_most:
@@ -145,6 +146,7 @@ def _make_length_check(
                 f"{size_text}, at most {at_most} asked for",
                 fix=f"use at most {at_most} {unit}: cut {count - at_most} or more",
                 key=f"{unit}<={at_most}",
+                rule=f"use at most {at_most} {unit}",
             )
 
     return TextCheck(name=unit, judge=judge)
@@ -189,7 +191,11 @@ def _make_occurrence_check(
 
             if name == "contains" and position < 0:
                 yield Finding(
-                    name, f"{quoted} is missing", fix=f"write {quoted} in it", key=key
+                    name,
+                    f"{quoted} is missing",
+                    fix=f"write {quoted} in it",
+                    key=key,
+                    rule=f"write {quoted} in the answer",
                 )
 
             if name == "excludes" and position >= 0:
@@ -201,7 +207,12 @@ def _make_occurrence_check(
                     span = (position, position + len(needle))
                 message = f"{quoted} occurs{where}, which is not allowed"
                 yield Finding(
-                    name, message, fix=f"leave out {quoted}", key=key, span=span
+                    name,
+                    message,
+                    fix=f"leave out {quoted}",
+                    key=key,
+                    span=span,
+                    rule=f"leave {quoted} out of the answer",
                 )
 
     return TextCheck(name=name, judge=judge)
@@ -348,9 +359,13 @@ class _RegexRule:
             advice = f"answer with text that matches '{self.pattern}'"
 
         fix = self.fix or advice
+        rule = advice
+        if self.fix:
+            rule = f"{advice}: {self.fix}"
         if self.full and text != text.strip():
             fix += "; there is whitespace around the answer, which counts"
-        return [Finding("regex", message, fix=fix, key=f"regex {self.pattern}")]
+        key = f"regex {self.pattern}"
+        return [Finding("regex", message, fix=fix, key=key, rule=rule)]
 
 
 def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:

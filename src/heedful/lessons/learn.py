@@ -103,8 +103,9 @@ def learn(
     for correction in corrections[:MAX_LOOP_LESSONS]:
         example = correction.example(task)
         if memory_key:
-            rule = correction.rule(loop, task, declare())
-            example = replace(example, rule=rule)
+            rule = correction.rule(loop, task, declare)
+            stated = bool(correction.finding.rule)
+            example = replace(example, rule=rule, stated=stated)
         text = correction.text(example, quotes_change=not quotes_outputs)
         if not quotes_outputs:
             example = replace(example, task=clip(task), accepted="", rejected="")
@@ -219,8 +220,15 @@ class _Correction:
             rung=(self.accepted or self.rejected).rung,
         )
 
-    def rule(self, loop: Loop, task: str, declared: Declared) -> str:
-        """Return what the finding says without particulars of the task and answers."""
+    def rule(self, loop: Loop, task: str, declare: Callable[[], Declared]) -> str:
+        """Return the rule of the finding.
+
+        If its check has stated none, it is what the finding says without particulars of
+        the task and the answers.
+        """
+        if self.finding.rule:
+            return clip(self.finding.rule)
+
         answers = [attempt.candidate.text or "" for attempt in loop.attempts]
         text = mask_finding(
             self.finding.message,
@@ -228,7 +236,7 @@ class _Correction:
             task=task,
             answers=answers,
             accepted=self.accepted.candidate.text or "" if self.accepted else "",
-            declared=declared,
+            declared=declare(),
         )
         return clip(text)
 

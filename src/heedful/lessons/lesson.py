@@ -121,10 +121,10 @@ class Example:
 
     `rejected` and `wrong` are empty if the first output was accepted. `before` and
     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
-    finding, `rule` is what it says without particulars of the task, `context` is text
-    around the task. `model` wrote the rejected output, or else the accepted one; it is
-    "" if it is unknown. `rung` of a loop's ladder wrote the accepted output, or else
-    the rejected one.
+    finding, `rule` is what it says without particulars of the task: its check has
+    `stated` it, or they are blanks. `context` is text around the task. `model` wrote
+    the rejected output, or else the accepted one; it is "" if it is unknown. `rung` of
+    a loop's ladder wrote the accepted output, or else the rejected one.
     """
 
     task: str
@@ -138,6 +138,7 @@ class Example:
     context: str = ""
     fix: str = ""
     rule: str = ""
+    stated: bool = False
     model: str = ""
     rung: int = 1
 

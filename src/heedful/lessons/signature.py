@@ -494,13 +494,17 @@ def with_rule(example: Example, text: str) -> Example:
 def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
     """Return what the findings of one rule have in common, newest sighting first.
 
-    With the sightings of one task only, nothing is confirmed: the result is the first
-    one's `rule`. It is so, too, if the findings differ in most of their words.
+    A rule that its check has stated needs no comparison. With the sightings of one task
+    only, nothing is confirmed: the result is the first one's `rule`. It is so, too, if
+    the findings differ in most of their words.
 
     A stage of a pipeline has the same task in each run, and its outputs are not kept.
     There, what counts as another task is a finding with other words, or that several
     loops were `corrected` after a finding with the same words.
     """
+    if sightings[0].stated:
+        return sightings[0].rule
+
     is_stage = corrected > 0 and not any(sighting.has_output for sighting in sightings)
     by_task: dict[object, Example] = {}
     for sighting in reversed(sightings):

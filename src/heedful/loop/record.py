@@ -141,7 +141,9 @@ class Finding:
     in 0..1. `key` identifies the finding across attempts; the default is the check's
     name and the message. An improvement does not reset the count of a `persistent`
     finding in the rule `Echo`. `span` is the half-open range of the faulty characters
-    in the candidate, None if unknown.
+    in the candidate, None if unknown. `rule` says what holds for every answer: memory
+    tells it to other tasks as it stands. Without it, memory tells message and fix, with
+    a blank for what belongs to this task.
     """
 
     check: str
@@ -154,6 +156,7 @@ class Finding:
     persistent: bool = False
     evidence: str = ""
     span: tuple[int, int] | None = None
+    rule: str = ""
 
     def __post_init__(self) -> None:
         require(

@@ -209,7 +209,7 @@ _Usage = Annotated[
 ]
 _Finding = Annotated[
     record.Finding,
-    Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share),
+    Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share, rule=Long),
     _exact(record.Finding),
 ]
 _Evaluation = Annotated[
