@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.quality import climbing, ladder, ladder_page, practice
+from bench.quality import climbing, ladder, ladder_page
 from bench.quality.answers import TABLE, KeptModel
 from bench.quality.curve import Task
 from bench.quality.streams import Stream
@@ -173,48 +173,3 @@ def test_a_value_is_chosen_that_is_cheaper_on_the_other_streams():
     }
     chosen = climbing.choose_elsewhere(by_value, shipped=15)
     assert chosen == {"a": 15, "b": 30, "b with memory": 30}
-
-
-# -- practice against further retries
-
-
-@pytest.fixture
-def study(tmp_path, monkeypatch):
-    """Return a function that runs an arm of `practice` on four tasks with a model."""
-    monkeypatch.setattr(
-        "heedful.models.open_embedder", lambda name: FixedEmbedder(), raising=True
-    )
-    tasks = [make_task(number) for number in range(4)]
-    source = Stream(name="words", tasks=tuple(tasks))
-
-    def run(name, answers, calls=0):
-        db = sqlite3.connect(":memory:")
-        db.execute(TABLE)
-        model = KeptModel("model", ScriptedModel(*answers), db)
-        arm = practice.run_arm(name, source, tasks, model=model, calls=calls)
-        result = asyncio.run(arm)
-        db.close()
-        return result
-
-    return run
-
-
-def test_what_the_first_half_did_not_solve_is_practised_before_the_second(study):
-    result = study("practice", ["wrong", "wronger", "right", "right", "right", "right"])
-    assert vars(result.night) == {"unsolved": 1, "calls": 1, "solved": 1}
-    assert [outcome.calls for outcome in result.outcomes] == [2, 1, 1, 1]
-    assert [outcome.late for outcome in result.outcomes] == [False, False, True, True]
-    assert [outcome.had_memory for outcome in result.outcomes[2:]] == [True, True]
-
-
-def test_retries_stop_when_they_have_made_the_calls_of_a_practice(study):
-    wrong = [f"wrong {number}" for number in range(20)]
-    result = study("retries", wrong, calls=2)
-    assert result.night.calls == 2
-    assert [outcome.calls for outcome in result.outcomes] == [4, 2, 2, 2]
-
-
-def test_without_anything_more_each_task_has_the_attempts_of_a_day(study):
-    result = study("neither", [f"wrong {number}" for number in range(8)])
-    assert [outcome.calls for outcome in result.outcomes] == [2, 2, 2, 2]
-    assert result.night.calls == 0

@@ -26,7 +26,6 @@ from bench.quality import (
     logo,
     mended,
     particulars,
-    practice,
     recall,
     reflect,
     sessions,
@@ -61,10 +60,9 @@ JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "learn": learn.run,
     "ladder": ladder.run,
     "climbing": climbing.run,
-    "practice": practice.run,
 }
 # These ask a live model and take its options.
-LIVE = frozenset({"unlike", "learn", "ladder", "practice"})
+LIVE = frozenset({"unlike", "learn", "ladder"})
 # These take minutes or hours and run only when they are asked for by name.
 SLOW = LIVE | {"strategies", "logo", "climbing"}
 OUT = Path("bench/out/quality.json")
@@ -137,7 +135,7 @@ def parse_options() -> argparse.Namespace:
         "--streams",
         type=split_names,
         default=[],
-        help=f"of learn, ladder and practice, with commas between: {','.join(READERS)}",
+        help=f"of learn and ladder, with commas between: {','.join(READERS)}",
     )
     live.add_argument(
         "--arms",

@@ -59,7 +59,6 @@ _NAMES = {
     "memory.hardening": "LessonChecks",
     "memory.loop_episodes": "episode_of",
     "memory.memory": "Memory",
-    "memory.practice": "Practice",
     "memory.quarantine": "Quarantine",
     "memory.reflect": "Reflected reflect reflect_waiting",
     "memory.sessions": "Learned Mistake learn_session",

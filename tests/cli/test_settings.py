@@ -69,14 +69,6 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "reflection_enabled": False,
         "reflection_mode": "lite",
         "hook": {"deny": True},
-        "practice": {
-            "functions": ["m:f"],
-            "calls": 9,
-            "tokens": 8,
-            "cost": 0.5,
-            "next_rung": True,
-            "every": "2h",
-        },
     }
     assert values.keys() == {field.name for field in fields(Settings)}
     for name, value in values.items():

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import subprocess
 import time
@@ -27,7 +26,7 @@ from heedful.loop.decide import Done
 from heedful.loop.ladder import Climb, Spending
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.store import exposures, ladders, open_store, practices
+from heedful.store import exposures, ladders, open_store
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
@@ -40,11 +39,7 @@ from tests.soak.programs import (
     FAILS,
     LARGE_CALLS,
     LARGE_USAGE,
-    PRACTICE_CALLS,
-    PRACTICE_TASKS,
-    PRACTICE_USAGE,
     RESUMED_CALLS,
-    ask,
     lessons,
 )
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
@@ -54,7 +49,6 @@ MAX_DRIVE_ROUNDS = 40  # with five kills or so in each
 CALLS_GROWTH = 1.3
 MAX_DELAY_SECONDS = 0.01  # from a call to a kill
 POLL_SECONDS = 0.002
-MAX_PRACTICE_KILLS = 100
 MAX_LADDER_ROUNDS = 40  # with five kills or so in each
 PROGRAM = "from tests.soak.programs import main; main()"
 
@@ -440,109 +434,6 @@ def count_climbs(
     for loop in loops:
         # A loop has one call in flight, so a kill repeats at most one.
         counts.doubled += max(0, calls[loop.id] - len(loop.loop.attempts) - kills)
-
-
-# -- practice
-
-
-async def stored_practices(
-    url: str,
-) -> tuple[list[StoredLoop], Spending, list[int], int]:
-    """The practices, what they spent, how many examples memory has from each, and in
-    how many loops users broke the rule.
-    """
-    store = open_store(url)
-    newest, _ = await store.read(SCOPE, loop_store.newest, limit=99, practices=True)
-    loops = [loop for loop in newest if loop.head.practises]
-    allowance = "practice night"
-    spent = await store.read(SCOPE, ladders.spent_by_practice, allowance)
-    learnt = [await store.read(SCOPE, practices.learnt, loop.id) for loop in loops]
-    (cause,) = await store.read(
-        SCOPE, lambda db, _: db.select("loops", "cause", {"tenant": SCOPE.tenant})
-    )
-    await store.close()
-    return loops, spent, learnt, cause["loops"]
-
-
-def killed_together(
-    *arguments: object, log: Path, chance: random.Random, calls: int
-) -> Kills:
-    """Kill two programs after up to so many calls, and start both again until both
-    end; return the kills.
-
-    Of two that were killed together, one was at work if the log has grown.
-    """
-    kills = Kills()
-    for round_number in range(1_000):
-        before = count_lines(log)
-        limit = round(calls * CALLS_GROWTH**round_number)
-        pair = [started(*arguments, chance.randrange(10**6)) for _ in range(2)]
-        wait_for_lines(log, before + chance.randint(1, limit), *pair)
-        ends = []
-        for process in pair:
-            time.sleep(chance.random() * MAX_DELAY_SECONDS)
-            ends.append("done" in killed(process))
-        if all(ends):
-            return kills
-        kills.times += ends.count(False)
-        kills.at_work += count_lines(log) > before
-    raise AssertionError("they never came to an end")
-
-
-@pytest.mark.nightly
-def test_killed_practices_share_the_work_and_repeat_nothing(
-    tmp_path: Path, databases: Databases, ledger: Ledger
-) -> None:
-    chance = random.Random(SOAK)
-    kills = Kills()
-    counts = Counts()
-    while kills.times < min(MAX_PRACTICE_KILLS, 3 * SOAK):
-        database = databases.new()
-        log = tmp_path / f"practice {os.urandom(4).hex()}.log"
-        asyncio.run(ask(database.url))
-        night = ("practise", database.url, log, "night", PRACTICE_CALLS)
-        kills.add(killed_together(*night, log=log, chance=chance, calls=8))
-        # What is left when the calls of the night are spent is done the next day.
-        ended(started("practise", database.url, log, "day", 999, 1))
-        count_practice(database.url, lines(log), counts)
-    ledger.settle(
-        Trial(
-            what="kill -9 of two programs that practise with one allowance",
-            engine=databases.engine,
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-            exceeded=counts.exceeded,
-        )
-    )
-
-
-def count_practice(url: str, log: list[tuple[Any, ...]], counts: Counts) -> None:
-    """Compare what `practise` left with the `log` of what it did."""
-    loops, spent, learnt, users = asyncio.run(stored_practices(url))
-    at_night = [line for line in log if line[0] == "generate" and line[3] == "night"]
-    counts.lost += max(0, len(at_night) - spent.calls)
-    counts.limit(spent.calls, PRACTICE_CALLS)
-    counts.limit(spent.tokens, PRACTICE_USAGE.tokens * len(at_night))
-
-    judged = set()
-    for event, loop, number, *_ in log:
-        if event == "check":
-            judged.add((loop, number))
-        # A judged attempt was journalled.
-        counts.doubled += event == "generate" and (loop, number) in judged
-
-    passed = [loop for loop in loops if loop.summary()["state"] == "passed"]
-    assert sorted(loop.head.task for loop in passed) == PRACTICE_TASKS[1:]
-    assert {loop.head.task for loop in loops if loop not in passed} == {"t0"}
-    for loop, examples in zip(loops, learnt, strict=True):
-        counts.compare(examples, loop in passed)
-        assert len(loop.loop.attempts) == 2
-    counts.compare(users, len(PRACTICE_TASKS))
-    announced = {line[1] for line in log if line[0] == "passed"}
-    assert announced == {loop.id for loop in passed}
 
 
 # -- pipelines

@@ -30,7 +30,6 @@ from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import fill_memory_fully
 from tests.postgres import rows
-from tests.practising import practise_in_vain
 from tests.store.support import rows as file_rows
 
 SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
@@ -95,7 +94,6 @@ def source(tmp_path_factory) -> Path:
                 store=store,
                 id=f"loop {number}",
             )
-            await practise_in_vain(Memory(store, scope))
             await heedful.Trial("mem0", store, scope).offer(f"loop {number}", ["text"])
         await store.close()
 

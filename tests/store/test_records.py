@@ -36,7 +36,6 @@ HEAD = Head(
     memory_key="forecast.train",
     model="embedded",
     ladder=Ladder(names=("embedded", "large"), tries=(1, None), why="as recorded"),
-    practises="train of sunday",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import heedful
 from heedful.lessons.lesson import Scope
-from heedful.store import connection, ladders, loops, practices, retention
+from heedful.store import connection, ladders, loops, retention
 from heedful.store.connection import Db, is_resumable, resumable
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
@@ -20,15 +20,10 @@ WRITERS = (".write", "write_lessons")  # what calls of them end with
 # A driver that comes back claims its loop again.
 # A call that is reserved again counts again, so that no crash lets a rung spend more.
 # A removal that is repeated finds fewer loops, and removes what is left.
-# A practice that comes back finds its task as it is, and ends it once.
 REPEATED = {
     loops.begin,
     loops.claim,
     ladders.reserve,
-    ladders.reserve_practice,
-    practices.claim,
-    practices.end,
-    practices.release,
     retention.remove_some,
 }
 

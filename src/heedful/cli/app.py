@@ -78,10 +78,6 @@ COMMAND_GROUPS = {
             "quarantine:quarantine",
             "Review quarantined lessons; revoke sources.",
         ),
-        "practice": (
-            "practice:practice",
-            "Try again the tasks that functions did not solve.",
-        ),
         "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
         "harden": (
             "harden:harden",
@@ -156,7 +152,6 @@ COMMANDS_WITHOUT_DB = {
     "model",
     "judge",
     "db",
-    "practice",
 }
 COMMANDS_WITHOUT_JSON = {"serve", "ui", "worker"}
 

@@ -57,7 +57,6 @@ from heedful.sanitize import clean, sanitize
 from heedful.store import loops
 from heedful.store.loop_names import find_loop, known_names, short_id
 from heedful.store.loop_notes import LoopNote, notes_of
-from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 from heedful.store.store import Store
@@ -94,7 +93,6 @@ def why(
     result. Of a run it says in a few lines how it ended; --full or a stage shows more.
     """
 
-    practices: list[str] = []
     notes: list[LoopNote] = []
 
     async def read(store: Store, scope: Scope) -> Report | StoredLoop:
@@ -106,14 +104,13 @@ def why(
             raise UsageError(
                 f"loop {stored_loop.id!r} is not a run of a pipeline: it has no stages"
             )
-        practices.extend(await store.read(scope, practices_of, stored_loop.id))
         notes.extend(await store.read(scope, notes_of, stored_loop.id))
         return stored_loop
 
     loop_or_run = ask_scope(read)
     if isinstance(loop_or_run, Report):
         return _explain_run(loop_or_run, stage, full=full)
-    return _explain_loop(loop_or_run, practices, notes)
+    return _explain_loop(loop_or_run, notes)
 
 
 async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
@@ -136,12 +133,10 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
     return await loop_of(store, scope, stored_loop.head.stage.run)
 
 
-def _explain_loop(
-    stored_loop: StoredLoop, practices: list[str], notes: list[LoopNote]
-) -> int:
+def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
     """Print the attempts of a loop with the reasons of its decisions.
 
-    `practices` are the loops that practised its task, `notes` are of persons.
+    `notes` are of persons.
     """
     from heedful.loop.rungs import figure_loop  # slow to import
 
@@ -156,7 +151,7 @@ def _explain_loop(
         from heedful.service.schemas import explanation_record, loop_record
 
         document = {
-            **loop_record(stored_loop, practices, notes),
+            **loop_record(stored_loop, notes),
             **explanation_record(explanation),
         }
 
@@ -168,7 +163,6 @@ def _explain_loop(
         text=_shorten_value,
         state=state_after(stored_loop.verdict),
         fed=feedback_by_attempt,
-        practices=practices,
         notes=notes,
         # heedful makes up the ids of decorated functions.
         unnamed=short_id(stored_loop.id) != stored_loop.id,
@@ -270,7 +264,6 @@ async def _newest_with(
     is_wanted: Callable[[StoredLoop], bool],
     *,
     limit: int,
-    practices: bool = False,
     state: str = "",
 ) -> list[StoredLoop]:
     """Return the newest loops that are wanted, newest first.
@@ -287,7 +280,6 @@ async def _newest_with(
             loops.newest,
             max(limit, MIN_READ_LOOPS),
             before=before,
-            practices=practices,
             state=state,
         )
         wanted += filter(is_wanted, newest)
@@ -490,9 +482,6 @@ def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
 
 def list_loops(
     limit: Limit = 50,
-    practice: Annotated[
-        bool, Option("--practice", help="List the loops of practices, too.")
-    ] = False,
     state: Annotated[
         LoopState | None, Option(help="Only loops in this state; failed are open.")
     ] = None,
@@ -511,7 +500,6 @@ def list_loops(
             scope,
             lambda loop: _is_in_state(loop, state),
             limit=limit,
-            practices=practice,
             state=STORED_STATES.get(state or "", state or ""),
         )
         if newest or state:

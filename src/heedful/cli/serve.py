@@ -30,7 +30,6 @@ from heedful.cli.databases import (
 )
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import current_command, following, page, say, show
-from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
     embedder_of,
     judge_doubt,
@@ -406,7 +405,6 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
         ended_for=ended_seconds("forget_loops", values.forget_loops),
         patience=Patience(values.settled),
         pause=pause,
-        practice=practice_plan(values),
     )
 
 

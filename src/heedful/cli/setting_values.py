@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     Json,
     TypeAdapter,
@@ -87,23 +85,6 @@ def _check_judge(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True, kw_only=True)
-class PracticeSettings:
-    """What workers practise: functions, as module:function, and what that may cost.
-
-    They do it once in each period `every`, a time such as 1d.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    functions: Annotated[list[Name], Field(min_length=1)]
-    calls: Annotated[int, Field(ge=1)] = 200
-    tokens: Annotated[int | None, Field(ge=1)] = None
-    cost: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
-    next_rung: bool = False
-    every: Name = "1d"
-
-
 ModelNames = Annotated[Written, AfterValidator(_check_models)]
 Prices = Annotated[Written | None, AfterValidator(_check_prices)]
 JudgeName = Annotated[Name, AfterValidator(_check_judge)]
@@ -113,7 +94,6 @@ Table = dict[str, Any] | Json[dict[str, Any]]
 TrustTable = dict[Name, Trust] | Json[dict[Name, Trust]]
 CheckTable = dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]]
 PinTable = dict[Name, list[Name]] | Json[dict[Name, list[Name]]]
-PracticeTable = PracticeSettings | Json[PracticeSettings]
 
 
 def check_settings(

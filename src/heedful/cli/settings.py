@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # `_valid_settings` imports them, if a setting is stated
         ModelNames,
         Name,
         PinTable,
-        PracticeTable,
         Prices,
         Table,
         TrustTable,
@@ -138,7 +137,6 @@ class Settings:
 
     trust: TrustTable = field(default_factory=dict)
     hook: Table = field(default_factory=dict)
-    practice: PracticeTable | None = None
     checks: CheckTable = field(default_factory=dict)
     pins: PinTable = field(default_factory=dict)
 

@@ -23,7 +23,6 @@ from typer import Option
 from heedful.cli.databases import opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import counted, current_command, say
-from heedful.cli.practice import practice_plan
 from heedful.cli.resources import embedder_of, look_here, model_here, opened_model
 from heedful.cli.settings import (
     NO_MODEL,
@@ -48,7 +47,6 @@ from heedful.service.jobs import (
     Job,
     LocalQueue,
     Opens,
-    PracticePlan,
     Tools,
     sweep,
 )
@@ -77,7 +75,7 @@ def worker(
     """Run the jobs that services put on the queue.
 
     Jobs reflect on episodes, embed examples, dream, prune, expire old loops, compute
-    the proof, practise or drive loops. Any number of workers can share one PostgreSQL
+    the proof, or drive loops. Any number of workers can share one PostgreSQL
     database. After SIGTERM, running jobs may finish. If a worker is killed, another
     worker repeats its job.
     Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
@@ -103,7 +101,6 @@ def worker(
         unused_for=unused_seconds,
         keep=keep,
         ended_for=ended_seconds("forget_loops", values.forget_loops),
-        practice=practice_plan(values),
         names_model="model" in current_command().options and values.model != NO_MODEL,
     )
 
@@ -169,7 +166,6 @@ class WorkerRun:
     keep: int | None
     ended_for: float | None
     names_model: bool
-    practice: PracticePlan | None = None
 
     async def run(self) -> int:
         """Run jobs until cancelled, or with `once` until no job waits.
@@ -231,7 +227,6 @@ class WorkerRun:
             unused_for=self.unused_for,
             keep=self.keep,
             ended_for=self.ended_for,
-            practice=self.practice,
         )
 
     async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:

@@ -46,7 +46,6 @@ from heedful.drive.options import (
     resumed_ladder,
     validate_options,
 )
-from heedful.drive.practice import PracticeLoop
 from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.drive.result import Result
 from heedful.lessons.briefing import Briefing, Tell
@@ -61,7 +60,7 @@ from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, ladders, open_beside
-from heedful.store.records import Head, JournalEntry, PracticeUsage, StoredLoop
+from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import refuses_unknown_options
 
@@ -104,7 +103,7 @@ class Run(Generic[C]):
     """A loop that a program runs step by step; with a store it is resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the
-    journal. Only a pipeline gives a `stage`, and only `Memory.practice` a `practice`.
+    journal. Only a pipeline gives a `stage`.
     """
 
     task: Any = field(kw_only=False)
@@ -131,7 +130,6 @@ class Run(Generic[C]):
     recall: RecallFunction | RecallOnTrial | None = None
     stage: StageHead | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
-    practice: PracticeLoop | None = None
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_options(
@@ -197,10 +195,7 @@ class Run(Generic[C]):
             scope=self._lease.scope,
             writer=self._lease,
             memory=self._memory,
-            practises=self.practice is not None,
         )
-        # False while an attempt has the answer that an interrupted one left.
-        self._reserved = True
         self._stored_briefing: Briefing | None = None
 
         self._budgets = [
@@ -229,7 +224,6 @@ class Run(Generic[C]):
             checks=self._judge_names,
             judges=self.judges or judges,
             tell=self.tell,
-            practises=self.practice is not None,
         )
 
     @property
@@ -409,8 +403,6 @@ class Run(Generic[C]):
         ladder = self._ladder
         store = self._lease.store
         memory_key = self.memory_key
-        if self.practice is not None:
-            memory_key = ""  # who asks for the next rung pays for it: no plan
         if ladder is not None and store is not None and memory_key:
             scope = self._lease.scope
             climbs = await store.read(scope, ladders.read_record, memory_key)
@@ -450,7 +442,6 @@ class Run(Generic[C]):
             memory_key=self.memory_key or "",
             model=self._producers[0].model,
             ladder=self._ladder,
-            practises=self.practice.practises if self.practice else "",
         )
 
     def _state_of(self, stored_loop: StoredLoop) -> _State:
@@ -492,7 +483,6 @@ class Run(Generic[C]):
         refused = await self._reserve(state)
         if refused is not None:
             return refused
-        await self._reserve_practice(state)
 
         try:
             return await self._attempt_in_time(state)
@@ -600,21 +590,6 @@ class Run(Generic[C]):
         )
         return await self._leave_rung(state, loop, verdict)
 
-    async def _reserve_practice(self, state: _State) -> None:
-        """Reserve the calls of an attempt of a practice. Raises AllowanceSpent."""
-        self._reserved = state.answer is None
-        store = self._lease.store
-        if self.practice is not None and self._reserved and store is not None:
-            await self.practice.reserve(store, self._lease.scope)
-
-    def _practised(
-        self, usage: record.Usage, reserved: bool = False
-    ) -> PracticeUsage | None:
-        """Return what an entry adds to the spending of the practice, if it is one."""
-        if self.practice is None:
-            return None
-        return self.practice.used(usage, reserved)
-
     async def _decide_on(
         self, state: _State, value: Any, attempt: record.Attempt
     ) -> _State:
@@ -636,12 +611,7 @@ class Run(Generic[C]):
             spending = (
                 self._spending(attempt.rung, attempt.usage) if self._pure else None
             )
-            is_whole = self._pure and self._reserved
-            usage = attempt.usage
-            if not is_whole and attempt.evaluation is not None:
-                usage = attempt.evaluation.usage
-            practised = self._practised(usage, is_whole)
-            entry = replace(entry, spending=spending, practised=practised)
+            entry = replace(entry, spending=spending)
             await self._journal.write(entry, loop)
         elif self._memory is not None:
             entry = JournalEntry(id=self.id, epoch=0, verdict=verdict, attempt=attempt)
@@ -688,7 +658,6 @@ class Run(Generic[C]):
                     epoch=0,
                     step=step,
                     spending=self._spending(rung, answer.usage),
-                    practised=self._practised(answer.usage, reserved=True),
                 )
                 await self._journal.write(entry, loop)
 
@@ -847,11 +816,6 @@ class Run(Generic[C]):
             if self._lease.durable:
                 step = (journal.answer_step(state.loop), answer.plain())
 
-        # With pure checks, the answer has no entry of its own before this one.
-        reserved = self._reserved and (answer is None or self._pure)
-        used = failed
-        if reserved and answer is not None:
-            used = failed + answer.usage
         loop = replace(state.loop, extra=state.loop.extra + failed)
         entry = JournalEntry(
             id=self.id,
@@ -859,7 +823,6 @@ class Run(Generic[C]):
             step=step,
             failure=why,
             extra=loop.extra,
-            practised=self._practised(used, reserved),
         )
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
@@ -869,7 +832,7 @@ class Run(Generic[C]):
 RUN_OPTIONS = tuple(
     option.name
     for option in fields(Run)
-    if option.name not in ("task", "generate", "stage", "practice")
+    if option.name not in ("task", "generate", "stage")
 )
 
 

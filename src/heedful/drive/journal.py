@@ -182,8 +182,7 @@ class Journal:
     """The journal of one loop; without a store, only memory gets what is written.
 
     The `writer` signs the entries. `memory` is what memory tells the loop and learns
-    from it; None if no memory was given. A loop that `practises` says nothing about
-    when to climb.
+    from it; None if no memory was given.
     """
 
     def __init__(
@@ -192,7 +191,6 @@ class Journal:
         scope: Scope,
         writer: Lease | Snapshot,
         memory: LoopMemory | None = None,
-        practises: bool = False,
     ) -> None:
         self.store = store
         self.scope = scope
@@ -200,7 +198,6 @@ class Journal:
         # The planned ladder of a new loop, until the first entry has written it.
         self.ladder: Ladder | None = None
         self._writer = writer
-        self._practises = practises
 
     @property
     def briefing(self) -> Briefing | None:
@@ -216,8 +213,6 @@ class Journal:
         memory = self.memory
         if memory is not None:
             entry = await memory.add_to(entry, loop)
-        if self._practises:
-            entry = replace(entry, climb=None)
         if self.ladder is not None and entry.ladder is None:
             entry = replace(entry, ladder=self.ladder)
 
@@ -447,8 +442,7 @@ class LoopMemory:
     writes what a crash prevented. `memory_key`, `model`, the names of the `checks` and
     `tell` are as in `Memory.brief`; `judges` are the functions that judge,
     if they are known. The lessons of a `large` loop are found while the event loop goes
-    on. A loop that `practises` is shown what is recalled now, has no exposures and no
-    outcome, and teaches only if it passes.
+    on.
     """
 
     memory: Memory
@@ -463,7 +457,6 @@ class LoopMemory:
     tell: Tell = "both"
     unwritten: Briefing | None = None
     large: bool = False
-    practises: bool = False
 
     async def open(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Recall lessons for an open loop; teach what an ended loop has not taught.
@@ -477,9 +470,8 @@ class LoopMemory:
 
         under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
         # Who begins on a higher rung says nothing about the first: that needs no draw.
-        begins = self.practises or not (ended or under_way)
-        tosses = loop.rung == 1 and not self.practises
-        await self.brief(loop.id, begins, tosses=tosses)
+        begins = not (ended or under_way)
+        await self.brief(loop.id, begins, tosses=loop.rung == 1)
         if ended:
             outcome_number = await self._teach(loop)
             await self._review(loop, outcome_number)
@@ -509,9 +501,6 @@ class LoopMemory:
         """
         memory = self.memory
         briefing = self.unwritten
-
-        if self.practises and briefing is not None:
-            briefing = replace(briefing, exposures=())
 
         if not self.together:
             if briefing is None:
@@ -563,8 +552,6 @@ class LoopMemory:
         """Return what the checks of lessons found in the attempt of an entry."""
         if entry.attempt is None or self.briefing is None or not self.briefing.checks:
             return ()
-        if self.practises:
-            return ()
         return alarms_of(entry.attempt.evaluation)
 
     def _lessons_and_outcome(self, loop: Loop) -> tuple[list[Lesson], Outcome | None]:
@@ -582,8 +569,6 @@ class LoopMemory:
             )
             lessons = [self._sign_lesson(lesson, loop, briefing) for lesson in learnt]
 
-        if self.practises:
-            return _lessons_of_practice(lessons), None
         if loop.cancelled:
             return lessons, None
 
@@ -632,21 +617,6 @@ class LoopMemory:
                 loop.id,
                 error,
             )
-
-
-def _lessons_of_practice(lessons: Sequence[Lesson]) -> list[Lesson]:
-    """Return the lessons of a practice: what it solved, counted as no loop of a user.
-
-    What went wrong is known from the loop whose task it tries again.
-    """
-    solved = []
-    for lesson in lessons:
-        example = lesson.example
-        is_verified = lesson.state == "verified"
-        if is_verified or (example is not None and example.accepted):
-            cause = lesson.cause and replace(lesson.cause, loops=0)
-            solved.append(replace(lesson, cause=cause))
-    return solved
 
 
 def end_entry(report: RunReport, number: int) -> JournalEntry:

@@ -29,13 +29,8 @@ from heedful.drive.generate import (
 )
 from heedful.drive.journal import key_of
 from heedful.drive.options import validate_options
-from heedful.drive.practice import PracticeLoop
 from heedful.errors import HeedfulError, NotPassed, UsageError
-from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
-from heedful.memory.practice import PracticeResult, Repeatable
-from heedful.store import DEFAULT_DATABASE_FILE
-from heedful.store.practices import PracticeClaim
 from heedful.validation import check_options, require
 
 P = ParamSpec("P")
@@ -159,7 +154,6 @@ def self_correcting(
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
     then: Sequence[Generator] = (),
-    practice: bool = False,
     **options: Any,
 ) -> Callable[[Callable[P, T]], Callable[..., T]]: ...
 def self_correcting(
@@ -168,7 +162,6 @@ def self_correcting(
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
     then: Sequence[Generator] = (),
-    practice: bool = False,
     **options: Any,
 ) -> Any:
     """Decorate `generate(task, hint, …)`: each call of it runs a whole loop.
@@ -181,14 +174,12 @@ def self_correcting(
     best candidate. If no candidate was evaluated, always raises NotPassed. Methods
     (first parameter `self` or `cls`) work too. `then` are further generators, each
     dearer than the one before: if a rule ends the attempts of the function, the next
-    one takes over. A function among them gets the same arguments. With `practice`,
-    `Memory.practice` may call the function again with a task that it did not solve: it
-    has no side effects, and its checks need no person. Raises InvalidInput, and
-    UnknownName for an unknown option.
+    one takes over. A function among them gets the same arguments. Raises InvalidInput,
+    and UnknownName for an unknown option.
     """
     is_choice = on_exhausted in ("raise", "best")
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
-    names = [*RUN_OPTIONS, "on_exhausted", "then", "practice"]
+    names = [*RUN_OPTIONS, "on_exhausted", "then"]
     check_options("self_correcting", options, names)
     validate_options(**options)
     is_list = isinstance(then, list | tuple)
@@ -225,66 +216,12 @@ def self_correcting(
             """Do what `drive` does, and block the caller until it ends."""
             return _wait(drive(*args, **named))
 
-        wrapper: Any = drive_in_background
+        wrapper = drive_in_background
         if inspect.iscoroutinefunction(function):
             wrapper = drive
-        wrapper.repeatable = _repeatable(call, rungs, settings, declared=practice)
         return cast("Callable[..., T]", wrapper)
 
     return decorate if function is None else decorate(function)
-
-
-def _repeatable(
-    call: _TaskFunction,
-    rungs: Sequence[_TaskFunction | Generator],
-    settings: Mapping[str, Any],
-    *,
-    declared: bool,
-) -> Repeatable:
-    """Return what a practice needs of a decorated function."""
-    judges = [*settings.get("checks", ())]
-    if settings.get("evaluate") is not None:
-        judges.append(settings["evaluate"])
-
-    async def drive(
-        practice: PracticeClaim,
-        *,
-        memory: Memory,
-        allowance: Allowance,
-        next_rung: bool,
-    ) -> PracticeResult:
-        """Run the loop of a practice to its end."""
-        arguments = call.bind([practice.task], {})
-        higher_rungs = rungs if next_rung else ()
-        options = {
-            **settings,
-            "memory": memory,
-            "scope": memory.scope,
-            "store": memory.store,
-            "id": practice.loop,
-        }
-        result = await Run[Any](
-            arguments[call.task],
-            generate=_generators(call, higher_rungs, arguments),
-            practice=PracticeLoop(
-                practises=practice.practises,
-                allowance=allowance,
-                calls=practice.calls,
-            ),
-            **options,
-        ).finish()
-        return PracticeResult(passed=result.passed, candidate=result.candidate)
-
-    return Repeatable(
-        memory_key=settings["memory_key"],
-        declared=declared,
-        memory=settings.get("memory"),
-        scope=settings.get("scope"),
-        stored=settings.get("store", DEFAULT_DATABASE_FILE) is not None,
-        needs=call.needs,
-        judges=judges,
-        drive=drive,
-    )
 
 
 def _generators(

@@ -64,7 +64,6 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
     from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
     from heedful.memory.hardening import LessonChecks
-    from heedful.memory.practice import Practice
     from heedful.memory.quarantine import Quarantine
     from heedful.memory.transfer import Exported, File, Imported
     from heedful.memory.user_rules import UserRules
@@ -732,41 +731,6 @@ class Memory:
 
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
-
-    async def practice(
-        self,
-        function: Callable[..., Any],
-        *,
-        calls: int = 200,
-        tokens: int | None = None,
-        cost: float | None = None,
-        next_rung: bool = False,
-        on_passed: Callable[[Any, Any, str], Any] | None = None,
-        allowance: str = "",
-        progress: Callable[[Practice], None] | None = None,
-    ) -> Practice:
-        """Try again the tasks of a function whose loops ended without passing.
-
-        The function is declared with `practice=True`: it has no side effects, and its
-        checks need no person. Its tasks are loops of its memory key in this scope that
-        a later loop has not solved; the oldest is first, and each is tried once. With
-        `next_rung`, the generators in `then` make attempts, too. What passes is learnt.
-        The practice makes at most `calls` calls, and begins no attempt after `tokens`
-        or `cost` are spent; practices with the same `allowance` share these limits.
-        `on_passed(task, candidate, loop_id)` is called at least once for each task that
-        passes; if it raises, the next practice calls it again with the same `loop_id`.
-        `progress` is called after each task. Raises InvalidInput, StoreError.
-        """
-        from heedful.memory.practice import practice_allowance, practise
-
-        return await practise(
-            self,
-            function,
-            allowance=practice_allowance(allowance, calls, tokens=tokens, cost=cost),
-            next_rung=next_rung,
-            on_passed=on_passed,
-            progress=progress,
-        )
 
     async def related(self, id: int, limit: int = 10, among: int = 10_000) -> Related:
         """Return what a lesson is about, and the lessons that are about the same.

@@ -30,22 +30,14 @@ from heedful.integrations.host import Host
 from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope, Trust
 from heedful.loop import codec, record
-from heedful.loop.ladder import Allowance
 from heedful.memory.arrivals import Patience, gather
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
-from heedful.memory.practice import (
-    Practice,
-    asked_most,
-    practice_allowance,
-    practise_all,
-    repeatable,
-)
 from heedful.memory.reflect import reflect_waiting
 from heedful.memory.reflect import reword as reword_lessons
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
-from heedful.store import episodes, ladders, lessons, retention
+from heedful.store import episodes, lessons, retention
 from heedful.store import loops as loop_store
 from heedful.store.loop_texts import continue_indexing
 from heedful.store.store import Store
@@ -140,8 +132,6 @@ class Work:
 # name with id, scope, store, memory, goals, and the policy if the loop has one.
 Opens = Callable[..., Run[Any]]
 WORKER_ACTOR = "heedful worker"
-# Of the allowance of one call that marks a round of practice which has ended.
-PRACTISED_PREFIX = "practised in round "
 # A text may be written with a time before now: by a process whose clock differs, or in
 # a long transaction. A search for new texts goes back by these seconds.
 CLOCK_OVERLAP_SECONDS = 60.0
@@ -174,29 +164,6 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PracticePlan:
-    """What a worker practises once in each period of `every` seconds.
-
-    The other fields are as for `Memory.practice`; the limits are those of a period and
-    of all workers together. `report` gets what was done with each function.
-    """
-
-    functions: Sequence[Any]
-    calls: int
-    tokens: int | None = None
-    cost: float | None = None
-    next_rung: bool = False
-    every: float = 86_400.0
-    report: Callable[[Practice], None] | None = None
-
-    def round_at(self, now: float) -> str:
-        """Return the name of the period at a time; other functions have other names."""
-        keys = sorted(repeatable(function).memory_key for function in self.functions)
-        identity = json.dumps([self.every, int(now // self.every), keys])
-        return blake2b(identity.encode(), digest_size=16).hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tools(Resources):
     """The store, models and settings of a worker.
 
@@ -207,8 +174,7 @@ class Tools(Resources):
     best `keep` lessons, and the loops that ended `ended_for` seconds ago; None turns a
     limit off. `patience` says how long to wait until a trace is complete. The job
     `embed` calls `pause` before each batch; `embedded` has the time up to which it has
-    seen the examples of a scope. `practice` is what the worker practises, None for
-    nothing.
+    seen the examples of a scope.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -220,7 +186,6 @@ class Tools(Resources):
     patience: Patience = Patience()
     pause: Callable[[], Awaitable[None]] | None = None
     embedded: dict[Scope, float] = field(default_factory=dict)
-    practice: PracticePlan | None = None
 
     @property
     def prunes(self) -> bool:
@@ -348,38 +313,6 @@ async def prove(tools: Tools, scope: Scope) -> None:
     await tools.memory(scope).look()
 
 
-async def practise(tools: Tools, scope: Scope, *, round: str) -> None:
-    """Practise what the worker's plan says, unless that was done in this `round`.
-
-    A repeated job has what is left of the allowance of the round. Raises StoreError.
-    """
-    plan = tools.practice
-    if plan is None or await _is_practised(tools, round):
-        return
-
-    ordered = await asked_most(plan.functions)
-    records = await practise_all(
-        [function for function, _ in ordered],
-        allowance=practice_allowance(
-            f"round {round}", plan.calls, tokens=plan.tokens, cost=plan.cost
-        ),
-        next_rung=plan.next_rung,
-    )
-    if plan.report is not None:
-        for record in records:
-            plan.report(record)
-    mark = Allowance(name=f"{PRACTISED_PREFIX}{round}", calls=1)
-    await tools.store.write(Scope(), ladders.reserve_practice, mark, 1)
-
-
-async def _is_practised(tools: Tools, round: str) -> bool:
-    """Return True if a worker has practised to the end in this round."""
-    mark = await tools.store.read(
-        Scope(), ladders.spent_by_practice, f"{PRACTISED_PREFIX}{round}"
-    )
-    return mark.calls > 0
-
-
 async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     """Run a stored loop from its state to its end; `tools.loops[by]` opens it.
 
@@ -438,7 +371,6 @@ TASKS: Mapping[str, JobKind] = {
     "prove": JobKind(run=prove, queue="memory", priority=30),
     "embed": JobKind(run=embed, queue="memory", priority=20, delay=1),
     "dream": JobKind(run=dream, queue="memory", priority=10),
-    "practise": JobKind(run=practise, queue="practice", priority=5),
     "prune": JobKind(run=prune, queue="memory", priority=0),
     "expire": JobKind(run=expire, queue="memory", priority=0),
 }
@@ -487,9 +419,9 @@ class Job:
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that a scope's jobs of memory, or of practice, share."""
+        """Return the lock that a scope's jobs of memory share."""
         queue = self.kind.queue
-        return self._named(queue) if queue in ("memory", "practice") else None
+        return self._named(queue) if queue == "memory" else None
 
     def _named(self, *parts: object) -> str:
         """Return a short name: the first part, and a digest of scope and parts."""
@@ -568,9 +500,8 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
 
     Episodes whose lessons await the words of a model get a job, too, if there is a
     model. This is done in every scope. With `failed`, failed episodes get a job, too.
-    Episodes that a worker has claimed get none. What the worker practises is queued
-    once in its period. An index of texts that a search began is continued. Raises
-    StoreError.
+    Episodes that a worker has claimed get none. An index of texts that a search began
+    is continued. Raises StoreError.
     """
     await continue_indexing(tools.store)
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
@@ -591,11 +522,6 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
         )
         for digest in drafts:
             await work.defer("reword", scope, digest=digest)
-
-    if tools.practice is not None:
-        round_now = tools.practice.round_at(time.time())
-        if not await _is_practised(tools, round_now):
-            await work.defer("practise", Scope(), round=round_now)
 
 
 async def night(work: Work, tools: Tools) -> None:

@@ -332,17 +332,15 @@ def loop_verdict(
 
 def loop_record(
     stored: StoredLoop,
-    practices: Sequence[str] = (),
     notes: Sequence[LoopNote] = (),
 ) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
     The `plan` says why rungs are left out or limited, "" if they are not.
     The `output` of an attempt is null if only its digest is stored. A decision has the
-    fatigue of the loop at that time, and the code of the reason. A practice `practises`
-    the task of another loop; `practices` are the loops that practised this one's.
-    `notes` are what persons wrote about it. The `prompt` of the `briefing` is the whole
-    text that memory showed; it is "" for a key without the permission `read`.
+    fatigue of the loop at that time, and the code of the reason. `notes` are what
+    persons wrote about it. The `prompt` of the `briefing` is the whole text that memory
+    showed; it is "" for a key without the permission `read`.
     """
     head = stored.head
     loop = stored.loop
@@ -362,8 +360,6 @@ def loop_record(
         "memory_key": head.memory_key,
         "model": head.model,
         "rungs": [] if loop.ladder is None else list(loop.ladder.names),
-        "practises": head.practises,
-        "practices": list(practices),
         "plan": "" if loop.ladder is None else loop.ladder.why,
         "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
         "goals": head.goals,

@@ -1,8 +1,7 @@
-"""What rungs and practices have spent, and how loops with a ladder ended.
+"""What rungs have spent, and how loops with a ladder ended.
 
 A call of a rung with a limit is reserved before it is made: of several drivers, each
-gets a call only while some are left. An attempt of a practice reserves as many as
-its task needed before. A reservation that a crash loses stays counted.
+gets a call only while some are left. A reservation that a crash loses stays counted.
 """
 
 from __future__ import annotations
@@ -10,25 +9,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from heedful.errors import HeedfulError
 from heedful.lessons.scope import Scope
 from heedful.loop.climb import ClimbRecord
 from heedful.loop.codec import from_document, to_document
 from heedful.loop.ladder import Allowance, Climb, Overhead, RungAttempt, Spending
 from heedful.loop.record import Usage
 from heedful.loop.rungs import LadderFigures, figure_ladders
-from heedful.store.connection import Db, Row, bulk, holds, key_of, storable
-from heedful.store.records import PracticeUsage
+from heedful.store.connection import Db, Row, bulk, key_of, storable
 from heedful.validation import MAX_INTEGER, MAX_SCORE
 
 SPENDING_DAY_SECONDS = 86_400
 MAX_FIGURE_CLIMBS = 5_000  # the newest loops with a ladder that figures count
-PRACTICE_DAY = -1  # of the allowance of a practice, which is for no day
 NO_RUNG = 0  # of the row that has the overhead of a loop; rungs count from 1
-
-
-class AllowanceSpent(HeedfulError):
-    """The calls, tokens or money of a practice are spent; its loop stays open."""
 
 
 def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending | None:
@@ -69,52 +61,6 @@ def settle(db: Db, scope: Scope, rung: str, usage: Usage, at: float) -> None:
         "cost": usage.cost,
     }
     db.send("settle_call", values)
-
-
-@holds()
-def reserve_practice(
-    db: Db, scope: Scope, allowance: Allowance, calls: int
-) -> Spending | None:
-    """Reserve the calls of an attempt; return what is spent if too little is left."""
-    values = {
-        **_allowance_key(scope, allowance.name),
-        "reserved": calls,
-        "calls": MAX_INTEGER if allowance.calls is None else allowance.calls,
-        "tokens": MAX_INTEGER if allowance.tokens is None else allowance.tokens,
-        "cost": MAX_SCORE if allowance.cost is None else allowance.cost,
-    }
-    if db.first("reserve_practice", values) is not None:
-        return None
-    return spent_by_practice(db, scope, allowance.name)
-
-
-def spent_by_practice(db: Db, scope: Scope, allowance: str) -> Spending:
-    """Return what practices have spent of an allowance."""
-    key = _allowance_key(scope, allowance)
-    for row in db.select("calls, tokens, cost", "spending", key):
-        return Spending(
-            day=PRACTICE_DAY,
-            calls=row["calls"],
-            tokens=row["tokens"],
-            cost=row["cost"],
-        )
-    return Spending(day=PRACTICE_DAY)
-
-
-def settle_practice(db: Db, scope: Scope, used: PracticeUsage) -> None:
-    """Add what an attempt used besides the calls that were reserved for it."""
-    values = {
-        **_allowance_key(scope, used.allowance),
-        "calls": used.usage.calls - used.reserved,
-        "tokens": used.usage.tokens,
-        "cost": used.usage.cost,
-    }
-    db.send("settle_call", values)
-
-
-def _allowance_key(scope: Scope, name: str) -> dict[str, Any]:
-    """Return the parameters that select what is spent of an allowance."""
-    return {**key_of(scope), "rung": storable(name), "day": PRACTICE_DAY}
 
 
 def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:

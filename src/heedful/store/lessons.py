@@ -695,8 +695,6 @@ def clear(db: Db, scope: Scope) -> int:
     for table in tables.split():
         db.delete(table, key_of(scope))
     preconditions.forget_events(db, scope, key_of(scope))
-    # Tasks that practice solved are learnt again. `on_passed` is still called.
-    db.delete("practice", {**key_of(scope), "untold": False})
     db.send("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})
     db.delete("origin", {"scope": token(scope)})

@@ -301,11 +301,6 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
         rung, usage, reserved_at = entry.spending
         ladders.settle(db, scope, rung, usage, reserved_at)
 
-    if entry.practised is not None:
-        from heedful.store import ladders
-
-        ladders.settle_practice(db, scope, entry.practised)
-
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
 
@@ -477,7 +472,6 @@ def newest(
     prefix: str = "",
     before: str = "",
     most: int = MAX_ROWS,
-    practices: bool = False,
     state: str = "",
 ) -> tuple[list[StoredLoop], bool]:
     """Return the newest loops whose id begins with `prefix`; say if there are more.
@@ -485,8 +479,7 @@ def newest(
     Returns at most `limit` loops and `most` bytes, but at least one loop if there is
     any. The loops lack `values`, answers that wait, and the texts of candidates.
     `before` is the id of a loop: only older loops are returned, and none if this loop
-    is missing. Practices are left out, unless they are asked for. `state` is open,
-    passed or stopped; "" is any.
+    is missing. `state` is open, passed or stopped; "" is any.
     """
     sizes, more = _newest_sizes(
         db,
@@ -495,7 +488,6 @@ def newest(
         prefix=prefix,
         before=before,
         most=most,
-        practices=practices,
         state=state,
     )
     listed = []
@@ -514,7 +506,6 @@ def _newest_sizes(
     prefix: str,
     before: str,
     most: int,
-    practices: bool = False,
     state: str = "",
 ) -> tuple[dict[str, int], bool]:
     """Return the sizes of the newest loops by id, as `newest` chooses them."""
@@ -524,7 +515,6 @@ def _newest_sizes(
         "limit": limit + 1,
         "prefix": prefix,
         "cursor": before,
-        "practices": int(practices),
         "state": state,
     }
     free_bytes = most
@@ -726,7 +716,6 @@ def head_columns(head: Head) -> dict[str, str]:
         "memory_key": redact(head.memory_key),
         "model": storable(head.model),
         "ladder": _ladder_column(head.ladder),
-        "practises": head.practises,
         "run": "",
         "stage": "",
         "settings": "null",
@@ -796,7 +785,6 @@ def _loop_for_writer(
         columns = head_columns(entry.head)
         del columns["task"]
         del columns["context"]
-        del columns["practises"]
         if not columns["model"]:
             del columns["model"]  # an attempt may have named it
         db.update("loop", {"n": row["n"]}, columns)
@@ -993,7 +981,6 @@ def _head_from(row: Row, task: bool = True) -> Head:
         memory_key=row["memory_key"],
         model=row["model"],
         ladder=_ladder_of(row["ladder"]),
-        practises=row["practises"],
     )
 
 

@@ -40,9 +40,8 @@ class Head:
     of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
     with "" it learns none. `model` makes its attempts; if nobody named one when the
     loop began, it is that of the first attempt. Without a `ladder`, the loop has one
-    rung. A practice `practises` the task of the loop with this id, and is not counted
-    as a loop of a user. `columns` are those of its row, if they were made before the
-    transaction to keep it short.
+    rung. `columns` are those of its row, if they were made before the transaction to
+    keep it short.
     """
 
     task: Any
@@ -54,7 +53,6 @@ class Head:
     memory_key: str = ""
     model: str = ""
     ladder: Ladder | None = None
-    practises: str = ""
     columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
 
@@ -197,15 +195,6 @@ class EntryTexts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PracticeUsage:
-    """What an attempt of a practice used, and how many of its calls were reserved."""
-
-    allowance: str
-    usage: Usage
-    reserved: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """The data that one transaction adds to a loop.
 
@@ -216,11 +205,11 @@ class JournalEntry:
     seconds since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it
     was read. A `ladder` replaces that of the loop, `climb` is how it ended, and
     `spending` is what an attempt of the rung with this name has used, if its first call
-    was reserved; `practised` is the same for the allowance of a practice. The
-    `briefing` and its exposures are written once for each loop. The fields `lessons`,
-    `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons beyond the
-    quota are left out. `alarms` are what the checks of lessons found in the attempt.
-    The `texts` of a large entry were made before the transaction to keep it short.
+    was reserved. The `briefing` and its exposures are written once for each loop. The
+    fields `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but
+    lessons beyond the quota are left out. `alarms` are what the checks of lessons found
+    in the attempt. The `texts` of a large entry were made before the transaction to
+    keep it short.
     """
 
     id: str
@@ -239,7 +228,6 @@ class JournalEntry:
     ladder: Ladder | None = None
     climb: Climb | None = None
     spending: tuple[str, Usage, float] | None = None
-    practised: PracticeUsage | None = None
     overrides: tuple[Override, ...] = ()
     lessons: Sequence[Lesson] = ()
     briefing: Briefing | None = None

@@ -20,7 +20,6 @@ SQL_ROOMS = (
     "loop_texts",
     "retention",
     "ladders",
-    "practices",
     "lessons",
     "exposures",
     "reminders",

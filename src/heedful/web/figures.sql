@@ -23,7 +23,7 @@ case when state <> 'passed' or kind = 'run' then state
 -- part: listed_fit
 -- The loops that fit. A rule is looked for in the last decision, a check among the errors of all attempts. '-' stands for
 -- loops without a key, a model or a name of their policy.
-tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+tenant = :tenant and project = :project and kind <> 'run'
   and (:state = '' or state = case when :state in ('unchecked', 'not_validated') then 'passed' else :state end)
   and (:state not in ('passed', 'unchecked', 'not_validated') or :state = {shown_state}) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
   and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
@@ -49,7 +49,7 @@ updated <= :changed and (updated < :changed or n < :before)
 -- The size of what is searched, of loops of a search.
 case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
   + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
-from loop where tenant = :tenant and project = :project and practises = ''
+from loop where tenant = :tenant and project = :project
   and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
 
 -- name: latest
@@ -110,7 +110,7 @@ from (
          case when state = 'stopped' then (
            select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
            from decision where loop = loop.n order by seq desc limit 1) end as stops
-  from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+  from loop where tenant = :tenant and project = :project and kind <> 'run'
     and +created >= :begin and +created < :end order by n desc limit :limit
 ) as loop order by n desc;
 
@@ -143,16 +143,16 @@ select n, cast(0 as double precision) as changed, {searched} and n < :before ord
 select n, updated as changed, {searched} and {unlisted} order by updated desc, n desc limit :window;
 
 -- name: past_began
-select n, cast(0 as double precision) as changed from loop where tenant = :tenant and project = :project and practises = '' and n < :before
+select n, cast(0 as double precision) as changed from loop where tenant = :tenant and project = :project and n < :before
 order by n desc limit 1 offset :window - 1;
 
 -- name: past_changed
-select n, updated as changed from loop where tenant = :tenant and project = :project and practises = '' and {unlisted}
+select n, updated as changed from loop where tenant = :tenant and project = :project and {unlisted}
 order by updated desc, n desc limit 1 offset :window - 1;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, {shown_state} as state, kind, run, stage,
-       memory_key, model, ladder, practises, created, updated, cancelled,
+       memory_key, model, ladder, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
        + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,
@@ -192,7 +192,7 @@ from (
   select n, created, updated, state, extra, sum(size) over (order by n desc) as total from (
     select n, created, updated, state, extra,
            (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
-    from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
+    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
   ) as sized
 ) as loop
 left join attempt on attempt.loop = loop.n and loop.total <= :bytes
@@ -201,7 +201,7 @@ group by loop.n, loop.created, loop.updated, state order by loop.n desc;
 -- name: newest
 -- How many loops there are, :limit at most, and when the last of them began.
 select count(*) as number, coalesce(max(created), 0.0) as last from (
-  select created from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+  select created from loop where tenant = :tenant and project = :project and kind <> 'run'
   order by n desc limit :limit
 ) as loop;
 
@@ -234,7 +234,7 @@ from (
          coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision)), 0) as cost
   from loop left join attempt on attempt.loop = loop.n
-  where loop.tenant = :tenant and loop.project = :project and kind <> 'run' and practises = ''
+  where loop.tenant = :tenant and loop.project = :project and kind <> 'run'
     and loop.created >= :begin and loop.created < :end
   group by loop.n, loop.state
 ) as loop;
@@ -244,7 +244,7 @@ from (
 select loop.n, attempt.number, attempt.record from (
   select n, size, sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
     select n, (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n and number <= :most) as size
-    from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
+    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
   ) as sized where size > 0
 ) as loop left join attempt
 on attempt.loop = loop.n and attempt.number <= :most and loop.size <= :loop_bytes and loop.total <= :bytes
@@ -259,7 +259,7 @@ select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(lo
     select n, id, task, goals, extra, state, created,
            (select sum(length(record)) + length(goals) from attempt where loop = loop.n) as size
     from loop
-    where tenant = :tenant and project = :project and kind <> 'run' and practises = '' and updated >= :since
+    where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
       and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
       and not exists (select 1 from attempt where loop = loop.n and number > :most)
     order by n desc limit :limit
@@ -272,7 +272,7 @@ order by loop.n desc, attempt.number;
 -- The rules that stopped each of the newest loops; null for a loop that was cancelled.
 select (select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
         from decision where loop = loop.n order by seq desc limit 1) as stops
-from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'
       order by n desc limit :limit) as loop
 where state = 'stopped';
 
@@ -302,7 +302,7 @@ order by n desc limit :limit;
 -- Loops, or runs of pipelines, with an id like the one of the address of a page: it begins alike, or has it as a part.
 select id from (
   select id, n, substr(:path, case when kind = 'run' then 7 else 8 end) as sought from loop
-  where tenant = :tenant and project = :project and practises = ''
+  where tenant = :tenant and project = :project
     and substr(:path, 1, 6) = case when kind = 'run' then '/runs/' else '/loops' end
 ) as loop
 where length(sought) > 3 and (replace(id, sought, '') <> id or substr(id, 1, length(sought) - 1) = substr(sought, 1, length(sought) - 1))
@@ -325,7 +325,7 @@ group by error order by count(*) desc, error limit :limit;
 -- The open loops whose driver failed in the current attempt, as `StoredLoop.failure` says. Steps are of such attempts only.
 select loop.n from step cross join loop
 where step.key = 'failure' and loop.n = step.loop and loop.tenant = :tenant and loop.project = :project
-  and loop.state = 'open' and loop.practises = ''
+  and loop.state = 'open'
 order by loop.updated desc limit :limit;
 
 -- name: overrides
@@ -489,7 +489,7 @@ order by id desc limit :limit;
 select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars, memory_key from loop where n = (
   select n from (
     select n, id from loop
-    where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :near
+    where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :near
   ) as newest
   order by case when exists (
     select 1 from exposure x where x.tenant = :tenant and x.project = :project and x.loop = newest.id and x.shown
@@ -579,7 +579,7 @@ order by r.id desc limit :limit;
 
 -- name: project_counts
 -- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
-select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' limit :limit) as counted) as loops,
+select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' limit :limit) as counted) as loops,
        coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0.0) as last,
        (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
                               and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
@@ -677,8 +677,7 @@ select n, id, {shown_state} as state, memory_key, (select count(*) from attempt 
        case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
   select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project 
-                   and (kind <> 'run' and practises = '' or id = :id) and n <= :n order by n desc limit :near + 1) as earlier
+                   and (kind <> 'run' or id = :id) and n <= :n order by n desc limit :near + 1) as earlier
   union all
-  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
-                   and practises = '' and n > :n order by n limit :near) as later
+  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run' and n > :n order by n limit :near) as later
 ) as loop order by n desc;

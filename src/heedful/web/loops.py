@@ -43,7 +43,6 @@ from heedful.store.connection import Row
 from heedful.store.loop_names import find_loop
 from heedful.store.loop_texts import LoopMatches, search_loops
 from heedful.store.offload import offload
-from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 from heedful.web import figures, inbox, matrix, pairs, recent
@@ -474,7 +473,6 @@ async def loop(visit: Visit, id: str) -> Document:
     if facts["compared"]:
         facts |= await _compared_attempts(visit, id, facts["attempts"])
     facts |= {"diff": mode, "most": figures.MAX_REDECIDED_ATTEMPTS}
-    facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts |= await _memory_facts(visit, facts)
     facts["place"] = 0

@@ -45,7 +45,6 @@ from heedful.service.wire import Page
 from heedful.store import lessons, loop_notes
 from heedful.store import loops as loop_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
-from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
@@ -234,31 +233,25 @@ async def explain(id: Id, caller: Reading) -> Document:
 async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
     stored_loop = visible_loop(caller, await caller.read(loop_store.read, id))
-    practices = await caller.read(practices_of, id)
     notes = await caller.read(loop_notes.notes_of, id)
-    return await _loop_answer(stored_loop, practices=practices, notes=notes)
+    return await _loop_answer(stored_loop, notes=notes)
 
 
 async def _loop_answer(
     stored_loop: StoredLoop,
     status: int = 200,
-    practices: Sequence[str] = (),
     notes: Sequence[loop_notes.LoopNote] = (),
 ) -> Document | Response:
     """Return a whole loop; a large one becomes an answer outside the event loop."""
     if stored_loop.size <= MAX_INLINE_CHARS:
-        return loop_record(stored_loop, practices, notes)
-    content = await offload(_loop_json, stored_loop, practices, notes)
+        return loop_record(stored_loop, notes)
+    content = await offload(_loop_json, stored_loop, notes)
     return Response(content, status, media_type="application/json")
 
 
-def _loop_json(
-    stored_loop: StoredLoop,
-    practices: Sequence[str],
-    notes: Sequence[loop_notes.LoopNote],
-) -> bytes:
+def _loop_json(stored_loop: StoredLoop, notes: Sequence[loop_notes.LoopNote]) -> bytes:
     """Return a whole loop as JSON."""
-    record = loop_record(stored_loop, practices, notes)
+    record = loop_record(stored_loop, notes)
     return json.dumps(record, ensure_ascii=False).encode()
 
 

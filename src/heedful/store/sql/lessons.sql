@@ -47,13 +47,13 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
 returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
--- A loop counts once, a practice (:loops is 0) never. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
+-- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
 insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, fix, mended, loop, at)
 values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :fix, :mended, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
-set loops = cause.loops + case when cause.loop = excluded.loop then 0 else :loops end,
-    mended = cause.mended + case when cause.loop = excluded.loop or :loops = 0 then 0 else excluded.mended end,
-    loop = case when :loops = 0 then cause.loop else excluded.loop end, quiet = case when :loops = 0 then cause.quiet else 0 end,
+set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end,
+    mended = cause.mended + case when cause.loop = excluded.loop then 0 else excluded.mended end,
+    loop = excluded.loop, quiet = 0,
     checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix),
     at = max(cause.at, excluded.at);
 
@@ -349,13 +349,12 @@ delete from example where id in (select atom from json_each(:ids)) returning les
 delete from origin where example in (select atom from json_each(:ids));
 
 -- name: forget_briefings
--- Empty the briefings that have words of these examples, or that the key :source caused. What a practice was shown is not
--- recorded. The rows of the examples and of their lessons may be gone.
-update loop set briefing = '' where tenant = :tenant and project = :project and briefing <> '' and (
-  practises <> '' and :ids <> '[]' or id in (
-    select x.loop from exposure x where x.tenant = :tenant and x.project = :project and (
-      x.via <> '' and x.via = :source
-      or exists (select 1 from json_each(x.examples) e where e.atom in (select atom from json_each(:ids))))));
+-- Empty the briefings that have words of these examples, or that the key :source caused. The rows of the examples
+-- and of their lessons may be gone.
+update loop set briefing = '' where tenant = :tenant and project = :project and briefing <> '' and id in (
+  select x.loop from exposure x where x.tenant = :tenant and x.project = :project and (
+    x.via <> '' and x.via = :source
+    or exists (select 1 from json_each(x.examples) e where e.atom in (select atom from json_each(:ids)))));
 
 -- name: unsee
 -- Take back sightings of a lesson.

@@ -1,8 +1,8 @@
 -- name: loops_without_text
 -- The loops that changed since their text was written, or that have none, last changed first, by the index loop_updated;
--- no runs of pipelines and no practices.
+-- no runs of pipelines.
 select n from loop
-where tenant = :tenant and project = :project and updated >= :since and kind <> 'run' and practises = ''
+where tenant = :tenant and project = :project and updated >= :since and kind <> 'run'
   and not exists (select 1 from loop_text where loop_text.loop = loop.n and loop_text.updated = loop.updated)
 order by updated desc limit :limit;
 

@@ -2,9 +2,9 @@
 
 -- name: insert_loop
 insert into loop (
-  tenant, project, id, kind, run, stage, memory_key, model, ladder, practises, via, settings, task, goals, policy, context, owner, lease, created, updated
+  tenant, project, id, kind, run, stage, memory_key, model, ladder, via, settings, task, goals, policy, context, owner, lease, created, updated
 ) values (
-  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :ladder, :practises, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
+  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :ladder, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
 ) on conflict do nothing returning n;
 
 -- name: fence
@@ -26,7 +26,7 @@ update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now, state 
 where tenant = :tenant and project = :project and n = :n and epoch = :epoch and updated = :seen;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, model, ladder, practises, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
+select n, id, kind, run, stage, memory_key, model, ladder, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
        lease - store_clock() as held_for
 from loop where tenant = :tenant and project = :project and id = :id;
 
@@ -42,14 +42,14 @@ union all select 'step', 0, record, key, '', 0, 0, 0, 0.0 from step where loop =
 order by 1, 2;
 
 -- name: newest_loops
--- The loops older than :cursor whose id has the prefix, each with the size of its JSON; practices only if :practices is 1.
+-- The loops older than :cursor whose id has the prefix, each with the size of its JSON.
 -- They have the :state, which no record of them has to be read for; '' is any.
 select id, length(task) + length(goals) + length(policy) + length(context) + length(briefing)
   + (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
   + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
-  and (:practices = 1 or practises = '') and (:state = '' or state = :state)
+  and (:state = '' or state = :state)
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
 

@@ -264,8 +264,7 @@ alter table reminder enable row level security;
 create policy of_tenant on reminder using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
--- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The
--- allowance of a practice, named in `rung`, has day -1.
+-- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made.
 create table spending (
   tenant text collate "C" not null default current_setting('heedful.tenant'),
   project text collate "C" not null,
@@ -299,28 +298,6 @@ create unique index climb_loop on climb (tenant, project, loop);
 create index climb_newest on climb (tenant, project, at);
 alter table climb enable row level security;
 create policy of_tenant on climb using (tenant = (select current_setting('heedful.tenant')))
-with check (tenant = (select current_setting('heedful.tenant')));
-
--- The tasks that were practised: `task` is the loop of a user that ended without passing, `loop` the newest one that
--- practises it, for the driver `owner` until `lease`. `tries` counts those that did not pass; `example` was the newest
--- accepted example of the memory key when the last of them ended. While it is `untold`, `on_passed` has to be called.
-create table practice (
-  tenant text collate "C" not null default current_setting('heedful.tenant'),
-  project text collate "C" not null,
-  task text collate "C" not null,
-  memory_key text collate "C" not null,
-  loop text collate "C" not null,
-  state text collate "C" not null default 'open' check (state in ('open', 'failed', 'passed')),
-  tries bigint not null default 0,
-  example bigint not null default 0,
-  untold boolean not null default false,
-  owner text collate "C" not null default '',
-  lease double precision not null default 0,
-  primary key (tenant, project, task)
-);
-create index practice_key on practice (tenant, project, memory_key, state);
-alter table practice enable row level security;
-create policy of_tenant on practice using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
 -- Names that PostgreSQL made of the old words.
@@ -440,9 +417,6 @@ alter table loop add column model text collate "C" not null default '';
 alter table outcome add column model text collate "C" not null default '';
 -- The rungs of a loop, and who made its first attempt.
 alter table loop add column ladder text collate "C" not null default '';
--- The loop whose task a practice tries again.
-alter table loop add column practises text collate "C" not null default '';
-create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
 create index loop_created on loop (tenant, project, created);
 create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
 

@@ -28,9 +28,6 @@ alter table loop add column model text not null default '';
 alter table outcome add column model text not null default '';
 -- The rungs of a loop, and who made its first attempt.
 alter table loop add column ladder text not null default '';
--- The loop whose task a practice tries again.
-alter table loop add column practises text not null default '';
-create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
 create index loop_created on loop (tenant, project, created);
 create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
 
@@ -372,8 +369,7 @@ create table trial (
   primary key (tenant, project, source, loop)
 ) without rowid;
 
--- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The
--- allowance of a practice, named in `rung`, has day -1.
+-- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made.
 create table spending (
   tenant text not null,
   project text not null,
@@ -402,25 +398,6 @@ create table climb (
 ) without rowid;
 create unique index climb_loop on climb (tenant, project, loop);
 create index climb_newest on climb (tenant, project, at);
-
--- The tasks that were practised: `task` is the loop of a user that ended without passing, `loop` the newest one that
--- practises it, for the driver `owner` until `lease`. `tries` counts those that did not pass; `example` was the newest
--- accepted example of the memory key when the last of them ended. While it is `untold`, `on_passed` has to be called.
-create table practice (
-  tenant text not null,
-  project text not null,
-  task text not null,
-  memory_key text not null,
-  loop text not null,
-  state text not null default 'open' check (state in ('open', 'failed', 'passed')),
-  tries integer not null default 0,
-  example integer not null default 0,
-  untold boolean not null default false,
-  owner text not null default '',
-  lease real not null default 0,
-  primary key (tenant, project, task)
-) without rowid;
-create index practice_key on practice (tenant, project, memory_key, state);
 
 create view recallable as
 select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words

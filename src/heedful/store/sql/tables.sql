@@ -5,8 +5,7 @@
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
 -- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, or made the first. `ladder` is
--- the record of its rungs, as JSON, '' if it has one rung. A practice `practises` the task of the loop with this id; it is
--- no loop of a user, and is not counted as one.
+-- the record of its rungs, as JSON, '' if it has one rung.
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -18,7 +17,6 @@ create table loop (
   memory_key text not null default '',
   model text not null default '',
   ladder text not null default '',
-  practises text not null default '',
   via text not null default '',
   briefing text not null default '',
   settings text not null default 'null',
@@ -368,8 +366,7 @@ create table trial (
   primary key (tenant, project, source, loop)
 ) without rowid;
 
--- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The
--- allowance of a practice, named in `rung`, has day -1.
+-- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made.
 create table spending (
   tenant text not null,
   project text not null,
@@ -398,25 +395,6 @@ create table climb (
 ) without rowid;
 create unique index climb_loop on climb (tenant, project, loop);
 create index climb_newest on climb (tenant, project, at);
-
--- The tasks that were practised: `task` is the loop of a user that ended without passing, `loop` the newest one that
--- practises it, for the driver `owner` until `lease`. `tries` counts those that did not pass; `example` was the newest
--- accepted example of the memory key when the last of them ended. While it is `untold`, `on_passed` has to be called.
-create table practice (
-  tenant text not null,
-  project text not null,
-  task text not null,
-  memory_key text not null,
-  loop text not null,
-  state text not null default 'open' check (state in ('open', 'failed', 'passed')),
-  tries integer not null default 0,
-  example integer not null default 0,
-  untold boolean not null default false,
-  owner text not null default '',
-  lease real not null default 0,
-  primary key (tenant, project, task)
-) without rowid;
-create index practice_key on practice (tenant, project, memory_key, state);
 
 -- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
 create table taught (
@@ -746,7 +724,6 @@ create index loop_text_newest on loop_text (tenant, project, loop);
 create index loop_updated on loop (tenant, project, updated);
 
 create index loop_newest on loop (tenant, project, n);
-create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
 create index loop_runs on loop (tenant, project, n) where kind = 'run';
 create index loop_created on loop (tenant, project, created);
 create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
