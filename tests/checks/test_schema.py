@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, create_model, field_validator
 
 from heedful.checks import schema as checks
 from heedful.checks.schema import MAX_SCHEMA_PROBLEMS
@@ -55,7 +55,7 @@ def test_an_instance_of_the_model_passes():
     ("candidate", "expected"),
     [
         pytest.param('{"name": 5}', ["$.name type"], id="type"),
-        pytest.param('{"n": 1}', ["$ 'name' is a required property"], id="required"),
+        pytest.param('{"n": 1}', ["$.name missing"], id="required"),
         pytest.param(
             '{"name": "a", "x": 1}', ["$ additionalProperties"], id="additional"
         ),
@@ -63,7 +63,7 @@ def test_an_instance_of_the_model_passes():
         pytest.param('{"name": "a", "day": "monday"}', ["$.day format"], id="format"),
         pytest.param(
             '{"name": "a", "u": {}}',
-            ["$.u 'q' is a required property"],
+            ["$.u.q missing"],
             id="required in any",
         ),
         pytest.param('{"name": "a", "u": "s"}', ["$.u anyOf"], id="none of any"),
@@ -106,14 +106,30 @@ def test_a_model_gives_one_finding_a_problem(candidate, expected):
     assert keys(BY_MODEL, candidate) == [f"json_schema: {key}" for key in expected]
 
 
+TIDY = '{"name": "tidy"}'
+
+
 @pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
 @pytest.mark.parametrize(
-    "text", ['```json\n{"name": "a"}\n```', 'Here it is: {"name": "a"}']
+    "text",
+    [
+        pytest.param(f"```json\n{TIDY}\n```", id="a fence"),
+        pytest.param(f"```python\n{TIDY}\n```\nDone.", id="a fence before words"),
+        pytest.param(f"Here it is: {TIDY}. Bye {{you}}!", id="a sentence with braces"),
+        pytest.param(f"<think>{{n}} [ {{</think>{TIDY}", id="thoughts with brackets"),
+        pytest.param(f"For x in [0, 9): {TIDY}", id="an interval before it"),
+        pytest.param(f'The answer: "{TIDY}"', id="quotation marks"),
+        pytest.param(f"{{{TIDY}}}", id="double braces"),
+        pytest.param(f'As {{"name": "first"}} shows: {TIDY}', id="an example first"),
+        pytest.param(f'{TIDY} in 2 [or "3"] steps', id="scalars after it"),
+        pytest.param(f'{TIDY} is no {{"tags": 1}}', id="what does not fit after it"),
+    ],
 )
-def test_text_around_the_json_is_found(check, text):
-    (finding,) = findings(check, text)
-    assert finding.key == "json_schema: text around"
-    assert "bare JSON only" in finding.fix
+def test_json_is_read_wherever_it_stands_and_a_note_says_so(check, text):
+    (note,) = findings(check, text)
+    assert note.level == "note"
+    assert note.key == "json_schema: text around"
+    assert "bare JSON only" in note.fix
 
 
 @pytest.mark.parametrize(
@@ -121,11 +137,30 @@ def test_text_around_the_json_is_found(check, text):
     [
         pytest.param("hello", "not JSON", id="no JSON"),
         pytest.param('{"name": "a"', "breaks off", id="no end"),
-        pytest.param("```json\n{", "not JSON", id="a fence without JSON"),
+        pytest.param("```json\nnothing\n```", "not JSON", id="a fence without JSON"),
+        pytest.param("```json\n{", "breaks off", id="no end in a fence"),
+        pytest.param(
+            '```\n{"n": [1\n```', "breaks off", id="a fence that ends too soon"
+        ),
+        pytest.param('{"name": "a", "n": 1', "breaks off", id="no end of a number"),
+        pytest.param('{"name": "a", "n": nu', "breaks off", id="no end of a word"),
+        pytest.param('{"name": "a\\u00', "breaks off", id="no end of an escape"),
+        pytest.param('{"name": "a', "breaks off", id="no end of a text"),
+        pytest.param("<think>{} may do", "breaks off", id="no end of the thoughts"),
+        pytest.param(f'{TIDY}, or {{"name": "b', "breaks off", id="no end of the last"),
+        pytest.param('{"name": "a",}', "not JSON", id="a comma too many"),
+        pytest.param(
+            f'{TIDY}, or {{"name": "b",}}', "not JSON", id="the last is broken"
+        ),
+        pytest.param(
+            f'{{"n" 1, "next": {TIDY}}}', "not JSON", id="a part of broken JSON"
+        ),
+        pytest.param("{'name': 'a'}", "not JSON", id="single quotes"),
+        pytest.param('{"name": "a\nb"}', "not JSON", id="a line end in a text"),
         pytest.param("9" * 5000, "not JSON", id="a number too long"),
         pytest.param("[" * 100_000, "depth", id="nested too deeply"),
         pytest.param(
-            'x {"a":' + "[" * 100_000, "not JSON", id="nested too deeply behind text"
+            'x {"a":' + "[" * 100_000, "breaks off", id="cut off, nested deeply"
         ),
         pytest.param('{"name": "a", "n": NaN}', "not a number", id="NaN"),
         pytest.param('{"name": "a", "n": 1e999}', "not a number", id="infinite"),
@@ -150,10 +185,27 @@ def test_data_that_json_cannot_carry_is_found(value):
     assert "json_schema: not a number" in keys(BY_SCHEMA, {"name": "a", "u": value})
 
 
-def test_problems_are_listed_up_to_a_number():
+def test_of_many_problems_some_are_findings_and_the_others_are_counted():
     text = json.dumps({"name": "a", "tags": ["x"] * 5000})
-    problems = findings(BY_SCHEMA, text)
+    *problems, others = findings(BY_SCHEMA, text)
     assert len(problems) == MAX_SCHEMA_PROBLEMS
+    assert others.level == "warning"
+    assert others.message == "and at least 100 more: $.tags[] enum"
+
+
+@pytest.mark.parametrize("by_model", [False, True], ids=["schema", "model"])
+def test_all_missing_fields_are_named(by_model):
+    names = [f"line_{number}" for number in range(14)]
+    model = create_model("Address", **dict.fromkeys(names, (str, ...)))
+    schema = model if by_model else model.model_json_schema()
+    *problems, others = findings(checks.json_schema(schema), "{}")
+    assert [problem.key for problem in problems] == [
+        f"json_schema: $.{name} missing" for name in names[:10]
+    ]
+    assert others.message == (
+        "and 4 more: $.line_10 missing; $.line_11 missing; $.line_12 missing; "
+        "$.line_13 missing"
+    )
 
 
 def test_a_value_of_python_is_checked_as_the_json_that_it_makes():

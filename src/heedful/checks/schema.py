@@ -1,28 +1,28 @@
 """A check that an answer is JSON that fits a JSON Schema or a pydantic model.
 
-A text is parsed first; words around the JSON are a finding, and the JSON is still
-checked. A judge of the schema (`_make_schema_judge`) or the model (`_make_model_judge`)
-then yields the problems of the value, each with a JSON path and a fix.
+The JSON is read wherever it stands in a text; words around it are a note. A judge of
+the schema (`_make_schema_judge`) or of the type (`make_type_judge`) then yields the
+problems of the value, each with a JSON path and a fix.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks.evaluate import Context, RemadeCheck, remade
+from heedful.checks.json_values import Json, read_json
 from heedful.checks.text import read, shorten
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form
-from heedful.loop.record import Finding, as_data
+from heedful.loop.record import MAX_FEEDBACK_TEXT_CHARS, Finding, as_data
 from heedful.redact import CUT_MARGIN_CHARS, MARK_START, redact, redact_start
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
 # What to do about a value that a rule of a JSON Schema refuses, by the rule.
 _SCHEMA_FIXES: Mapping[str, str] = {
@@ -39,22 +39,23 @@ _SCHEMA_FIXES: Mapping[str, str] = {
     "pattern": "make it match {}",
     "type": "make it of type {}",
 }
-MAX_SCHEMA_PROBLEMS = 10  # the most problems of a candidate that are listed
-_JSON_SCHEMA_CHECK = "json_schema"
+# The most problems of a candidate that are findings; of the others as many again times
+# this number are counted.
+MAX_SCHEMA_PROBLEMS = 10
 _BARE_JSON_FIX = (
     "answer with the bare JSON only: no ``` fences, no words before or after it"
 )
-# Yields the problems of a JSON value; called with the value and its JSON text.
-Problems = Callable[[Any, str], Iterator[Finding]]
+# Yields the problems of a JSON value.
+Problems = Callable[[Json], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema(RemadeCheck):
-    """A check that an answer is JSON, and that `problems(value, text)` yields none."""
+    """A check that an answer is JSON, and that `problems(json)` yields none."""
 
     schema: "Mapping[str, Any] | type[BaseModel]"
     problems: Problems = field(repr=False, compare=False)
-    name: ClassVar[str] = _JSON_SCHEMA_CHECK
+    name: ClassVar[str] = "json_schema"
     pure: ClassVar[bool] = True
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
@@ -62,127 +63,120 @@ class JsonSchema(RemadeCheck):
         if isinstance(self.schema, type) and isinstance(candidate, self.schema):
             return []
         try:
-            return self._judge(as_data(candidate))
-        except RecursionError:
-            return [
-                _make_finding("the JSON is nested too deep", "nest it less", "depth")
-            ]
-
-    def _judge(self, candidate: Any) -> list[Finding]:
-        """Return the findings about a candidate that is not nested too deep."""
-        if isinstance(candidate, dict | list):
-            try:
+            candidate = as_data(candidate)
+            if isinstance(candidate, dict | list):
                 candidate = json.dumps(candidate)
-            except (TypeError, ValueError) as error:
-                return [_not_data_finding(error)]
+        except (TypeError, ValueError) as error:
+            return [_not_data_finding(self.name, error)]
+        except RecursionError:
+            return [_depth_finding(self.name)]
 
-        text = read(_JSON_SCHEMA_CHECK, candidate)
+        text = read(self.name, candidate)
         if isinstance(text, Finding):
             return [text]
-
-        parsed = _parse_json(text)
-        if isinstance(parsed, Finding):
-            return [parsed]
-
-        findings = parsed.findings
-        try:
-            json.dumps(parsed.value, allow_nan=False)
-        except ValueError as error:
-            findings.append(_not_data_finding(error))
-
-        problems = self.problems(parsed.value, parsed.text)
-        return [*findings, *islice(problems, MAX_SCHEMA_PROBLEMS)]
+        _, findings = judge_text(self.name, text, self.problems)
+        return findings
 
 
 @remade
 def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema or a pydantic v2 model.
 
-    A JSON Schema is given as a mapping. Text around the JSON, NaN and infinite numbers
-    are findings; the JSON is still checked. A candidate that is a dict or list is
-    checked as JSON; an instance of the pydantic model passes. Each problem is a finding
-    with a JSON path; at most `MAX_SCHEMA_PROBLEMS` problems are listed. `format` is
-    checked if the jsonschema library knows the format, `pattern` without a time limit.
-    Raises InvalidInput for an invalid schema. The check raises InvalidInput for a
-    `$ref` outside of it.
+    A JSON Schema is given as a mapping. The JSON may stand anywhere in the answer: the
+    last value that fits counts, and text around it is a note. NaN and infinite numbers
+    are findings. A candidate that is a dict or list is checked as JSON; an instance of
+    the pydantic model passes. Each problem is a finding with a JSON path; of more than
+    `MAX_SCHEMA_PROBLEMS` the others are counted. `format` is checked if the jsonschema
+    library knows the format, `pattern` without a time limit. Raises InvalidInput for an
+    invalid schema. The check raises InvalidInput for a `$ref` outside of it.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _make_schema_judge(schema))
     if hasattr(schema, "model_validate_json"):
-        return JsonSchema(schema, _make_model_judge(schema))
+        judge = make_type_judge(JsonSchema.name, schema.model_validate_json)
+        return JsonSchema(schema, judge)
     raise InvalidInput(
         "schema", schema, "a JSON Schema as a mapping or a pydantic model class"
     )
 
 
-def _make_finding(message: str, fix: str, key: str, severity: float = 0.8) -> Finding:
-    """Return a finding of this check."""
-    return Finding(
-        _JSON_SCHEMA_CHECK,
-        message,
-        fix=fix,
-        severity=severity,
-        key=f"{_JSON_SCHEMA_CHECK}: {key}",
-    )
+def judge_text(
+    check: str, text: str, problems: Problems
+) -> tuple[Json | None, list[Finding]]:
+    """Return the JSON in a text that fits, or None, and the findings of a check.
 
-
-class ParsedJson(NamedTuple):
-    """The JSON value in a text, its own text, and what is wrong around it."""
-
-    value: Any
-    text: str
-    findings: list[Finding]
-
-
-def _parse_json(text: str) -> ParsedJson | Finding:
-    """Return the JSON in a text, or the finding that there is none.
-
-    Words before and after the JSON are another finding.
+    If the JSON fits, the only finding may be a note about the text around it.
     """
     try:
-        return ParsedJson(json.loads(text), text, [])
-    except ValueError as error:
-        refusal = error
+        reading = read_json(text, lambda json: not any(problems(json)))
+    except RecursionError:
+        return None, [_depth_finding(check)]
+    if reading.is_cut:
+        message = f"the JSON breaks off after {len(text)} characters"
+        fix = "answer with complete JSON; make it shorter"
+        return None, [make_finding(check, message, fix, "breaks off")]
+    if reading.json is None:
+        return None, [_not_json_finding(check, text, reading.error)]
 
-    # From the first opening bracket to the last closing one there may be JSON.
-    bracket = re.search(r"[{\[]", text)
-    start = bracket.start() if bracket else 0
-    end = max(text.rfind("}"), text.rfind("]")) + 1
-    with suppress(ValueError):
-        value = json.loads(text[start:end])
+    findings = list(_limited(check, problems(reading.json)))
+    fitting = None if findings else reading.json
+    if reading.around:
+        message = f"there is text around the JSON: {shorten(reading.around, 60)}"
+        note = make_finding(check, message, _BARE_JSON_FIX, "text around")
+        findings.append(replace(note, level="note"))
+    return fitting, findings
 
-        outside = f"{text[:start].strip()} … {text[end:].strip()}".strip()
-        message = f"there is text around the JSON: {shorten(outside, 60)}"
-        finding = _make_finding(message, _BARE_JSON_FIX, "text around")
-        return ParsedJson(value, text[start:end], [finding])
 
-    position = getattr(refusal, "pos", 0)
-    if position >= len(text.rstrip()) or "Unterminated string" in str(refusal):
-        return _make_finding(
-            f"the JSON breaks off after {len(text)} characters",
-            "answer with complete JSON; make it shorter",
-            "breaks off",
-        )
+def _limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the first problems, and a finding that counts and names the others."""
+    yield from islice(problems, MAX_SCHEMA_PROBLEMS)
 
+    others = list(islice(problems, MAX_SCHEMA_PROBLEMS**2))
+    if others:
+        count = f"{len(others)}"
+        if len(others) == MAX_SCHEMA_PROBLEMS**2:
+            count = f"at least {count}"
+        names = dict.fromkeys(other.key.removeprefix(f"{check}: ") for other in others)
+        listed = redact_start("; ".join(names), MAX_FEEDBACK_TEXT_CHARS)
+        finding = make_finding(check, f"and {count} more: {listed}", "", "more")
+        # A warning: what it names is no rule of its own.
+        yield replace(finding, level="warning")
+
+
+def make_finding(
+    check: str, message: str, fix: str, key: str, severity: float = 0.8
+) -> Finding:
+    """Return a finding of a check of JSON."""
+    return Finding(check, message, fix=fix, severity=severity, key=f"{check}: {key}")
+
+
+def _not_json_finding(check: str, text: str, error: ValueError | None) -> Finding:
+    """Return the finding that a text has no JSON, with the place of the `error`."""
+    text = getattr(error, "doc", text)
+    position = getattr(error, "pos", 0)
     near = text[max(0, position - 10) : position + 20]
     # So few characters of a secret are not recognised.
     margin = CUT_MARGIN_CHARS
     if near not in redact(text[max(0, position - margin) : position + margin]):
         near = f"{MARK_START}text]"
-    message = f"not JSON: {str(refusal)[:120]}, near {shorten(near, 40)}"
-    return _make_finding(message, _BARE_JSON_FIX, "not JSON")
+    message = f"not JSON: {str(error)[:120]}, near {shorten(near, 40)}"
+    return make_finding(check, message, _BARE_JSON_FIX, "not JSON")
 
 
-def _not_data_finding(error: Exception) -> Finding:
+def _depth_finding(check: str) -> Finding:
+    """Return the finding that a value is nested too deep."""
+    return make_finding(check, "the JSON is nested too deep", "nest it less", "depth")
+
+
+def _not_data_finding(check: str, error: Exception) -> Finding:
     """Return the finding that a value cannot be written as JSON."""
+    message = f"not JSON data: {shorten(str(error), 120)}"
     fix = "use only finite numbers (no NaN), text, true, false, null, lists and objects"
-    return _make_finding(
-        f"not JSON data: {shorten(str(error), 120)}", fix, "not a number"
-    )
+    return make_finding(check, message, fix, "not a number")
 
 
 def _problem_finding(
-    parts: Iterable[str | int], message: str, kind: str, fix: str
+    check: str, parts: Iterable[str | int], message: str, *, kind: str, fix: str
 ) -> Finding:
     """Return the finding about the value at a path; `parts` are the keys of the path.
 
@@ -198,8 +192,24 @@ def _problem_finding(
             path += f"[{shorten(part, 60)}]"
 
     # The same mistake in two items of a list has one key.
-    key = re.sub(r"\[[0-9]+\]", "[]", path)
-    return _make_finding(f"at {path}: {message}", fix, f"{key} {kind}", severity=0.5)
+    rule = re.sub(r"\[[0-9]+\]", "[]", path)
+    key = f"{rule} {kind}"
+    return make_finding(check, f"at {path}: {message}", fix, key, severity=0.5)
+
+
+def _missing_finding(check: str, parts: Iterable[str | int]) -> Finding:
+    """Return the finding that the value at a path is missing."""
+    return _problem_finding(
+        check, parts, "Field required", kind="missing", fix="add it"
+    )
+
+
+def _number_problems(check: str, json_value: Json) -> Iterator[Finding]:
+    """Yield the finding about numbers that JSON does not have, NaN and infinity."""
+    try:
+        json.dumps(json_value.value, allow_nan=False)
+    except ValueError as error:
+        yield _not_data_finding(check, error)
 
 
 def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
@@ -220,24 +230,33 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
 
     # Without a registry the library would fetch unknown references over the network.
     validator = cls(draft, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
+    name = JsonSchema.name
 
-    def problems(value: Any, text: str) -> Iterator[Finding]:
-        """Yield the problems of a value by the schema; its text is not needed."""
+    def problems(json_value: Json) -> Iterator[Finding]:
+        """Yield the problems of a value by the schema."""
+        yield from _number_problems(name, json_value)
         try:
-            for outer_error in validator.iter_errors(value):
+            for outer_error in validator.iter_errors(json_value.value):
                 # For "anyOf", the error inside the likeliest alternative says more.
                 error = exceptions.best_match([outer_error]) or outer_error
 
                 rule = str(error.validator)
-                kind = rule
-                form = _SCHEMA_FIXES.get(rule, f"make it meet {rule} {{}}")
-                fix = form.format(shorten(error.validator_value, 200))
                 if rule == "required":
-                    kind = redact_start(error.message, 240)  # it names the missing key
-                    fix = "add it"
+                    # Only the message says which key is missing.
+                    message = error.message
+                    keys = map(str, error.validator_value)
+                    missing = [key for key in keys if message.startswith(repr(key))]
+                    path = [*error.absolute_path, *missing]
+                    yield _missing_finding(name, path)
+                    continue
 
+                form = _SCHEMA_FIXES.get(rule, f"make it meet {rule} {{}}")
                 yield _problem_finding(
-                    error.absolute_path, redact_start(error.message, 240), kind, fix
+                    name,
+                    error.absolute_path,
+                    redact_start(error.message, 240),
+                    kind=rule,
+                    fix=form.format(shorten(error.validator_value, 200)),
                 )
         except Unresolvable as unresolved:
             raise InvalidInput(
@@ -247,20 +266,33 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
     return problems
 
 
-def _make_model_judge(model: "type[BaseModel]") -> Problems:
-    """Return the function that judges values by a pydantic model."""
+def make_type_judge(check: str, validate: Callable[[str], Any]) -> Problems:
+    """Return the function that judges values by a type of pydantic.
+
+    `validate` reads an object from JSON text.
+    """
     from pydantic import ValidationError
 
-    def problems(value: Any, text: str) -> Iterator[Finding]:
-        """Yield the problems of a JSON text by the model; its value is not needed."""
+    def problems(json_value: Json) -> Iterator[Finding]:
+        """Yield the problems of a JSON text by the type."""
+        yield from _number_problems(check, json_value)
         try:
-            model.model_validate_json(text)
+            validate(json_value.text)
         except ValidationError as error:
-            for problem in error.errors(include_url=False):
-                message, fix = _word_problem(problem)
-                yield _problem_finding(problem["loc"], message, problem["type"], fix)
+            yield from type_problems(check, error)
 
     return problems
+
+
+def type_problems(check: str, error: "ValidationError") -> Iterator[Finding]:
+    """Yield the problems in an error of pydantic."""
+    for problem in error.errors(include_url=False):
+        kind = problem["type"]
+        if kind == "missing":
+            yield _missing_finding(check, problem["loc"])
+            continue
+        message, fix = _word_problem(problem)
+        yield _problem_finding(check, problem["loc"], message, kind=kind, fix=fix)
 
 
 def _word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
@@ -268,9 +300,6 @@ def _word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
 
     A check of the model itself, and what heedful has no words for, say it in their own.
     """
-    if problem["type"] == "missing":
-        return "Field required", "add it"
-
     allowed = allowed_form(problem)
     if not allowed:
         message = redact_start(problem["msg"].removeprefix("Value error, "), 200)

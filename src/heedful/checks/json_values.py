@@ -1,0 +1,240 @@
+"""Read the JSON in a text that a model wrote, wherever it stands.
+
+Models write JSON after their thoughts, in a fence, in a sentence. `read_json` finds all
+complete JSON values in one pass over the text, and takes the last one that fits. A
+value inside a broken object or list is a part of it, not an answer. An object or list
+that the end of the text cuts off is told apart from a broken one.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+# A text, with group 1 for its closing quote; a sign; a word.
+_TOKEN_PATTERN = re.compile(
+    r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+(?:(")|\\?)|[][{},:]|[^][{},:"\s]+'
+)
+_SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
+_SCALAR_PATTERN = re.compile(_SCALAR)
+# A word that more letters make a scalar.
+_SCALAR_START_PATTERN = re.compile(
+    r"-?\d[\d.eE+-]*|-|t(?:ru?)?|f(?:a(?:ls?)?)?|nu?l?|-?I\w*|Na?"
+)
+# What may begin JSON in a sentence: a bracket, a quotation, or a word that is not a
+# part of a number such as 12,500 or of a date.
+_START_PATTERN = re.compile(
+    r'\[|\{(?=\s*(?:["}]|\Z))|"[^"\\\x00-\x1f]*"'
+    rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
+)
+# What may begin a value: "s" is a text, "w" a word.
+_VALUE = "{[sw"
+_AFTER_SIGN = {"{": "s}", "[": f"{_VALUE}]", ":": _VALUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON value, and its own text."""
+
+    value: Any
+    text: str
+
+
+class Reading(NamedTuple):
+    """What was read from a text: a JSON value, or why there is none.
+
+    `around` is the text before and after the value. Without a value, `is_cut` says
+    whether the end of the text cut it off, and `error` what is wrong with the text.
+    """
+
+    json: Json | None = None
+    around: str = ""
+    is_cut: bool = False
+    error: ValueError | None = None
+
+
+def read_json(text: str, fits: Callable[[Json], object]) -> Reading:
+    """Return the last JSON value in a text that fits, or else the last object or list.
+
+    A text that is JSON as a whole is that value, whether it fits or not. Raises
+    RecursionError for a value that is nested too deep.
+    """
+    try:
+        return Reading(Json(json.loads(text), text))
+    except ValueError as error:
+        whole_error = error
+
+    # What a model thinks is not its answer, and a fence may end after a cut.
+    answer = text.rpartition("</think>")[2]
+    answer = answer.rstrip().removesuffix("```").rstrip()
+    places = _find_places(answer)
+    if places.is_cut or answer.lstrip().startswith("<think>"):
+        return Reading(is_cut=True)
+
+    refused = Reading(error=whole_error)
+    for place in reversed(places.values):
+        if place.start < places.broken:
+            break
+        value_text = answer[place]
+        try:
+            found = Json(json.loads(value_text), value_text)
+        except ValueError as error:
+            if refused.json is None:
+                refused = Reading(error=error)
+            continue
+
+        if fits(found):
+            return Reading(found, _text_around(answer, place))
+        if refused.json is None and isinstance(found.value, dict | list):
+            refused = Reading(found, _text_around(answer, place))
+
+    if refused.json is None and places.broken >= 0:
+        return Reading(error=_error_in(answer[places.broken :]))
+    return refused
+
+
+def _text_around(text: str, place: slice) -> str:
+    """Return what stands before and after a place in a text."""
+    return f"{text[: place.start].strip()} … {text[place.stop :].strip()}".strip()
+
+
+def _error_in(text: str) -> ValueError | None:
+    """Return what is wrong with a text that is not JSON."""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return error
+    return None
+
+
+@dataclass(slots=True)
+class _Places:
+    """The places of complete values in a text, in order.
+
+    `broken` is where the last broken object begins, -1 without any.
+    """
+
+    values: list[slice] = field(default_factory=list)
+    broken: int = -1
+    is_cut: bool = False
+
+
+def _find_places(text: str) -> _Places:
+    """Return the places of the complete JSON values in a text, in linear time."""
+    places = _Places()
+    skips_broken = True
+    position = 0
+
+    while start := _START_PATTERN.search(text, position):
+        position = start.end()
+        if start[0] not in "{[":
+            places.values.append(slice(*start.span()))
+            if start[0].startswith('"'):
+                position = start.start() + 1
+            continue
+
+        structure = _read_structure(text, start.start())
+        position = structure.end
+        if structure.is_cut:
+            places.is_cut = True
+            break
+        if not structure.brackets:
+            places.values.append(slice(start.start(), position))
+            continue
+
+        if structure.has_key:
+            places.broken = start.start()
+        # A bracket before prose is prose, and so is one that nothing closes.
+        if structure.tokens > 1 and skips_broken:
+            end = _find_closing(text, position, depth=len(structure.brackets))
+            skips_broken = end is not None
+            position = end or position
+
+    return places
+
+
+@dataclass(slots=True)
+class _Structure:
+    """An object or list in a text, as far as it was read as JSON: up to its `end`.
+
+    `brackets` are those that are open, `expected` the kinds of tokens that may follow.
+    """
+
+    brackets: list[str] = field(default_factory=list)
+    expected: str = _VALUE
+    tokens: int = 0
+    has_key: bool = False
+    end: int = 0
+    is_cut: bool = False
+
+    def add(self, kind: str) -> None:
+        """Add a token of an expected kind."""
+        self.tokens += 1
+        if kind in "{[":
+            self.brackets.append(kind)
+        elif kind in "}]":
+            self.brackets.pop()
+
+        is_object = self.brackets[-1:] == ["{"]
+        if kind in _AFTER_SIGN:
+            self.expected = _AFTER_SIGN[kind]
+        elif kind == ",":
+            self.expected = "s" if is_object else _VALUE
+        elif kind == "s" and self.expected in ("s", "s}"):
+            self.expected = ":"
+            self.has_key = True
+        else:
+            self.expected = ",}" if is_object else ",]"
+
+
+def _read_structure(text: str, start: int) -> _Structure:
+    """Read the object or list that begins at a position, until it ends or breaks."""
+    structure = _Structure(end=len(text), is_cut=True)
+    for token in _TOKEN_PATTERN.finditer(text, start):
+        kind = _kind(token)
+        if kind not in structure.expected:
+            may_follow = _may_become(token[0], structure.expected)
+            structure.is_cut = may_follow and token.end() == len(text)
+            structure.end = token.start()
+            break
+
+        structure.add(kind)
+        if not structure.brackets:
+            structure.is_cut = False
+            structure.end = token.end()
+            break
+
+    return structure
+
+
+def _kind(token: re.Match[str]) -> str:
+    """Return the kind of a token: a sign, "s" for a text, "w" for a word that is JSON.
+
+    The kind of any other token is "?".
+    """
+    text = token[0]
+    if text in "[]{},:":
+        return text
+    if text.startswith('"'):
+        return "s" if token[1] else "?"
+    return "w" if _SCALAR_PATTERN.fullmatch(text) else "?"
+
+
+def _may_become(text: str, expected: str) -> bool:
+    """Return whether a token that is not expected would be if it went on."""
+    if text.startswith('"'):
+        return "s" in expected
+    return "w" in expected and _SCALAR_START_PATTERN.fullmatch(text) is not None
+
+
+def _find_closing(text: str, position: int, depth: int) -> int | None:
+    """Return where as many brackets as are open, the `depth`, have been closed."""
+    for token in _TOKEN_PATTERN.finditer(text, position):
+        if token[0] in "{[":
+            depth += 1
+        elif token[0] in "}]":
+            depth -= 1
+        if not depth:
+            return token.end()
+    return None
