@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from heedful import checks
 from heedful.drive.drive import run
@@ -14,6 +15,20 @@ from heedful.memory.memory import Memory
 from heedful.store.store import Store
 
 KEY = "shop.answer"
+
+
+class Line(BaseModel):
+    """A line of a basket."""
+
+    name: str
+    count: int = Field(le=9)
+
+
+class Basket(BaseModel):
+    """What a customer buys, and prices by supplier."""
+
+    lines: list[Line]
+    prices: dict[str, int]
 
 
 async def tell(memory: Memory, checks: Sequence[Any], *answers: Any) -> str:
@@ -124,6 +139,56 @@ def memory(store: Store) -> Memory:
             "S3",
             "answer with text that entirely matches 'S[1-3]': say S1, S2 or S3",
             id="a pattern with advice",
+        ),
+        pytest.param(
+            checks.json_schema({"properties": {"due": {"format": "date"}}}),
+            '{"due": "3 May"}',
+            '{"due": "2026-05-03"}',
+            "at $.due: write it in the format 'date'",
+            id="a format of a field",
+        ),
+        pytest.param(
+            checks.json_schema({"properties": {"code": {"pattern": "^[A-Z]{2}$"}}}),
+            '{"code": "Ab"}',
+            '{"code": "AB"}',
+            "at $.code: make it match '^[A-Z]{2}$'",
+            id="a pattern of a field",
+        ),
+        pytest.param(
+            checks.json_schema({"properties": {"mood": {"enum": ["calm", "cross"]}}}),
+            '{"mood": "happy"}',
+            '{"mood": "calm"}',
+            "at $.mood: write one of ['calm', 'cross']",
+            id="allowed values, one of which is the answer",
+        ),
+        pytest.param(
+            checks.json_schema(Basket),
+            '{"lines": [{"name": "pen", "count": 12}], "prices": {}}',
+            '{"lines": [{"name": "pen", "count": 9}], "prices": {}}',
+            "at $.lines[].count: make it at most 9",
+            id="a limit in a list, by a class",
+        ),
+        pytest.param(
+            checks.json_schema(Basket),
+            '{"lines": [], "prices": {"Acme": "dear"}}',
+            '{"lines": [], "prices": {"Acme": 3}}',
+            "at $.prices[]: make it an integer",
+            id="a type in a mapping, whose key is data",
+        ),
+        pytest.param(
+            checks.json_schema(Basket),
+            '{"lines": []}',
+            '{"lines": [], "prices": {}}',
+            "at $.prices: add it",
+            id="a missing field",
+        ),
+        pytest.param(
+            checks.json_schema(Basket),
+            "Here you are.",
+            '{"lines": [], "prices": {}}',
+            "answer with the bare JSON only: no ``` fences, "
+            "no words before or after it",
+            id="no JSON",
         ),
     ],
 )

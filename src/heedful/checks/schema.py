@@ -93,8 +93,9 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _make_schema_judge(schema))
     if hasattr(schema, "model_validate_json"):
-        judge = make_type_judge(JsonSchema.name, schema.model_validate_json)
-        return JsonSchema(schema, judge)
+        type_schema = schema_of(schema.model_json_schema)
+        misfits = Misfits(JsonSchema.name, frozenset(field_names(type_schema)))
+        return JsonSchema(schema, make_type_judge(misfits, schema.model_validate_json))
     raise InvalidInput(
         "schema", schema, "a JSON Schema as a mapping or a pydantic model class"
     )
@@ -144,10 +145,14 @@ def _limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def make_finding(
-    check: str, message: str, fix: str, key: str, severity: float = 0.8
+    check: str, message: str, fix: str, key: str, rule: str | None = None
 ) -> Finding:
-    """Return a finding of a check of JSON."""
-    return Finding(check, message, fix=fix, severity=severity, key=f"{check}: {key}")
+    """Return a finding of a check of JSON; the fix is the rule if there is no other."""
+    if rule is None:
+        rule = fix
+    return Finding(
+        check, message, fix=fix, severity=0.8, key=f"{check}: {key}", rule=rule
+    )
 
 
 def _not_json_finding(check: str, text: str, error: ValueError | None) -> Finding:
@@ -175,33 +180,62 @@ def _not_data_finding(check: str, error: Exception) -> Finding:
     return make_finding(check, message, fix, "not a number")
 
 
-def _problem_finding(
-    check: str, parts: Iterable[str | int], message: str, *, kind: str, fix: str
-) -> Finding:
-    """Return the finding about the value at a path; `parts` are the keys of the path.
+@dataclass(frozen=True, slots=True)
+class Misfits:
+    """Makes the findings of a check about values that do not fit a type.
 
-    `kind` is the rule that the value breaks.
+    `names` are those that the type gives to its fields: other keys of objects are data.
     """
-    path = "$"
-    for part in parts:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part.isidentifier():
-            path += f".{part}"
-        else:
-            path += f"[{shorten(part, 60)}]"
 
-    # The same mistake in two items of a list has one key.
-    rule = re.sub(r"\[[0-9]+\]", "[]", path)
-    key = f"{rule} {kind}"
-    return make_finding(check, f"at {path}: {message}", fix, key, severity=0.5)
+    check: str
+    names: frozenset[str]
+
+    def finding(
+        self,
+        parts: Iterable[str | int],
+        message: str,
+        *,
+        kind: str,
+        fix: str,
+        is_rule: bool = True,
+    ) -> Finding:
+        """Return the finding about the value at a path; `parts` are its keys.
+
+        `kind` is the rule that the value breaks. The fix says it, if it `is_rule`.
+        """
+        path = "$"
+        rule_path = "$"
+        for part in parts:
+            step = f"[{part}]"
+            if isinstance(part, str):
+                step = f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
+            path += step
+            if isinstance(part, str) and part in self.names:
+                rule_path += step
+            else:
+                rule_path += "[]"
+
+        # The same mistake in two items of a list has one key.
+        key = re.sub(r"\[[0-9]+\]", "[]", path)
+        rule = f"at {rule_path}: {fix}" if is_rule else ""
+        message = f"at {path}: {message}"
+        finding = make_finding(self.check, message, fix, f"{key} {kind}", rule)
+        return replace(finding, severity=0.5)
+
+    def missing(self, parts: Iterable[str | int]) -> Finding:
+        """Return the finding that the value at a path is missing."""
+        return self.finding(parts, "Field required", kind="missing", fix="add it")
 
 
-def _missing_finding(check: str, parts: Iterable[str | int]) -> Finding:
-    """Return the finding that the value at a path is missing."""
-    return _problem_finding(
-        check, parts, "Field required", kind="missing", fix="add it"
-    )
+def field_names(schema: Any) -> Iterator[str]:
+    """Yield the names of fields in a JSON Schema."""
+    if isinstance(schema, list):
+        schema = dict(enumerate(schema))
+    if isinstance(schema, Mapping):
+        for keyword, part in schema.items():
+            if keyword in ("properties", "required"):
+                yield from map(str, part)
+            yield from field_names(part)
 
 
 def _number_problems(check: str, json_value: Json) -> Iterator[Finding]:
@@ -230,11 +264,11 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
 
     # Without a registry the library would fetch unknown references over the network.
     validator = cls(draft, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
-    name = JsonSchema.name
+    misfits = Misfits(JsonSchema.name, frozenset(field_names(draft)))
 
     def problems(json_value: Json) -> Iterator[Finding]:
         """Yield the problems of a value by the schema."""
-        yield from _number_problems(name, json_value)
+        yield from _number_problems(misfits.check, json_value)
         try:
             for outer_error in validator.iter_errors(json_value.value):
                 # For "anyOf", the error inside the likeliest alternative says more.
@@ -244,15 +278,13 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
                 if rule == "required":
                     # Only the message says which key is missing.
                     message = error.message
-                    keys = map(str, error.validator_value)
+                    keys: Any = error.validator_value
                     missing = [key for key in keys if message.startswith(repr(key))]
-                    path = [*error.absolute_path, *missing]
-                    yield _missing_finding(name, path)
+                    yield misfits.missing([*error.absolute_path, *missing])
                     continue
 
                 form = _SCHEMA_FIXES.get(rule, f"make it meet {rule} {{}}")
-                yield _problem_finding(
-                    name,
+                yield misfits.finding(
                     error.absolute_path,
                     redact_start(error.message, 240),
                     kind=rule,
@@ -266,7 +298,17 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
     return problems
 
 
-def make_type_judge(check: str, validate: Callable[[str], Any]) -> Problems:
+def schema_of(make_schema: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the JSON Schema of a type of pydantic; None if JSON Schema has none."""
+    from pydantic import PydanticUserError
+
+    try:
+        return make_schema()
+    except PydanticUserError:
+        return None
+
+
+def make_type_judge(misfits: Misfits, validate: Callable[[str], Any]) -> Problems:
     """Return the function that judges values by a type of pydantic.
 
     `validate` reads an object from JSON text.
@@ -275,33 +317,32 @@ def make_type_judge(check: str, validate: Callable[[str], Any]) -> Problems:
 
     def problems(json_value: Json) -> Iterator[Finding]:
         """Yield the problems of a JSON text by the type."""
-        yield from _number_problems(check, json_value)
+        yield from _number_problems(misfits.check, json_value)
         try:
             validate(json_value.text)
         except ValidationError as error:
-            yield from type_problems(check, error)
+            yield from type_problems(misfits, error)
 
     return problems
 
 
-def type_problems(check: str, error: "ValidationError") -> Iterator[Finding]:
-    """Yield the problems in an error of pydantic."""
-    for problem in error.errors(include_url=False):
-        kind = problem["type"]
-        if kind == "missing":
-            yield _missing_finding(check, problem["loc"])
-            continue
-        message, fix = _word_problem(problem)
-        yield _problem_finding(check, problem["loc"], message, kind=kind, fix=fix)
+def type_problems(misfits: Misfits, error: "ValidationError") -> Iterator[Finding]:
+    """Yield the problems in an error of pydantic.
 
-
-def _word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what is wrong with a value by a pydantic model, and how to fix it.
-
-    A check of the model itself, and what heedful has no words for, say it in their own.
+    A check of the model itself, and what heedful has no words for, say it in their own,
+    which may quote the value.
     """
-    allowed = allowed_form(problem)
-    if not allowed:
-        message = redact_start(problem["msg"].removeprefix("Value error, "), 200)
-        return f"{message}, it is {shorten(problem['input'])}", message
-    return f"it is {shorten(problem['input'])}, not {allowed}", f"make it {allowed}"
+    for problem in error.errors(include_url=False):
+        path = problem["loc"]
+        kind = problem["type"]
+        value = shorten(problem["input"])
+        allowed = allowed_form(problem)
+        if kind == "missing":
+            yield misfits.missing(path)
+        elif allowed:
+            message = f"it is {value}, not {allowed}"
+            yield misfits.finding(path, message, kind=kind, fix=f"make it {allowed}")
+        else:
+            fix = redact_start(problem["msg"].removeprefix("Value error, "), 200)
+            message = f"{fix}, it is {value}"
+            yield misfits.finding(path, message, kind=kind, fix=fix, is_rule=False)
