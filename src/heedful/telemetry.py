@@ -148,9 +148,10 @@ def chat(
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": name,
         "gen_ai.request.seed": settings["seed"],
-        "gen_ai.request.max_tokens": settings["max_tokens"],
         "gen_ai.request.temperature": settings["temperature"],
     }
+    if settings["max_tokens"] is not None:
+        attributes["gen_ai.request.max_tokens"] = settings["max_tokens"]
     with exporter.span(f"chat {name}", attributes) as span:
         prompt = [_chat_message(role, content) for role, content in messages]
         exporter.set_content(span, "gen_ai.input.messages", prompt)

@@ -48,7 +48,7 @@ class ScriptedModel:
         messages: Sequence[Message],
         *,
         schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
+        max_tokens: int | None = None,
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:

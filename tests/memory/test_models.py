@@ -17,7 +17,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Exposure, Match, Outcome
 from heedful.memory.memory import Memory
-from heedful.models.contract import answer_of
+from heedful.models.answers import answer_of
 from heedful.store import exposures, loops
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel

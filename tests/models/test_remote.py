@@ -86,7 +86,6 @@ GARBAGE = "did not answer with a completion"
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        pytest.param(completion(""), r"answered no text \(stop\)", id="an empty text"),
         pytest.param(completion("x", choices=[]), GARBAGE, id="no choices"),
         pytest.param(b"<html>a proxy's page</html>", GARBAGE, id="a page of a proxy"),
         pytest.param(b"", GARBAGE, id="nothing"),

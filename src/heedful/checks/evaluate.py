@@ -9,16 +9,25 @@ the checks that the candidate meets.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial, wraps
 from operator import attrgetter
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
+from heedful.lessons.ranking import as_text
 from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.contract import Message
@@ -67,6 +76,15 @@ def context() -> Context:
     return _context.get()
 
 
+def whole_hint(context: Context) -> str:
+    """Return what memories tell about the task, followed by the last feedback."""
+    memory = ""
+    if context.examples or context.advice:
+        memory = as_text(context.examples, context.seed, context.advice)
+    parts = (context.recalled, memory, context.hint)
+    return "\n\n".join(part for part in parts if part)
+
+
 async def call(
     failed: Callable[[BaseException], errors.UserCodeError],
     function: Callable[..., Any],
@@ -79,8 +97,8 @@ async def call(
 
     `failed` turns an exception of the function into the error to raise; errors of
     heedful pass unchanged. With `thread` the function runs in a worker thread, so it
-    does not block the event loop. An iterator is returned as a list. In the function,
-    `context()` returns `at`.
+    does not block the event loop. What the function yields is returned as `Yielded`. In
+    the function, `context()` returns `at`.
     """
     token = _context.set(at)
     try:
@@ -91,54 +109,116 @@ async def call(
                 value = _call_function(function, *arguments)
 
             if hasattr(value, "__await__"):
-                value = _read_iterator(await value)
+                value = read_iterator(await value)
+            if isinstance(value, AsyncIterator):
+                value = Yielded([part async for part in value])
             return value
     finally:
         _context.reset(token)
 
 
+class Yielded(list[Any]):
+    """What a function of the user yielded, in order."""
+
+
 def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the user, and read what it yields."""
     try:
-        return _read_iterator(function(*arguments))
+        return read_iterator(function(*arguments))
     except StopIteration as error:
         # A future cannot hold it; the caller would wait forever.
         raise RuntimeError("StopIteration") from error
 
 
-def _read_iterator(value: Any) -> Any:
-    """Return the items of an iterator as a list, and any other value unchanged."""
-    return list(value) if isinstance(value, Iterator) else value
+def read_iterator(value: Any) -> Any:
+    """Return what an iterator yields, and any other value unchanged."""
+    return Yielded(value) if isinstance(value, Iterator) else value
 
 
-def takes(function: Callable[..., Any], count: int) -> bool:
-    """Return whether `function` can be called with `count` positional arguments."""
+class _Parameters(NamedTuple):
+    """The parameters of a function that a caller may fill.
+
+    The first `required` of the `positional` ones have no default. `is_open` is true
+    with `*args`.
+    """
+
+    positional: Sequence[str]
+    keyword_only: Sequence[str]
+    required: int
+    is_open: bool
+
+
+def _parameters_of(function: Callable[..., Any]) -> _Parameters:
+    """Return the parameters of a function. Raises ValueError for some written in C."""
     code = getattr(function, "__code__", None)
-    has_self = hasattr(function, "__self__")
+    called: Any = function
+    is_bound = hasattr(function, "__self__")
     if code is None:
-        code = getattr(type(function).__call__, "__code__", None)
-        has_self = True
+        called = type(function).__call__
+        code = getattr(called, "__code__", None)
+        is_bound = True
 
     # Reading the code takes a tenth of the time that a signature takes.
     if code and not hasattr(function, "__wrapped__"):
-        if has_self:
-            count += 1
-        return bool(count <= code.co_argcount or code.co_flags & inspect.CO_VARARGS)
+        count = code.co_argcount
+        positional = code.co_varnames[int(is_bound) : count]
+        return _Parameters(
+            positional,
+            code.co_varnames[count : count + code.co_kwonlyargcount],
+            required=len(positional) - len(called.__defaults__ or ()),
+            is_open=bool(code.co_flags & inspect.CO_VARARGS),
+        )
 
+    parameters = inspect.signature(function).parameters.values()
+    in_place = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    return _Parameters(
+        [parameter.name for parameter in in_place],
+        [p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
+        required=sum(p.default is p.empty for p in in_place),
+        is_open=any(p.kind == p.VAR_POSITIONAL for p in parameters),
+    )
+
+
+def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str | None:
+    """Return which parameter gets a second argument; None if the function takes none.
+
+    It is one of these `names` or else the second in place, if it has no default; ""
+    stands for the second in place.
+
+    >>> second_parameter(lambda task, code=7, *, hint: "", ("hint",))
+    'hint'
+    """
     try:
-        inspect.signature(function).bind_partial(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # some functions written in C have no signature
-        pass
-    return True
+        positional, keyword_only, required, is_open = _parameters_of(function)
+    except ValueError:
+        return ""
+
+    for name in names:
+        if name in (*positional[2:], *keyword_only):
+            return name
+    takes_second = required > 1 or (is_open and len(positional) < 2)
+    is_named = len(positional) > 1 and positional[1] in names
+    return "" if takes_second or is_named else None
+
+
+def with_second(
+    function: Callable[..., Any], first: Any, second: Any, names: Sequence[str]
+) -> partial[Any]:
+    """Return the call of a function with `first` and, if it takes it, `second`."""
+    parameter = second_parameter(function, names)
+    if parameter is None:
+        return partial(function, first)
+    if parameter:
+        return partial(function, first, **{parameter: second})
+    return partial(function, first, second)
 
 
 def blocking(function: Callable[..., Any]) -> bool:
     """Return whether a function is not async, so that it blocks the event loop."""
     # An object is called by the method of its class.
     target = function if inspect.isroutine(function) else type(function).__call__
-    is_async = any(map(inspect.iscoroutinefunction, (function, target)))
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    is_async = any(is_kind(part) for is_kind in kinds for part in (function, target))
     return not is_async and not getattr(function, "is_async", False)
 
 
@@ -155,6 +235,7 @@ Judged = (
     | None
 )
 # A check is called with the candidate and the context, or with the candidate alone.
+CONTEXT_PARAMETERS = ("context",)
 Check = Callable[..., Judged | Awaitable[Judged]]
 Critique = Mapping[str, Any]
 Evaluate = Callable[
@@ -177,14 +258,20 @@ _EVALUATOR_ANSWER_FORMS = (
     "an Evaluation, as Evaluation(scores={'quality': 0.8}), or a mapping with "
     "severity, issues and suggestions"
 )
-_EMPTY_ANSWER_MESSAGE = "the answer is empty"
-_EMPTY_ANSWER_FIX = "Answer with the result itself"
 EMPTY_ANSWER_FINDING = Finding(
     "answer",
-    _EMPTY_ANSWER_MESSAGE,
-    fix=_EMPTY_ANSWER_FIX,
+    "the answer is empty",
+    fix="Answer with the result itself",
     severity=1.0,
     key="answer: empty",
+)
+# For example from `lambda task, code=code: code`, if the hint were passed to `code`.
+_FEEDBACK_ANSWER_FINDING = Finding(
+    "answer",
+    "the answer is the feedback on the last answer, returned as it is",
+    fix="Answer the task itself",
+    severity=1.0,
+    key="answer: feedback",
 )
 
 
@@ -248,8 +335,8 @@ async def evaluated(
     CheckFailed or the ModelError of a judge is raised. Plain functions that are not
     declared pure run in a thread, because they may be slow. A check may also answer
     with text or False, with an assertion that fails, or with a critique (see
-    `CRITIQUE_KEYS`). An empty text is an error and passes no check (`met` is 0),
-    whatever the checks return.
+    `CRITIQUE_KEYS`). An empty text, or our own feedback, is an error and passes no
+    check (`met` is 0), whatever the checks return.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -288,15 +375,28 @@ async def evaluated(
 
     met = met_asks / asks if asks else _met_by_evaluator(evaluate, findings, scores)
 
-    if isinstance(candidate, str) and not candidate.strip():
-        if EMPTY_ANSWER_FINDING not in findings:  # an evaluator may have reported it
-            findings.insert(0, EMPTY_ANSWER_FINDING)
+    fault = _fault_of(candidate, at)
+    if fault is not None:
+        if fault not in findings:  # an evaluator may have reported it
+            findings.insert(0, fault)
         if met is not None:
             met = 0.0
 
     return Evaluation(
         tuple(findings), scores, usage=usage, preference=preference, met=met
     )
+
+
+def _fault_of(candidate: Any, at: Context) -> Finding | None:
+    """Return what makes a text no answer, whatever it should be; None for nothing."""
+    if not isinstance(candidate, str):
+        return None
+    text = candidate.strip()
+    if not text:
+        return EMPTY_ANSWER_FINDING
+    if at.hint and text in (at.hint.strip(), whole_hint(at).strip()):
+        return _FEEDBACK_ANSWER_FINDING
+    return None
 
 
 def _met_by_evaluator(
@@ -353,12 +453,12 @@ async def _ask_check(
     """
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
-    arguments = (candidate, attempt) if takes(check, 2) else (candidate,)
+    ask = with_second(check, candidate, attempt, CONTEXT_PARAMETERS)
 
     while True:
         tries -= 1
         try:
-            answer = await call(failed, check, *arguments, at=attempt, thread=thread)
+            answer = await call(failed, ask, at=attempt, thread=thread)
             is_critique = isinstance(answer, Mapping)
             return _read_critique(check, answer) if is_critique else answer
         except (errors.CheckFailed, errors.ModelError) as error:

@@ -257,7 +257,7 @@ def _shared(
         float | None, _setting_option("Seconds for an attempt. [120]")
     ] = None,
     max_tokens: Annotated[
-        int | None, _setting_option("Tokens for an answer. [256]")
+        int | None, _setting_option("Most tokens of an answer.")
     ] = None,
     host: Annotated[
         str | None, _setting_option("The address to listen on. [127.0.0.1]")

@@ -130,7 +130,7 @@ class Settings:
     context: Annotated[int, Field(ge=64, le=10_000_000)] = 4096
     jobs: Annotated[int, Field(ge=1, le=256)] = 1
     timeout: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 120.0
-    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 256
+    max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     max_entries: Annotated[int | None, Field(ge=1)] = None
     forget: Written | None = None
     forget_loops: Written | None = None

@@ -57,6 +57,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
+from heedful.models.answers import CALL_KEY
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, ladders, open_beside
@@ -161,6 +162,8 @@ class Run(Generic[C]):
             allowed = "a store, which counts what a rung spends in a day"
             raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
+        # A check with a schema reads data, so the call of a tool may be an answer.
+        self._reads_data = any(hasattr(check, "schema") for check in self.checks)
         # Those of a stage are called by its `evaluate`.
         own_names = stop.judge_names(self.checks, self.evaluate)
         self._judge_names = self.stage.checks if self.stage else own_names
@@ -702,7 +705,7 @@ class Run(Generic[C]):
         """
         is_first = context.attempt == 1
         if is_first and self.initial is not None:
-            return CandidateBatch((self.initial,), record.Usage(), self.model)
+            return CandidateBatch((self.initial,), record.NO_USAGE, self.model)
 
         if is_first or self.revise is None or rung > 1:
             return await self._producers[rung - 1].produce(context)
@@ -723,7 +726,10 @@ class Run(Generic[C]):
 
         The evaluation has the usage of judging all of them.
         """
-        evaluations = [await self._judge(value, context) for value in answer.values]
+        evaluations = [
+            await self._judge(value, context, fault)
+            for value, fault in zip(answer.values, answer.faults, strict=True)
+        ]
         if len(evaluations) == 1:  # nearly always
             return answer.values[0], evaluations[0]
 
@@ -731,9 +737,18 @@ class Run(Generic[C]):
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
         return answer.values[best], replace(evaluations[best], usage=usage)
 
-    async def _judge(self, value: Any, context: Context) -> record.Evaluation:
-        """Judge a candidate by the loop's own checks, and by those of lessons."""
+    async def _judge(
+        self, value: Any, context: Context, fault: record.Finding | None
+    ) -> record.Evaluation:
+        """Judge a candidate by the loop's own checks, and by those of lessons.
+
+        A `fault` in how its provider ended it is an error, whatever the checks say;
+        where a check reads data, the arguments of a call are an answer.
+        """
         evaluation = await evaluated(value, context, self.checks, self.evaluate)
+        if fault is not None and not (self._reads_data and fault.key == CALL_KEY):
+            findings = (fault, *evaluation.findings)
+            evaluation = replace(evaluation, findings=findings, met=0.0)
         # The evaluator of a stage without checks judges nothing.
         if not self._judge_names:
             evaluation = replace(evaluation, met=None)

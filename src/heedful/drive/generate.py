@@ -11,7 +11,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
-from heedful.checks.evaluate import Check, Context, blocking, call, takes
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Yielded,
+    blocking,
+    call,
+    second_parameter,
+    whole_hint,
+    with_second,
+)
 from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, journalable, key_of
 from heedful.errors import (
     GenerateFailed,
@@ -21,6 +30,7 @@ from heedful.errors import (
     UserCodeError,
 )
 from heedful.lessons.ranking import as_messages, as_text
+from heedful.loop import codec
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (
     NO_USAGE,
@@ -32,16 +42,9 @@ from heedful.loop.record import (
     Loop,
     Usage,
 )
+from heedful.models.answers import answer_of, answer_of_pair, joined, unfinished
 from heedful.models.call import complete
-from heedful.models.contract import (
-    MAX_MODEL_NAME_CHARS,
-    Answer,
-    Message,
-    Model,
-    answer_of,
-    model_of,
-    usage_of,
-)
+from heedful.models.contract import MAX_MODEL_NAME_CHARS, Answer, Message, Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle
 from heedful.validation import (
@@ -54,6 +57,8 @@ from heedful.validation import (
 )
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
+# The parameters of a function that get the feedback, wherever they stand.
+HINT_PARAMETERS = ("hint", "feedback")
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 # Characters of the last candidate that a retry shows: a prompt must not grow with the
 # answers.
@@ -87,7 +92,7 @@ class Writer:
     system: str = ""
     _: KW_ONLY
     schema: Mapping[str, Any] | None = None
-    max_tokens: int = 512
+    max_tokens: int | None = None
 
     def messages(self, context: Context) -> list[Message]:
         """Return the prompt for an attempt, without secrets."""
@@ -205,7 +210,8 @@ class Producer:
         if isinstance(self.generate, Writer):
             return ""
         # A decorated function is called by another one, which knows its parameters.
-        hears = getattr(self.generate, "hears", takes(self.generate, 2))
+        parameter = second_parameter(self.generate, HINT_PARAMETERS)
+        hears = getattr(self.generate, "hears", parameter is not None)
         return "" if hears else self.name or "the function"
 
     async def produce(self, context: Context) -> CandidateBatch:
@@ -311,15 +317,15 @@ def _check_arguments(producer: Producer) -> None:
     function = producer.generate
     if isinstance(function, Writer):
         return
+    ask = with_second(function, "task", "hint", HINT_PARAMETERS)
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(ask.func)
     except (TypeError, ValueError):
         return  # a builtin function does not say what it takes
 
-    for arguments in (("task", "hint"), ("task",)):
-        with suppress(TypeError):
-            signature.bind(*arguments)
-            return
+    with suppress(TypeError):
+        signature.bind(*ask.args, **ask.keywords)
+        return
     allowed = "a function of a task, or of a task and a hint"
     raise InvalidInput("generate", f"{producer.name}{signature}", allowed)
 
@@ -345,12 +351,14 @@ def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, b
 class CandidateBatch:
     """The candidates of one attempt, at least one, their cost, and who wrote them.
 
-    `model` is "" if it is unknown, or if several models wrote them.
+    `model` is "" if it is unknown, or if several models wrote them. `faults` has for
+    each candidate what is wrong with how the provider ended it, or None.
     """
 
     values: tuple[Any, ...]
     usage: Usage
     model: str = ""
+    faults: tuple[Finding | None, ...] = (None,)
 
     def plain(self) -> list[Any]:
         """Return JSON data for the journal. Raises NotJournalable."""
@@ -362,13 +370,14 @@ class CandidateBatch:
             usage.cost,
             usage.seconds,
         ]
-        return [[journalable(value) for value in self.values], costs, self.model]
+        faults = [fault and codec.to_document(fault) for fault in self.faults]
+        values = [journalable(value) for value in self.values]
+        return [values, costs, self.model, faults]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> CandidateBatch:
         """Return the candidates from JSON data that the method `plain` returned."""
-        # An older heedful wrote no model.
-        values, costs, *models = plain
+        values, costs, model, documents = plain
         calls, prompt_tokens, completion_tokens, cost, seconds = costs
         usage = Usage(
             calls,
@@ -377,7 +386,8 @@ class CandidateBatch:
             cost=cost,
             seconds=seconds,
         )
-        return cls(tuple(values), usage, model="".join(models))
+        faults = [fault and codec.from_document(Finding, fault) for fault in documents]
+        return cls(tuple(values), usage, model, faults=tuple(faults))
 
 
 async def produce(
@@ -397,56 +407,41 @@ async def produce(
             seed=context.seed,
         )
         # The name that the user gave stays the same if the provider serves a newer one.
-        return CandidateBatch((answer.text,), answer.usage, generate.model.name)
+        answer = replace(answer, model=generate.model.name)
+        return _batch_of([answer])
 
-    arguments = [context.task]
-    if takes(generate, 2):
-        arguments.append(whole_hint(context))
-    return await _ask_function("generate", generate, arguments, context, thread=thread)
-
-
-def whole_hint(context: Context) -> str:
-    """Return what memories tell about the task, followed by the last feedback."""
-    memory = ""
-    if context.examples or context.advice:
-        memory = as_text(context.examples, context.seed, context.advice)
-    parts = (context.recalled, memory, context.hint)
-    return "\n\n".join(part for part in parts if part)
+    ask = with_second(generate, context.task, whole_hint(context), HINT_PARAMETERS)
+    return await _ask_function("generate", ask, context, thread=thread)
 
 
 async def revised(
     revise: Revise, context: Context, findings: Sequence[Finding]
 ) -> CandidateBatch:
     """Return the result of `revise` on the last candidate. Raises GenerateFailed."""
-    arguments = [context.task, context.previous, findings]
-    thread = blocking(revise)
-    return await _ask_function("revise", revise, arguments, context, thread=thread)
+    ask = partial(revise, context.task, context.previous, findings)
+    return await _ask_function("revise", ask, context, thread=blocking(revise))
 
 
 async def _ask_function(
-    name: str,
-    function: Callable[..., Any],
-    arguments: Sequence[Any],
-    context: Context,
-    *,
-    thread: bool,
+    name: str, ask: Callable[[], Any], context: Context, *, thread: bool
 ) -> CandidateBatch:
     """Call the user's function, the argument `name` of a loop; return its candidates.
 
     The function may return a candidate, a list of candidates, a candidate with its
-    usage, or the answer of an SDK. Raises GenerateFailed, InvalidInput.
+    usage, or the answer of an SDK; or it yields the parts of one text. Raises
+    GenerateFailed, InvalidInput.
     """
     failed = partial(_generate_failed, name)
-    result = await call(failed, function, *arguments, at=context, thread=thread)
+    result = await call(failed, ask, at=context, thread=thread)
     if isinstance(result, str):
         return CandidateBatch((result,), SINGLE_CALL_USAGE)
+    if isinstance(result, Yielded):
+        return _batch_of([joined(name, result)])
 
-    if isinstance(result, tuple) and len(result) == 2 and answer_of(result[0]) is None:
-        usage = usage_of(result[1])
-        if usage is not None:
-            # A usage that counts only tokens is that of one call.
-            usage = replace(usage, calls=max(1, usage.calls))
-            return CandidateBatch(result[:1], usage, model_of(result[1]))
+    if isinstance(result, tuple) and len(result) == 2:
+        answer = answer_of_pair(*result)
+        if answer is not None:
+            return _batch_of([answer])
         _check_pair(name, *result)
 
     # A pair without a usage is a list of two candidates.
@@ -460,14 +455,20 @@ async def _ask_function(
         )
     if any(candidate is None for candidate in candidates):
         raise GenerateFailed(f"{name} returned None; return the candidate")
+    return _batch_of([_as_answer(candidate) for candidate in candidates])
 
-    answers = [_as_answer(candidate) for candidate in candidates]
-    values = tuple(answer.text for answer in answers)
-    usage = sum((answer.usage for answer in answers), NO_USAGE)
+
+def _batch_of(answers: Sequence[Answer]) -> CandidateBatch:
+    """Return answers as the candidates of one attempt."""
     model = answers[0].model
     if any(answer.model != model for answer in answers):
         model = ""
-    return CandidateBatch(values, usage, model)
+    return CandidateBatch(
+        tuple(answer.text for answer in answers),
+        sum((answer.usage for answer in answers), NO_USAGE),
+        model,
+        faults=tuple(map(unfinished, answers)),
+    )
 
 
 def _check_pair(name: str, first: Any, second: Any) -> None:
@@ -475,7 +476,7 @@ def _check_pair(name: str, first: Any, second: Any) -> None:
 
     Objects of one class are two candidates, and so is all that can be stored.
     """
-    if type(first) is type(second):
+    if type(first) is type(second) or answer_of(second) is not None:
         return
     try:
         journalable(second)

@@ -19,8 +19,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
+from heedful.checks.evaluate import blocking
 from heedful.drive.drive import RUN_OPTIONS, Run
 from heedful.drive.generate import (
+    HINT_PARAMETERS,
     Generator,
     Generators,
     Rung,
@@ -217,7 +219,7 @@ def self_correcting(
             return _wait(drive(*args, **named))
 
         wrapper = drive_in_background
-        if inspect.iscoroutinefunction(function):
+        if not blocking(function):
             wrapper = drive
         return cast("Callable[..., T]", wrapper)
 
@@ -269,7 +271,7 @@ class _TaskFunction:
             signature = inspect.signature(function)
 
         parameters = signature.parameters
-        hints = [name for name in parameters if name in ("hint", "feedback")]
+        hints = [name for name in parameters if name in HINT_PARAMETERS]
         names = [name for name in parameters if name not in hints]
         task = next((name for name in names if name not in ("self", "cls")), "")
         require(task, "function", function, "a function of the task; name checks=[…]")
@@ -344,8 +346,7 @@ class _TaskFunction:
             return self.function(*call.args, **call.kwargs)
 
         generate.__annotations__["return"] = self.returns
-        is_async = inspect.iscoroutinefunction(self.function)
-        generate.is_async = is_async  # type: ignore[attr-defined]
+        generate.is_async = not blocking(self.function)  # type: ignore[attr-defined]
         label = getattr(self.function, "__qualname__", "")
         label = key_of(self.function) or label
         generate.label = label  # type: ignore[attr-defined]

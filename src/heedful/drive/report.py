@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, evaluated
+from heedful.checks.evaluate import Check, Context, evaluated, whole_hint
 from heedful.drive import journal
-from heedful.drive.generate import key_of_checks, whole_hint
+from heedful.drive.generate import key_of_checks
 from heedful.drive.options import knows_options, validate_options
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
@@ -30,7 +30,8 @@ from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
-from heedful.models.contract import MAX_MODEL_NAME_CHARS, answer_of, usage_of
+from heedful.models.answers import answer_of, usage_of
+from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact, redact_data
 from heedful.store import (
     DEFAULT_STORE,

@@ -33,7 +33,7 @@ from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_m
 from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
-from heedful.models.contract import usage_of
+from heedful.models.answers import usage_of
 
 Hooks: TypeAlias = Mapping[HookPoint, Sequence[Hook]]
 # Why an agent stops, if the model has answered; else it is the name of a tool, or:

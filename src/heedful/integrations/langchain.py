@@ -71,7 +71,7 @@ from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
-from heedful.models.contract import usage_of
+from heedful.models.answers import usage_of
 from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 

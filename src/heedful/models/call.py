@@ -26,7 +26,7 @@ T = TypeVar("T")
 MAX_ANSWER_BYTES = 1_000_000
 DEFAULT_CALL_OPTIONS: dict[str, Any] = {
     "schema": None,
-    "max_tokens": 512,
+    "max_tokens": None,
     "temperature": 0.0,
     "seed": 0,
 }
@@ -169,7 +169,8 @@ def check_request(messages: Sequence[Message], options: Options) -> dict[str, An
     """
     require(messages, "messages", [], "at least one message")
     settings = {**DEFAULT_CALL_OPTIONS, **options}
-    check_integer("max_tokens", settings["max_tokens"])
+    if settings["max_tokens"] is not None:
+        check_integer("max_tokens", settings["max_tokens"])
     check_number("temperature", settings["temperature"], low=0, high=1e300)
 
     # The schema becomes plain data, so that adapters can send and change it.
@@ -192,7 +193,8 @@ def check_timeout(timeout: float | None) -> None:
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
     """Return `answer` if it is not too long and, with a `schema`, JSON.
 
-    Raises MalformedAnswer. The caller must check whether the JSON fits the schema.
+    An answer that is not whole need not be JSON. Raises MalformedAnswer. The caller
+    must check whether the JSON fits the schema.
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
@@ -201,16 +203,14 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
         )
         raise MalformedAnswer(message, answer.text, answer.usage)
 
-    if schema is None:
+    if schema is None or answer.finish != "stop":
         return answer
 
     try:
         json.loads(without_fence(answer.text))
     except (ValueError, RecursionError) as error:
-        cut = " (cut off by max_tokens: raise it)" if answer.finish == "length" else ""
         message = (
-            f"model {name!r} was asked for JSON and its answer is not JSON{cut}: "
-            f"{error}"
+            f"model {name!r} was asked for JSON and its answer is not JSON: {error}"
         )
         raise MalformedAnswer(message, answer.text, answer.usage) from error
     return answer

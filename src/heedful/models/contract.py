@@ -25,152 +25,33 @@ class Message:
     source: str = ""
 
 
+# How a provider ended an answer: whole; cut off, mostly at a limit of tokens; refused
+# by the model or by a filter; with the call of a tool in place of an answer.
+Finish = Literal["stop", "length", "refusal", "tool_call"]
+MAX_MODEL_NAME_CHARS = 200
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer's text, its usage, how it ended, and the model that wrote it.
 
-    `finish` is "length" if `max_tokens` cut it off. `model` is "" if it is unknown.
+    Only an answer with the `finish` "stop" is whole. `detail` is what the provider says
+    about another one: its own name for the reason, the words of a refusal, the name of
+    a tool. `model` is "" if it is unknown.
     """
 
     text: str
     usage: Usage = Usage(calls=1)
-    finish: Literal["stop", "length"] = "stop"
+    finish: Finish = "stop"
     model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class UsageNames:
-    """Where an SDK keeps the usage of an answer, and the names of its counts.
-
-    The counts that `prompt` names are added, and so are those of `completion`.
-    """
-
-    path: str
-    prompt: tuple[str, ...]
-    completion: tuple[str, ...]
-
-
-# The SDKs of OpenAI and LiteLLM, of Anthropic (pydantic-ai and the OpenAI Agents SDK
-# use its names), and of Google; then Agno.
-_USAGE_NAMES = (
-    UsageNames("usage", ("prompt_tokens",), ("completion_tokens",)),
-    UsageNames(
-        "usage",
-        ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
-        ("output_tokens",),
-    ),
-    UsageNames(
-        "usage_metadata",
-        ("prompt_token_count",),
-        ("candidates_token_count", "thoughts_token_count"),
-    ),
-    UsageNames("metrics", ("input_tokens",), ("output_tokens",)),
-)
-# Where their texts are, or the objects that the SDK has parsed: see `_value_at`.
-_ANSWER_TEXT_PATHS = (
-    "choices.message.parsed",
-    "choices.message.content",
-    "output_parsed",
-    "output_text",
-    "parsed",
-    "text",
-    "output",  # of a run of pydantic-ai
-)
-# Where they keep the name of the model that answered.
-_ANSWER_MODEL_PATHS = ("model", "model_version", "response.model_name")
-MAX_MODEL_NAME_CHARS = 200
-
-
-def _value_at(value: Any, path: str) -> Any:
-    """Return the value at a path of attributes or keys; None if it is missing.
-
-    `choices.message.content` reads the content of the first choice: a list stands for
-    its first item.
-    """
-    for step in path.split("."):
-        if isinstance(value, list):
-            value = next(iter(value), None)
-        if isinstance(value, Mapping):
-            value = value.get(step)
-        else:
-            value = getattr(value, step, None)
-
-    return value
-
-
-def _sum_of(usage: Any, names: Sequence[str]) -> int:
-    """Return the sum of the counts with these names; a missing count is 0."""
-    return sum(_value_at(usage, name) or 0 for name in names)
-
-
-def usage_of(value: Any) -> Usage | None:
-    """Return the usage in the answer of an SDK, or in its usage object.
-
-    An agent counts its calls as requests. None is returned for other values.
-    """
-    if isinstance(value, Usage):
-        return value
-
-    for names in _USAGE_NAMES:
-        for usage in (_value_at(value, names.path), value):
-            if isinstance(_value_at(usage, names.prompt[0]), int):
-                return Usage(
-                    _value_at(usage, "requests") or 1,
-                    _sum_of(usage, names.prompt),
-                    completion_tokens=_sum_of(usage, names.completion),
-                    cost=float(_value_at(usage, "cost") or 0),
-                )
-
-    return None
-
-
-def answer_of(value: Any) -> Answer | None:
-    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, or the
-    result of a run of pydantic-ai or Agno.
-
-    It is recognized by its attributes, so that no SDK is imported. Its text may be an
-    object that the SDK has parsed. None is returned for other values, such as JSON
-    data.
-    """
-    if isinstance(value, Answer):
-        return value
-    if isinstance(value, str | Mapping):
-        return None
-
-    usage = usage_of(value)
-    if usage is None:
-        return None
-
-    model = model_of(value)
-    for path in _ANSWER_TEXT_PATHS:
-        text = _value_at(value, path)
-        if text is not None:
-            return Answer(text, usage, model=model)
-
-    content = _value_at(value, "content")
-    if content is None:
-        return None
-    # The answer of Anthropic is a list of blocks.
-    if isinstance(content, list):
-        texts = [_value_at(block, "text") or "" for block in content]
-        content = "".join(texts)
-    return Answer(content, usage, model=model)
-
-
-def model_of(value: Any) -> str:
-    """Return the name of the model in the answer of an SDK; "" if it has none."""
-    for path in _ANSWER_MODEL_PATHS:
-        name = _value_at(value, path)
-        if isinstance(name, str) and name.isprintable():
-            return name[:MAX_MODEL_NAME_CHARS]
-    return ""
+    detail: str = ""
 
 
 class Options(TypedDict, total=False):
     """The options of `Model.complete`; `check_request` gives adapters its defaults."""
 
     schema: Mapping[str, Any] | None
-    max_tokens: int
+    max_tokens: int | None
     temperature: float
     seed: int
 
@@ -188,12 +69,13 @@ class Model(Protocol):
         messages: Sequence[Message],
         *,
         schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
+        max_tokens: int | None = None,
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
         """Answer the chat, in JSON if there is a `schema` (a JSON Schema).
 
+        Without `max_tokens`, the answer may be as long as the provider lets it be.
         Raises ModelError.
         """
 

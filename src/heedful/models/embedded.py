@@ -32,6 +32,7 @@ from heedful.models import weights
 from heedful.models.contract import Answer, Message, Options, Progress
 from heedful.validation import check_integer
 
+EMBEDDED_ANSWER_TOKENS = 512  # of an answer without `max_tokens`
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
 # The end of the child's stderr that an error shows.
 MAX_DIAGNOSTICS_BYTES = 2_000
@@ -145,9 +146,10 @@ class EmbeddedModel:
             {"role": message.role, "content": calls.replace_surrogates(message.content)}
             for message in messages
         ]
+        most = settings["max_tokens"] or EMBEDDED_ANSWER_TOKENS
         request = {
             "messages": turns,
-            "max_tokens": min(settings["max_tokens"], self._settings["context"]),
+            "max_tokens": min(most, self._settings["context"]),
             "temperature": settings["temperature"],
             "seed": settings["seed"] % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
             "cache_prompt": False,  # otherwise an answer depends on earlier calls

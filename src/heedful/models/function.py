@@ -17,7 +17,8 @@ from heedful.errors import (
     UserCode,
 )
 from heedful.models import call as calls
-from heedful.models.contract import Answer, Message, Options, answer_of
+from heedful.models.answers import answer_of
+from heedful.models.contract import Answer, Message, Options
 from heedful.validation import require
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from heedful import errors
 from heedful.loop.record import Usage
 from heedful.models import call as calls
+from heedful.models.answers import ending_of
 from heedful.models.contract import Answer, Message, Options
 from heedful.redact import redact
 from heedful.validation import require
@@ -115,6 +116,10 @@ class RemoteModel:
         settings = calls.check_request(messages, options)
         schema = settings.pop("schema")
         settings["max_retries"] = self.retries
+        # Without it, the library sends none, but the model's most to Anthropic, whose
+        # interface needs one.
+        if settings["max_tokens"] is None:
+            del settings["max_tokens"]
 
         start = time.monotonic()
         async with self.asking("a completion"):
@@ -133,9 +138,7 @@ class RemoteModel:
                 )
         seconds = time.monotonic() - start
 
-        finish: Literal["stop", "length"] = "stop"
-        if response.finish_reason == "length":
-            finish = "length"
+        finish, detail = ending_of(response)
 
         # In US dollars, by the library's price list; 0 for models that are not on the
         # list.
@@ -150,13 +153,7 @@ class RemoteModel:
             cost=cost,
             seconds=seconds,
         )
-        if not response.text:
-            reason = response.finish_reason or "no reason given"
-            hint = "; raise max_tokens" if finish == "length" else ""
-            message = f"model {self.name!r} answered no text ({reason}{hint})"
-            raise errors.MalformedAnswer(message, usage=usage)
-
-        answer = Answer(response.text, usage, finish)
+        answer = Answer(response.text or "", usage, finish, detail=detail)
         return calls.check_answer(self.name, answer, schema)
 
     async def close(self) -> None:

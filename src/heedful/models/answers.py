@@ -1,0 +1,352 @@
+"""Read the answers of SDKs: the text, the usage, the model, and how they ended.
+
+An answer is recognized by its attributes, so that no SDK is imported. Only an answer
+that its provider ended as whole can be accepted; `unfinished` returns the finding about
+any other.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heedful.errors import InvalidInput
+from heedful.loop.record import Finding, Usage
+from heedful.models.contract import MAX_MODEL_NAME_CHARS, Answer, Finish
+from heedful.redact import redact
+
+
+@dataclass(frozen=True, slots=True)
+class UsageNames:
+    """Where an SDK keeps the usage of an answer, and the names of its counts.
+
+    The counts that `prompt` names are added, and so are those of `completion`.
+    """
+
+    path: str
+    prompt: tuple[str, ...]
+    completion: tuple[str, ...]
+
+
+# The SDKs of OpenAI and LiteLLM, of Anthropic (pydantic-ai and the OpenAI Agents SDK
+# use its names), and of Google; then LangChain and Agno.
+_USAGE_NAMES = (
+    UsageNames("usage", ("prompt_tokens",), ("completion_tokens",)),
+    UsageNames(
+        "usage",
+        ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+        ("output_tokens",),
+    ),
+    UsageNames(
+        "usage_metadata",
+        ("prompt_token_count",),
+        ("candidates_token_count", "thoughts_token_count"),
+    ),
+    UsageNames("usage_metadata", ("input_tokens",), ("output_tokens",)),
+    UsageNames("metrics", ("input_tokens",), ("output_tokens",)),
+)
+# Where their texts are, or the objects that the SDK has parsed: see `_value_at`.
+_TEXT_PATHS = (
+    "choices.message.parsed",
+    "choices.message.content",
+    "output_parsed",
+    "output_text",
+    "parsed",
+    "text",
+    "output",  # of a run of pydantic-ai
+)
+# Where they keep the name of the model that answered.
+_MODEL_PATHS = ("model", "model_version", "response.model_name")
+# Where they say why the answer ended. The first two mark an answer without usage.
+_REASON_PATHS = (
+    "choices.finish_reason",
+    "candidates.finish_reason",
+    "stop_reason",
+    "incomplete_details.reason",
+    "status",
+    "prompt_feedback.block_reason",
+    "finish_reason",  # of a message of pydantic-ai, and in its run
+    "response.finish_reason",
+    "response_metadata.finish_reason",  # of a message of LangChain
+    "response_metadata.stop_reason",
+)
+_REFUSAL_PATHS = (
+    "choices.message.refusal",
+    "stop_details.explanation",
+    "provider_details.refusal",
+)
+# Where they have the calls of tools, alone or in a list with other things.
+_CALL_PATHS = (
+    "choices.message.tool_calls",
+    "choices.message",
+    "output",
+    "content",
+    "candidates.content.parts",
+    "tool_calls",
+)
+_CALL_KEYS = ("function", "custom", "function_call")
+_CALL_TYPES = ("function_call", "custom_tool_call", "tool_use", "tool_call")
+# What their reasons mean, in small letters. With any other reason the answer is whole.
+_FINISHES: Mapping[str, Finish] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "continuation": "length",
+    "pause_turn": "length",
+    "incomplete": "length",
+    "failed": "length",
+    "error": "length",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+    "safety": "refusal",
+    "recitation": "refusal",
+    "blocklist": "refusal",
+    "prohibited_content": "refusal",
+    "spii": "refusal",
+    "model_armor": "refusal",
+    "jailbreak": "refusal",
+}
+CALL_KEY = "answer: tool_call"  # of the finding about the call of a tool
+# What is wrong with an answer that is not whole, and what to do.
+_FAULTS: Mapping[Finish, tuple[str, str]] = {
+    "length": (
+        "the provider cut the answer off before its end",
+        "Answer again, shorter; or raise max_tokens",
+    ),
+    "refusal": (
+        "the model or its provider refused to answer",
+        "Answer the task itself; if that is refused again, put it in other words",
+    ),
+    "tool_call": (
+        "the model called a tool instead of answering, and nobody ran it",
+        "Answer with a text, not with the call of a tool",
+    ),
+}
+
+
+def _value_at(value: Any, path: str) -> Any:
+    """Return the value at a path of attributes or keys; None if it is missing.
+
+    `choices.message.content` reads the content of the first choice: a list stands for
+    its first item.
+    """
+    for step in path.split("."):
+        if isinstance(value, list):
+            value = next(iter(value), None)
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        else:
+            value = getattr(value, step, None)
+
+    return value
+
+
+def _text_at(value: Any, paths: Iterable[str]) -> str:
+    """Return the first text at one of the paths; "" if there is none."""
+    for path in paths:
+        text = _value_at(value, path)
+        if isinstance(text, str) and text:
+            return str(
+                getattr(text, "value", text)
+            )  # the reasons of Google are an enum
+    return ""
+
+
+def _items_at(value: Any, path: str) -> list[Any]:
+    """Return the list at a path, or the one value there as a list."""
+    items = _value_at(value, path)
+    return items if isinstance(items, list) else [items]
+
+
+def _sum_of(usage: Any, names: Sequence[str]) -> int:
+    """Return the sum of the counts with these names; a missing count is 0."""
+    return sum(_value_at(usage, name) or 0 for name in names)
+
+
+def usage_of(value: Any) -> Usage | None:
+    """Return the usage in the answer of an SDK, or in its usage object.
+
+    An agent counts its calls as requests. None is returned for other values.
+    """
+    if isinstance(value, Usage):
+        return value
+
+    for names in _USAGE_NAMES:
+        for usage in (_value_at(value, names.path), value):
+            if isinstance(_value_at(usage, names.prompt[0]), int):
+                return Usage(
+                    _value_at(usage, "requests") or 1,
+                    _sum_of(usage, names.prompt),
+                    completion_tokens=_sum_of(usage, names.completion),
+                    cost=float(_value_at(usage, "cost") or 0),
+                )
+
+    return None
+
+
+def answer_of(value: Any) -> Answer | None:
+    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, a message of
+    LangChain, or the result of a run of pydantic-ai or Agno.
+
+    Its text may be an object that the SDK has parsed. In place of a text, it is the
+    arguments of the tools that the model called. None is returned for other values,
+    such as JSON data.
+    """
+    if isinstance(value, Answer):
+        return value
+    if isinstance(value, str | Mapping):
+        return None
+    return _read_answer(value)
+
+
+def _read_answer(value: Any) -> Answer | None:
+    """Return the answer in an object of an SDK, or in its JSON data."""
+    usage = usage_of(value)
+    if usage is None:
+        if not _text_at(value, _REASON_PATHS[:2]):
+            return None
+        usage = Usage(1)
+
+    text = _content_of(value)
+    calls = _calls_of(value)
+    reason = _text_at(value, _REASON_PATHS)
+    if text is None and not calls and not reason:
+        return None  # no more than a usage
+
+    finish, detail = ending_of(value)
+    if calls:
+        text = "\n".join(arguments for _, arguments in calls)
+        if finish == "stop":
+            finish = "tool_call"
+            detail = ", ".join(name for name, _ in calls)
+    if text is None:
+        text = ""
+    return Answer(text, usage, finish, model=model_of(value), detail=detail)
+
+
+def _content_of(value: Any) -> Any:
+    """Return the text of an answer, or the object that its SDK parsed; None without."""
+    for path in _TEXT_PATHS:
+        text = _value_at(value, path)
+        if text is not None:
+            return text
+
+    content = _value_at(value, "content")
+    # The answer of Anthropic is a list of blocks.
+    if isinstance(content, list):
+        texts = [_value_at(block, "text") or "" for block in content]
+        content = "".join(texts)
+    return content
+
+
+def _calls_of(value: Any) -> list[tuple[str, str]]:
+    """Return the tools that the model called, and the arguments of each as text."""
+    calls: list[tuple[str, str]] = []
+    for path in _CALL_PATHS:
+        for item in _items_at(value, path):
+            call = next(
+                filter(None, (_value_at(item, key) for key in _CALL_KEYS)), item
+            )
+            is_call = call is not item or _value_at(item, "type") in _CALL_TYPES
+            inputs = (_value_at(call, key) for key in ("arguments", "input", "args"))
+            arguments = next((text for text in inputs if text is not None), None)
+            name = _text_at(call, ("name",))
+            if is_call and name and arguments is not None:
+                if not isinstance(arguments, str):
+                    arguments = json.dumps(arguments, default=str)
+                calls.append((name, arguments))
+        if calls:
+            break  # LangChain has them twice
+    return calls
+
+
+def ending_of(value: Any) -> tuple[Finish, str]:
+    """Return how the answer of an SDK ended, and what the provider says about it.
+
+    "" is said about an answer that is whole.
+    """
+    refusal = _text_at(value, _REFUSAL_PATHS)
+    for item in _items_at(value, "output"):  # of OpenAI's Responses
+        for part in _items_at(item, "content"):
+            refusal = refusal or _text_at(part, ("refusal",))
+    if refusal:
+        return "refusal", refusal
+
+    reason = _text_at(value, _REASON_PATHS)
+    finish = _FINISHES.get(reason.lower(), "stop")
+    return finish, "" if finish == "stop" else reason
+
+
+def model_of(value: Any) -> str:
+    """Return the name of the model in the answer of an SDK; "" if it has none."""
+    for path in _MODEL_PATHS:
+        name = _value_at(value, path)
+        if isinstance(name, str) and name.isprintable():
+            return name[:MAX_MODEL_NAME_CHARS]
+    return ""
+
+
+def answer_of_pair(first: Any, second: Any) -> Answer | None:
+    """Return a candidate with the usage, or with the answer of an SDK, beside it.
+
+    An answer beside the candidate says how it ended, and has the text if there is no
+    candidate. None is returned for any other pair, such as two answers.
+    """
+    usage = usage_of(second)
+    own = answer_of(first)
+    if usage is None or (own is not None and answer_of(second) is not None):
+        return None
+
+    answer = own or _read_answer(second) or Answer("", model=model_of(second))
+    # A usage that counts only tokens is that of one call.
+    answer = replace(answer, usage=replace(usage, calls=max(1, usage.calls)))
+    if own is None and first is not None:
+        answer = replace(answer, text=first)
+    return answer
+
+
+def joined(function: str, parts: Iterable[Any]) -> Answer:
+    """Return the text that a function yielded in parts, as one answer.
+
+    A part is a text, a usage, or a chunk of a stream of OpenAI, LiteLLM or Google.
+    `function` is its name for errors. Raises InvalidInput for other parts.
+    """
+    texts = []
+    answer = Answer("")
+    for part in parts:
+        delta = _value_at(part, "choices.delta")
+        chunk = None if isinstance(part, str) else answer_of(part)
+        usage = usage_of(part)
+        if isinstance(part, str):
+            texts.append(part)
+        elif delta is not None:
+            texts.append(_text_at(delta, ("content",)))
+        elif chunk is not None and isinstance(chunk.text, str):
+            texts.append(chunk.text)
+        elif usage is None:
+            allowed = "a text or a chunk of a stream; return several candidates as list"
+            raise InvalidInput(f"what {function} yielded", part, allowed)
+
+        finish, detail = ending_of(part)
+        if finish != "stop":
+            answer = replace(answer, finish=finish, detail=detail)
+        # The last chunk has the usage of the whole stream.
+        if usage is not None:
+            answer = replace(answer, usage=usage, model=model_of(part) or answer.model)
+
+    return replace(answer, text="".join(texts))
+
+
+def unfinished(answer: Answer) -> Finding | None:
+    """Return what is wrong with how an answer ended; None if it is whole."""
+    if answer.finish not in _FAULTS:
+        return None
+
+    message, fix = _FAULTS[answer.finish]
+    if answer.detail:
+        message = f"{message} ({redact(answer.detail)})"
+    return Finding(
+        "answer", message, fix=fix, severity=1.0, key=f"answer: {answer.finish}"
+    )

@@ -1,0 +1,174 @@
+"""Which parameter of a function gets the feedback, and of a check the context."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.errors import InvalidInput
+
+RIGHT = heedful.checks.contains("right")
+
+
+def recording(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return wrapper
+
+
+class Caller:
+    def method(self, task: str, hint: str) -> str:
+        return f"hint {hint}"
+
+    def __call__(self, task: str, style: str = "short", hint: str = "") -> str:
+        return f"{style} hint {hint}"
+
+    @staticmethod
+    def bare(task: str, feedback: str) -> str:
+        return f"hint {feedback}"
+
+
+def keyword_only(task: str, *, hint: str) -> str:
+    return f"hint {hint}"
+
+
+def after_defaults(task: str, style: str = "short", hint: str = "") -> str:
+    return f"{style} hint {hint}"
+
+
+def positional(task: str, what: str, /) -> str:
+    return f"hint {what}"
+
+
+def starred(*arguments: str) -> str:
+    return f"hint {arguments[1]}"
+
+
+def modelled(model: str, task: str, hint: str) -> str:
+    return f"{model} hint {hint}"
+
+
+async def coroutine(task: str, *, feedback: str = "") -> str:
+    return f"hint {feedback}"
+
+
+HEARING: list[Any] = [
+    pytest.param(lambda task, text: f"hint {text}", id="a second one without default"),
+    pytest.param(keyword_only, id="keyword-only"),
+    pytest.param(after_defaults, id="after one with a default"),
+    pytest.param(positional, id="positional-only"),
+    pytest.param(starred, id="any number"),
+    pytest.param(coroutine, id="async, by the name feedback"),
+    pytest.param(Caller().method, id="a method"),
+    pytest.param(Caller.bare, id="a static method"),
+    pytest.param(Caller(), id="an object"),
+    pytest.param(recording(after_defaults), id="decorated"),
+    pytest.param(functools.partial(modelled, "large"), id="partial, from the left"),
+    pytest.param(
+        functools.partial(after_defaults, style="long"), id="partial, by keyword"
+    ),
+]
+
+
+@pytest.mark.parametrize("generate", HEARING)
+async def test_the_feedback_reaches_the_function(generate):
+    result = await heedful.run(
+        "t", generate=generate, checks=[RIGHT], max_attempts=2, store=None
+    )
+    first, second = result.loop.attempts
+    assert "right" not in first.candidate.text
+    assert "right" in second.candidate.text
+    assert second.deaf == ""
+
+
+def only_kept(task: str, code: str = "kept") -> str:
+    return code
+
+
+DEAF: list[Any] = [
+    pytest.param(lambda task, code="kept": code, id="a default that keeps a value"),
+    pytest.param(only_kept, id="a default"),
+    pytest.param(lambda task, *, code="kept": code, id="keyword-only with a default"),
+    pytest.param(functools.partial(modelled, hint="kept"), id="partial, filled"),
+    pytest.param(recording(only_kept), id="decorated"),
+]
+
+
+@pytest.mark.parametrize("generate", DEAF[:3] + DEAF[4:])
+async def test_a_default_is_not_overwritten(generate):
+    result = await heedful.run(
+        "t", generate=generate, checks=[RIGHT], max_attempts=2, store=None
+    )
+    assert [attempt.candidate.text for attempt in result.loop.attempts] == ["kept"] * 2
+    assert result.loop.attempts[1].deaf
+
+
+@pytest.mark.parametrize(
+    "generate",
+    [
+        pytest.param(lambda task, hint: hint or "wrong", id="run"),
+        pytest.param(lambda task, hint: f" {hint}\n" if hint else "no", id="blanks"),
+    ],
+)
+async def test_our_feedback_is_no_answer(generate):
+    result = await heedful.run(
+        "t", generate=generate, checks=[RIGHT], max_attempts=2, store=None
+    )
+    assert not result.passed
+    finding = result.loop.attempts[1].evaluation.errors[0]
+    assert finding.key == "answer: feedback"
+
+
+async def test_our_feedback_is_no_output_of_a_stage():
+    pipeline = heedful.Pipeline("p", store=None)
+
+    @pipeline.stage(checks=[RIGHT], retries=1)
+    def draft(state: Any, feedback: str | None = None) -> str:
+        return feedback or "wrong"
+
+    report = await pipeline.run({})
+    assert report.stages[0].status != "passed"
+
+
+def test_a_function_that_needs_more_is_refused():
+    with pytest.raises(InvalidInput, match="a task and a hint"):
+        heedful.run_sync(
+            heedful.run("t", generate=lambda task, model, hint: "", store=None)
+        )
+
+
+def with_limit(text: str, limit: int = 3) -> bool:
+    return len(text) <= limit
+
+
+def with_context(text: str, limit: int = 9, *, context: heedful.Context) -> bool:
+    return len(text) <= limit and context.attempt == 1
+
+
+async def yielding(text: str) -> Any:
+    if len(text) > 3:
+        yield "too long"
+
+
+CHECKS: list[Any] = [
+    pytest.param(with_limit, "abc", "abcd", id="a default that keeps a value"),
+    pytest.param(with_context, "abc", "abc" * 9, id="keyword-only context"),
+    pytest.param(yielding, "abc", "abcd", id="an async generator"),
+]
+
+
+@pytest.mark.parametrize(("check", "good", "bad"), CHECKS)
+async def test_a_check_gets_what_it_takes(check, good, bad):
+    for text, passes in ((good, True), (bad, False)):
+        result = await heedful.run(
+            "t",
+            generate=lambda _, c=text: c,
+            checks=[check],
+            max_attempts=1,
+            store=None,
+        )
+        assert result.passed is passes

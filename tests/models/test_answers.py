@@ -1,0 +1,358 @@
+"""Answers of the SDKs that their provider did not end as whole."""
+
+import json
+from typing import Any
+
+import pytest
+from anthropic.types import Message as AnthropicMessage
+from google.genai.types import GenerateContentResponse
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response
+
+import heedful
+from heedful.errors import InvalidInput
+
+CITY = {"type": "object", "required": ["city"]}
+CALL = '{"city": "Oslo"}'
+
+
+def chat(finish: str, **message: Any) -> ChatCompletion:
+    choice = {
+        "index": 0,
+        "finish_reason": finish,
+        "message": {"role": "assistant", "content": None, **message},
+    }
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    return ChatCompletion.model_validate(
+        {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "usage": usage,
+        }
+    )
+
+
+def tool_call(name: str = "find", arguments: str = CALL) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": "1", "type": "function", "function": function}
+
+
+def response(*output: dict[str, Any], reason: str = "") -> Response:
+    return Response.model_validate(
+        {
+            "id": "1",
+            "object": "response",
+            "created_at": 1,
+            "model": "m",
+            "output": list(output),
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "status": "incomplete" if reason else "completed",
+            "incomplete_details": {"reason": reason} if reason else None,
+            "usage": {
+                "input_tokens": 7,
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": 2,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 9,
+            },
+        }
+    )
+
+
+def said(part: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": "1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+
+
+def message(reason: str, *content: dict[str, Any]) -> AnthropicMessage:
+    return AnthropicMessage.model_validate(
+        {
+            "id": "1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": list(content),
+            "stop_reason": reason,
+            "usage": {"input_tokens": 7, "output_tokens": 2},
+        }
+    )
+
+
+def google(reason: str, *parts: dict[str, Any]) -> GenerateContentResponse:
+    candidate = {"finish_reason": reason, "content": {"parts": list(parts)}}
+    return GenerateContentResponse.model_validate(
+        {
+            "candidates": [candidate],
+            "usage_metadata": {"prompt_token_count": 7, "candidates_token_count": 2},
+        }
+    )
+
+
+BLOCKED = GenerateContentResponse.model_validate(
+    {
+        "prompt_feedback": {"block_reason": "PROHIBITED_CONTENT"},
+        "usage_metadata": {"prompt_token_count": 9},
+    }
+)
+TEXT = {"type": "text", "text": "Oslo lies"}
+OUTPUT_TEXT = {"type": "output_text", "text": "Oslo lies", "annotations": []}
+# The answers, and the key of the finding about each.
+FAULTS = [
+    pytest.param(chat("length", content="Oslo lies"), "length", id="OpenAI, cut"),
+    pytest.param(
+        chat("length", tool_calls=[tool_call(arguments='{"city')]),
+        "length",
+        id="OpenAI, a call that is cut",
+    ),
+    pytest.param(
+        chat("stop", refusal="I cannot say."), "refusal", id="OpenAI, a refusal"
+    ),
+    pytest.param(
+        chat("content_filter", content="Oslo"), "refusal", id="OpenAI, filtered"
+    ),
+    pytest.param(
+        chat("tool_calls", tool_calls=[tool_call()]), "tool_call", id="OpenAI, a call"
+    ),
+    pytest.param(
+        chat("stop", content="I look.", tool_calls=[tool_call()]),
+        "tool_call",
+        id="OpenAI, a call beside a text",
+    ),
+    pytest.param(chat("stop"), "empty", id="OpenAI, nothing"),
+    pytest.param(
+        response(said(OUTPUT_TEXT), reason="max_output_tokens"),
+        "length",
+        id="Responses, cut",
+    ),
+    pytest.param(
+        response(said({"type": "refusal", "refusal": "I cannot say."})),
+        "refusal",
+        id="Responses, a refusal",
+    ),
+    pytest.param(
+        response(reason="content_filter"), "refusal", id="Responses, filtered"
+    ),
+    pytest.param(
+        response(
+            {
+                "type": "function_call",
+                "call_id": "1",
+                "name": "find",
+                "arguments": CALL,
+            }
+        ),
+        "tool_call",
+        id="Responses, a call",
+    ),
+    pytest.param(message("max_tokens", TEXT), "length", id="Anthropic, cut"),
+    pytest.param(message("refusal"), "refusal", id="Anthropic, a refusal"),
+    pytest.param(
+        message("tool_use", {"type": "tool_use", "id": "1", "name": "f", "input": {}}),
+        "tool_call",
+        id="Anthropic, a call",
+    ),
+    pytest.param(message("end_turn"), "empty", id="Anthropic, nothing"),
+    pytest.param(
+        google("MAX_TOKENS", {"text": "Oslo lies"}), "length", id="Google, cut"
+    ),
+    pytest.param(google("SAFETY"), "refusal", id="Google, filtered"),
+    pytest.param(BLOCKED, "refusal", id="Google, a prompt that is blocked"),
+    pytest.param(
+        google("STOP", {"function_call": {"name": "f", "args": {"city": "Oslo"}}}),
+        "tool_call",
+        id="Google, a call",
+    ),
+    pytest.param(
+        ("Oslo lies", chat("length", content="Oslo lies")),
+        "length",
+        id="a text beside its answer",
+    ),
+    pytest.param(
+        (None, chat("stop", refusal="No.").model_dump()),
+        "refusal",
+        id="nothing beside the JSON of its answer",
+    ),
+    pytest.param(
+        [chat("length", content="Oslo"), chat("length", content="lies")],
+        "length",
+        id="several answers",
+    ),
+    pytest.param(
+        heedful.Answer("Oslo", heedful.Usage(1, 9), "refusal"), "refusal", id="Answer"
+    ),
+]
+
+
+@pytest.mark.parametrize(("returned", "key"), FAULTS)
+async def test_an_answer_that_is_not_whole_never_passes(returned, key):
+    result = await heedful.run(
+        "Where?", generate=lambda task: returned, max_attempts=1, store=None
+    )
+    findings = result.loop.attempts[0].evaluation.errors
+    assert not result.passed
+    assert findings[0].key == f"answer: {key}"
+    assert findings[0].fix
+    assert result.usage.tokens >= 9
+    assert isinstance(result.candidate, str | None)
+
+
+CALLS = [
+    pytest.param(chat("tool_calls", tool_calls=[tool_call()]), id="OpenAI"),
+    pytest.param(
+        chat("stop", content="I look.", tool_calls=[tool_call()]),
+        id="OpenAI, beside a text",
+    ),
+    pytest.param(
+        message(
+            "tool_use",
+            TEXT,
+            {"type": "tool_use", "id": "1", "name": "f", "input": {"city": "Oslo"}},
+        ),
+        id="Anthropic, beside a text",
+    ),
+]
+
+
+@pytest.mark.parametrize("returned", CALLS)
+async def test_a_schema_judges_the_arguments_of_a_call(returned):
+    checks = [heedful.checks.json_schema(CITY)]
+    result = await heedful.run(
+        "Where?", generate=lambda task: returned, checks=checks, store=None
+    )
+    assert result.passed
+    assert json.loads(result.candidate) == {"city": "Oslo"}
+
+
+@pytest.mark.parametrize("reason", ["eos", "stop_sequence", "", None])
+async def test_another_name_for_the_end_is_a_whole_answer(reason):
+    completion = chat("stop", content="Oslo")
+    completion.choices[0].finish_reason = reason
+    result = await heedful.run("Where?", generate=lambda task: completion, store=None)
+    assert result.passed
+
+
+async def test_an_answer_without_usage_is_read_all_the_same():
+    completion = chat("length", content="Oslo lies")
+    completion.usage = None
+    result = await heedful.run(
+        "Where?", generate=lambda task: completion, max_attempts=1, store=None
+    )
+    assert result.candidate == "Oslo lies"
+    assert not result.passed
+
+
+async def test_the_usage_beside_an_answer_counts(store):
+    completion = chat("stop", content="Oslo")
+    result = await heedful.run(
+        "Where?", generate=lambda task: (completion, completion.usage), store=store
+    )
+    assert result.candidate == "Oslo"
+    assert result.usage.tokens == 9
+
+
+async def test_how_an_answer_ended_survives_the_process(store):
+    def check(candidate: str) -> str:
+        if not broken:
+            return ""
+        raise OSError("no network")
+
+    broken = [True]
+    calls = []
+
+    def generate(task: str) -> Any:
+        calls.append(task)
+        return chat("length", content=f"Oslo {len(calls)}")
+
+    async def drive() -> heedful.Result[Any]:
+        return await heedful.run(
+            "Where?",
+            generate=generate,
+            checks=[check],
+            max_attempts=1,
+            store=store,
+            id="a",
+        )
+
+    with pytest.raises(heedful.HeedfulError):
+        await drive()
+    broken.clear()
+    result = await drive()
+    assert len(calls) == 1
+    assert not result.passed
+    assert result.loop.attempts[0].evaluation.findings[0].key == "answer: length"
+
+
+def chunk(content: str, finish: str | None = None, tokens: int = 0) -> Any:
+    usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    return ChatCompletionChunk.model_validate(
+        {
+            "id": "1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": [] if tokens else [choice],
+            "usage": usage if tokens else None,
+        }
+    )
+
+
+STREAMS = [
+    pytest.param(["Os", "lo"], 0, True, id="texts"),
+    pytest.param(["Os", "lo", heedful.Usage(1, 9)], 9, True, id="texts and a usage"),
+    pytest.param(
+        [chunk("Os"), chunk("lo", "stop"), chunk("", tokens=9)], 9, True, id="OpenAI"
+    ),
+    pytest.param(
+        [chunk("Os"), chunk("lo", "length")], 0, False, id="OpenAI, and it is cut"
+    ),
+    pytest.param(
+        [chunk("Os").model_dump(), chunk("lo").model_dump()],
+        0,
+        True,
+        id="JSON of OpenAI",
+    ),
+    pytest.param(
+        [google("STOP", {"text": "Os"}), google("STOP", {"text": "lo"})],
+        9,
+        True,
+        id="Google",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "tokens", "passes"), STREAMS)
+async def test_the_parts_that_a_function_yields_are_one_text(parts, tokens, passes):
+    def generate(task: str) -> Any:
+        yield from parts
+
+    async def generate_async(task: str) -> Any:
+        for part in parts:
+            yield part
+
+    for function in (generate, generate_async, lambda task: iter(parts)):
+        result = await heedful.run(
+            "Where?", generate=function, max_attempts=1, store=None
+        )
+        assert result.candidate == "Oslo"
+        assert result.usage.tokens == tokens
+        assert result.usage.calls == 1
+        assert result.passed is passes
+
+
+async def test_what_is_yielded_and_is_no_text_is_named():
+    def generate(task: str) -> Any:
+        yield {"city": "Oslo"}
+
+    with pytest.raises(InvalidInput, match=r"what generate yielded.*list"):
+        await heedful.run("Where?", generate=generate, store=None)
