@@ -334,6 +334,27 @@ def test_a_malformed_answer_is_asked_again_and_then_raises(role, text, message):
     assert len(model.prompts) == 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"```json\n{GOOD}\n```", id="a fence"),
+        pytest.param(f"<think>{{0.9}}? {{}}</think>\n{GOOD}", id="thoughts"),
+        pytest.param(f'Not {{"alignment": 7}}, but {GOOD} {{end}}', id="a sentence"),
+    ],
+)
+def test_a_judgement_is_read_wherever_it_stands(text):
+    model = ScriptedModel(text)
+    evaluation = judge_candidate(checks.critic("alignment", model))
+    assert evaluation.scores == {"alignment": 0.5}
+    assert evaluation.usage.calls == 1
+
+
+def test_a_critic_whose_answer_breaks_off_is_asked_for_a_shorter_one():
+    model = ScriptedModel(f"Well: {GOOD[:-3]}", GOOD)
+    judge_candidate(checks.critic("alignment", model))
+    assert "complete JSON, and shorter" in model.prompts[1][1].content
+
+
 def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
     model = ScriptedModel(
         Answer(answer_json(alignment=85), Usage(1, 10, completion_tokens=1, cost=0.5)),

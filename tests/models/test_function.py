@@ -113,13 +113,6 @@ async def slow_too(messages: Any) -> str:
             id="no answer",
         ),
         pytest.param(
-            shout,
-            {"schema": {"type": "object"}},
-            errors.MalformedAnswer,
-            "its answer is not JSON",
-            id="no JSON for a schema",
-        ),
-        pytest.param(
             raising(KeyError("unit")),
             {},
             errors.ModelError,

@@ -18,11 +18,12 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
+from heedful.checks.json_values import ask_for_json
 from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
 from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_model
-from heedful.models.call import ask_for_json, closed_object, text_schema
+from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact

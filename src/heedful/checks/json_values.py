@@ -3,14 +3,23 @@
 Models write JSON after their thoughts, in a fence, in a sentence. `read_json` finds all
 complete JSON values in one pass over the text, and takes the last one that fits. A
 value inside a broken object or list is a part of it, not an answer. An object or list
-that the end of the text cuts off is told apart from a broken one.
+that the end of the text cuts off is told apart from a broken one. `ask_for_json` asks a
+model for an object, at most twice.
 """
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError
+from heedful.loop.record import NO_USAGE, Usage
+from heedful.models.call import RETRY_TEMPERATURE_STEP, complete
+from heedful.models.contract import Message, Model
+
+T = TypeVar("T")
 
 # A text, with group 1 for its closing quote; a sign; a word.
 _TOKEN_PATTERN = re.compile(
@@ -92,6 +101,103 @@ def read_json(text: str, fits: Callable[[Json], object]) -> Reading:
     if refused.json is None and places.broken >= 0:
         return Reading(error=_error_in(answer[places.broken :]))
     return refused
+
+
+async def ask_for_json(
+    model: Model,
+    rules: str,
+    parts: Sequence[str],
+    read: Callable[[dict[str, Any]], T],
+    schema: Mapping[str, Any],
+    *,
+    who: str,
+    max_tokens: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> tuple[T, Usage]:
+    """Ask for a JSON object, at most twice; return `read(object)` and the usage.
+
+    The usage is that of all calls. The system message is `rules`. The user message
+    consists of `parts`; the last part is the instruction. `read` raises InvalidInput to
+    refuse an answer. `who` names the asker in errors. Raises MalformedAnswer,
+    ModelError.
+    """
+    usage = NO_USAGE
+    complaint = ""
+    reason = ""
+    text = ""
+
+    for number in range(2):
+        turn_parts = list(parts)
+        if number > 0:
+            correction = f"Your last answer could not be used: {complaint}. Be brief."
+            turn_parts.insert(-1, correction)
+
+        messages = [
+            Message("system", rules),
+            Message("user", "\n\n".join(turn_parts)),
+        ]
+
+        try:
+            answer = await complete(
+                model,
+                messages,
+                schema=schema,
+                max_tokens=max_tokens,
+                temperature=temperature + number * RETRY_TEMPERATURE_STEP,
+                seed=seed + number,
+            )
+        except MalformedAnswer as error:
+            # If the cost is unknown, it counts as one call.
+            usage = usage + (error.usage or Usage(1))
+            complaint = "it was not the JSON object asked for"
+            reason = str(error).rpartition("; it began: ")[0]
+            text = error.answer
+            continue
+        except ModelError as error:
+            error.usage = usage + Usage(1)
+            raise
+
+        usage = usage + answer.usage
+        text = answer.text
+        try:
+            return _read_object(text, read), usage
+        except InvalidInput as error:
+            # The complaint leaves out the value, because the candidate may have
+            # dictated it.
+            complaint = f"{error.field} must be {error.allowed}"
+            reason = str(error)
+
+        if answer.finish == "length":
+            reason += f"; it was cut off by max_tokens ({max_tokens}): raise that"
+
+    cost = f"asked {usage.calls} times, {usage.tokens} tokens"
+    message = f"{who} of model {model.name!r} gave no judgement ({cost}): {reason}"
+    raise MalformedAnswer(message, text, usage)
+
+
+def _read_object(text: str, read: Callable[[dict[str, Any]], T]) -> T:
+    """Return `read(object)` for the JSON object in an answer. Raises InvalidInput."""
+
+    def fits(found: Json) -> bool:
+        """Return whether `read` takes a value."""
+        if not isinstance(found.value, dict):
+            return False
+        with suppress(InvalidInput):
+            read(found.value)
+            return True
+        return False
+
+    reading = Reading()
+    with suppress(RecursionError):
+        reading = read_json(text, fits)
+    if reading.json is not None and isinstance(reading.json.value, dict):
+        return read(reading.json.value)
+
+    allowed = "one JSON object and nothing else"
+    if reading.is_cut:
+        allowed = "complete JSON, and shorter: it breaks off"
+    raise InvalidInput("the answer", text, allowed)
 
 
 def _text_around(text: str, place: slice) -> str:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from heedful.checks.json_values import ask_for_json
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Trust
 from heedful.loop.record import Usage
 from heedful.memory.citations import Claim, find_claim, find_unsupported, sentences
 from heedful.memory.study import Study
-from heedful.models import call
+from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, delimit, delimiter, sanitize
@@ -91,15 +92,15 @@ Answer with one JSON object that has these keys:
 "tags": a list of at most five words"""
 # A place in an instruction of a caller, such as "{task_goal}".
 _PLACE_PATTERN = re.compile(r"\{(\w+)\}")
-_ANSWER_SCHEMA = call.closed_object(
+_ANSWER_SCHEMA = closed_object(
     {
-        "reflection": call.text_schema(MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS),
-        "strategy": call.text_schema(MAX_SENTENCE_CHARS),
+        "reflection": text_schema(MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS),
+        "strategy": text_schema(MAX_SENTENCE_CHARS),
         "importance": {"type": "number"},
         "confidence": {"type": "number"},
         "tags": {
             "type": "array",
-            "items": call.text_schema(MAX_DRAFT_TAG_CHARS),
+            "items": text_schema(MAX_DRAFT_TAG_CHARS),
             "maxItems": MAX_DRAFT_TAGS,
         },
     }
@@ -248,7 +249,7 @@ async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft,
     mark = delimiter("reflector", texts)
     instruction = _fill(instruction, study, texts, mark)
     request = f"Reflect on the run of {mark} now, as JSON."
-    return await call.ask_for_json(
+    return await ask_for_json(
         model,
         rules=_PROMPT_FRAME.format(instruction=instruction, mark=mark),
         parts=[*delimit(mark, texts), request],

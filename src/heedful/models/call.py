@@ -1,24 +1,21 @@
 """Functions for calls of a model, used by adapters and by callers.
 
 Adapters use `check_request`, `time_limit`, `in_thread` (for blocking work) and
-`check_answer`. Callers use `complete`, which adds a telemetry span, or `ask_for_json`,
-which may ask twice.
+`check_answer`. Callers use `complete`, which adds a telemetry span.
 """
 
 import asyncio
 import contextvars
 import json
-import re
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
-from heedful.loop.record import NO_USAGE, Usage
+from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.models.contract import Answer, Message, Model, Options
 from heedful.validation import check_integer, check_number, require
 
@@ -30,8 +27,6 @@ DEFAULT_CALL_OPTIONS: dict[str, Any] = {
     "temperature": 0.0,
     "seed": 0,
 }
-# A fence of code that is all of an answer; its first line may name a language.
-_FENCE_PATTERN = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 # Added to the temperature of a retry: at 0 a model repeats its answer.
 RETRY_TEMPERATURE_STEP = 0.5
 
@@ -53,98 +48,6 @@ async def complete(
         used = answer.usage
         end_span(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
         return answer
-
-
-async def ask_for_json(
-    model: Model,
-    rules: str,
-    parts: Sequence[str],
-    read: Callable[[dict[str, Any]], T],
-    schema: Mapping[str, Any],
-    *,
-    who: str,
-    max_tokens: int,
-    temperature: float = 0.0,
-    seed: int = 0,
-) -> tuple[T, Usage]:
-    """Ask for a JSON object, at most twice; return `read(object)` and the usage.
-
-    The usage is that of all calls. The system message is `rules`. The user message
-    consists of `parts`; the last part is the instruction. `read` raises InvalidInput to
-    refuse an answer. `who` names the asker in errors. Raises MalformedAnswer,
-    ModelError.
-    """
-    usage = NO_USAGE
-    complaint = ""
-    reason = ""
-    text = ""
-
-    for number in range(2):
-        turn_parts = list(parts)
-        if number > 0:
-            correction = f"Your last answer could not be used: {complaint}. Be brief."
-            turn_parts.insert(-1, correction)
-
-        messages = [
-            Message("system", rules),
-            Message("user", "\n\n".join(turn_parts)),
-        ]
-
-        try:
-            answer = await complete(
-                model,
-                messages,
-                schema=schema,
-                max_tokens=max_tokens,
-                temperature=temperature + number * RETRY_TEMPERATURE_STEP,
-                seed=seed + number,
-            )
-        except MalformedAnswer as error:
-            # If the cost is unknown, it counts as one call.
-            usage = usage + (error.usage or Usage(1))
-            complaint = "it was not the JSON object asked for"
-            reason = str(error).rpartition("; it began: ")[0]
-            text = error.answer
-            continue
-        except ModelError as error:
-            error.usage = usage + Usage(1)
-            raise
-
-        usage = usage + answer.usage
-        text = answer.text
-        try:
-            return read(_parse_object(text)), usage
-        except InvalidInput as error:
-            # The complaint leaves out the value, because the candidate may have
-            # dictated it.
-            complaint = f"{error.field} must be {error.allowed}"
-            reason = str(error)
-
-        if answer.finish == "length":
-            reason += f"; it was cut off by max_tokens ({max_tokens}): raise that"
-
-    cost = f"asked {usage.calls} times, {usage.tokens} tokens"
-    message = f"{who} of model {model.name!r} gave no judgement ({cost}): {reason}"
-    raise MalformedAnswer(message, text, usage)
-
-
-def without_fence(text: str) -> str:
-    """Return the content of a fence around the whole text, or else the text itself.
-
-    Chat models write JSON between "```json" and "```".
-    """
-    fenced = _FENCE_PATTERN.fullmatch(text.strip())
-    return fenced[1] if fenced else text
-
-
-def _parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object in an answer. Raises InvalidInput for any other text."""
-    with suppress(ValueError, RecursionError):
-        answer = json.loads(without_fence(text))
-        if isinstance(answer, dict):
-            return answer
-
-    raise InvalidInput("the answer", text, "one JSON object and nothing else")
 
 
 def text_schema(max_chars: int) -> dict[str, Any]:
@@ -190,11 +93,10 @@ def check_timeout(timeout: float | None) -> None:
         raise InvalidInput("timeout", timeout, "seconds above 0, or None for no limit")
 
 
-def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """Return `answer` if it is not too long and, with a `schema`, JSON.
+def check_answer(name: str, answer: Answer) -> Answer:
+    """Return `answer` if it is not too long. Raises MalformedAnswer.
 
-    An answer that is not whole need not be JSON. Raises MalformedAnswer. The caller
-    must check whether the JSON fits the schema.
+    The caller reads the JSON in the answer to a request with a schema.
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
@@ -202,17 +104,6 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
             f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
         )
         raise MalformedAnswer(message, answer.text, answer.usage)
-
-    if schema is None or answer.finish != "stop":
-        return answer
-
-    try:
-        json.loads(without_fence(answer.text))
-    except (ValueError, RecursionError) as error:
-        message = (
-            f"model {name!r} was asked for JSON and its answer is not JSON: {error}"
-        )
-        raise MalformedAnswer(message, answer.text, answer.usage) from error
     return answer
 
 

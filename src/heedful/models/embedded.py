@@ -111,7 +111,6 @@ class EmbeddedModel:
         WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer, InvalidInput.
         """
         settings = calls.check_request(messages, options)
-        schema = settings["schema"]
         request = self._make_request(messages, settings)
 
         if find_spec("xllamacpp") is None:
@@ -136,7 +135,7 @@ class EmbeddedModel:
                             child.kill()
                 raise
 
-        return calls.check_answer(self.name, self._read_answer(reply), schema)
+        return calls.check_answer(self.name, self._read_answer(reply))
 
     def _make_request(
         self, messages: Sequence[Message], settings: Mapping[str, Any]

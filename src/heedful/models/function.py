@@ -57,10 +57,9 @@ class Function:
 
         An answer of type str has the usage of one call. Raises ModelError if the
         function raises, ModelTimeout, InvalidInput, and MalformedAnswer for a result of
-        another type or, with a schema, for text that is not JSON.
+        another type.
         """
         settings = calls.check_request(messages, options)
-        schema = settings["schema"]
         kinds = {parameter.kind for parameter in self._parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             settings = {
@@ -83,7 +82,7 @@ class Function:
 
         if not answer.usage.seconds:
             answer = replace(answer, usage=answer.usage.lasting(seconds))
-        return calls.check_answer(self.name, answer, schema)
+        return calls.check_answer(self.name, answer)
 
     async def _call_function(
         self, messages: Sequence[Message], settings: Mapping[str, Any]

@@ -154,7 +154,7 @@ class RemoteModel:
             seconds=seconds,
         )
         answer = Answer(response.text or "", usage, finish, detail=detail)
-        return calls.check_answer(self.name, answer, schema)
+        return calls.check_answer(self.name, answer)
 
     async def close(self) -> None:
         """Do nothing: there is no state between calls."""
