@@ -332,9 +332,11 @@ class NotPassed(HeedfulError):
         deafness = attempts[-1].deafness if attempts else ""
         if deafness:
             wrong += f"; {deafness}"
+        candidate = "the best candidate is in .result.candidate"
+        if result.best is None:
+            candidate = "no answer was kept"
         super().__init__(
-            f"not passed after {len(attempts)} attempts ({why}): {wrong}; "
-            "the best candidate is in .result.candidate"
+            f"not passed after {len(attempts)} attempts ({why}): {wrong}; {candidate}"
         )
 
 
@@ -358,7 +360,7 @@ class StageFailed(UserCodeError):
     ) -> None:
         self.stage: str = stage
         self.run: str = run
-        message = f"stage {stage!r} raised {_describe(cause)}{_place(cause)}; "
+        message = f"stage {stage!r} raised {_describe(cause)}; "
         if isinstance(cause, KeyError):
             message += f"the state has {_shorten(list(state))}; "
         message += "fix it"
@@ -372,7 +374,7 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check: str = check
-        self.reason: str = f"check {check!r} raised {_describe(cause)}{_place(cause)}"
+        self.reason: str = f"check {check!r} raised {_describe(cause)}"
         self.hint: str = ""
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
             self.hint = "a check takes (candidate) or (candidate, context)"
@@ -526,15 +528,17 @@ class Refused(RemoteError):
 
 
 def _describe(cause: BaseException) -> str:
-    """Return the type and the shortened text of an exception."""
+    """Return the type and the shortened text of an exception, and its place."""
     text: object = str(cause)
     if isinstance(cause, KeyError) and cause.args:
         text = cause.args[0]  # the text of a KeyError has quotes already
-    return f"{type(cause).__name__}: {_shorten(text)}"
+    place = place_of(cause)
+    shown_place = f" ({place})" if place else ""
+    return f"{type(cause).__name__}: {_shorten(text)}{shown_place}"
 
 
-def _place(cause: BaseException) -> str:
-    """Return the last line of the user's code that raised, as in " (checks.py:7)".
+def place_of(cause: BaseException) -> str:
+    """Return the last line of the user's code that raised, as in "checks.py:7".
 
     Without such a line, it is "".
     """
@@ -543,7 +547,7 @@ def _place(cause: BaseException) -> str:
     while trace is not None:
         if _is_of_user(trace):
             name = re.split(r"[\\/]", trace.tb_frame.f_code.co_filename)[-1]
-            place = f" ({name}:{trace.tb_lineno})"
+            place = f"{name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
 

@@ -7,10 +7,11 @@ repeats them: a fault that `_ALLOWED_FORMS` does not name is told by its kind al
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.redact import redact_start
 
 # A check of a value that is not pydantic's raised an error.
 _CHECK_KINDS = ("assertion_error", "value_error")
@@ -125,3 +126,54 @@ def fault_line(fault: Mapping[str, Any]) -> str:
     """Return which value is wrong, and what is wrong with it."""
     place = "/".join(fault_place(fault)) or "the data"
     return f"{place}: {fault_text(fault)}"
+
+
+def shorten(value: object, most: int = 80) -> str:
+    """Return the `repr` of a value without secrets, shortened to `most` characters.
+
+    >>> shorten("a" * 100, 12)
+    "'aaaaaaaaa…'"
+    """
+    text = repr(value)
+    quotation = redact_start(text, most + 1)
+    if len(quotation) > most:
+        # The quote of a text, or the bracket of a list, ends it.
+        quotation = f"{quotation[: most - 2]}…{text[-1]}"
+    return quotation
+
+
+def json_path(parts: Iterable[str | int]) -> str:
+    """Return the JSON path of a value; `parts` are the keys that lead to it.
+
+    >>> json_path(["lines", 2, "unit price"])
+    "$.lines[2]['unit price']"
+    """
+    path = "$"
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.isidentifier():
+            path += f".{part}"
+        else:
+            path += f"[{shorten(part, 60)}]"
+    return path
+
+
+def path_kind(path: str) -> str:
+    """Return a JSON path without its numbers: a mistake in two items has one key."""
+    return re.sub(r"\[[0-9]+\]", "[]", path)
+
+
+def word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is wrong with a value by a pydantic model, and how to fix it.
+
+    A check of the model itself, and what heedful has no words for, say it in their own.
+    """
+    if problem["type"] == "missing":
+        return "Field required", "add it"
+
+    allowed = allowed_form(problem)
+    if not allowed:
+        message = redact_start(problem["msg"].removeprefix("Value error, "), 200)
+        return f"{message}, it is {shorten(problem['input'])}", message
+    return f"it is {shorten(problem['input'])}, not {allowed}", f"make it {allowed}"

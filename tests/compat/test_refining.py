@@ -200,9 +200,9 @@ def test_a_critique_that_cannot_be_read_is_said(critique, message):
 
 def test_an_error_of_the_reviser_names_the_reviser():
     def revise(prompt: Any, draft: Any, findings: Any) -> Any:
-        raise ValueError("no luck")
+        raise OSError("no luck")
 
-    with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise raised Value"):
+    with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise raised OSError"):
         iterate({"revise": revise})
     with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise returned None"):
         iterate({"revise": lambda prompt, draft, findings: None})

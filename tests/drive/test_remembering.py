@@ -178,7 +178,7 @@ async def test_a_resumed_loop_is_shown_the_same_lessons_again(stores, tmp_path):
 
     def at_the_second(task: Any, hint: str) -> str:
         if heedful.context().attempt == 2:
-            raise ValueError("the model fell over")
+            raise OSError("the model fell over")
         return "wrong"
 
     with pytest.raises(UserCodeError):

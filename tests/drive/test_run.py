@@ -263,14 +263,14 @@ async def test_the_users_code_knows_its_context(any_store):
 async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
     any_store, pure
 ):
-    check = Check(ValueError("one"), ValueError("two"), ValueError("three"), pure=pure)
+    check = Check(OSError("one"), OSError("two"), OSError("three"), pure=pure)
     generate = Generator(WANTED)
     driver = session(any_store, generate=generate, checks=[check])
     with pytest.raises(
-        errors.CheckFailed, match="'wanted' raised ValueError: 'two'"
+        errors.CheckFailed, match="'wanted' raised OSError: 'two'"
     ) as caught:
         await driver.step()
-    assert isinstance(caught.value.__cause__, ValueError)
+    assert isinstance(caught.value.__cause__, OSError)
     result = await driver.finish()
     assert result.passed is True
     assert len(result.loop.attempts) == 1
@@ -280,7 +280,7 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
 
 def breaking(candidate: Any, context: Context) -> Any:
     yield Finding("c", "one")
-    raise ValueError("in the middle")
+    raise OSError("in the middle")
 
 
 async def lazy(candidate: Any, context: Context) -> Any:
@@ -325,8 +325,8 @@ async def half_way(task: Any, hint: str) -> Any:
 
 FAILING = [
     pytest.param(
-        Generator(ValueError("no luck")),
-        "generate raised ValueError: no luck",
+        Generator(OSError("no luck")),
+        "generate raised OSError: no luck",
         id="an error",
     ),
     pytest.param(Generator(None), "generate returned None", id="None"),

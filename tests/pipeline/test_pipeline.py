@@ -258,13 +258,13 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
     def second(state: Any) -> int:
         calls.append(2)
         if len(calls) == 3:
-            raise ValueError("secret token ghp_0123456789abcdefghijABCDEFGHIJ012345")
+            raise OSError("secret token ghp_0123456789abcdefghijABCDEFGHIJ012345")
         return len(calls)
 
     again = r" \(test_pipeline.py:\d+\); fix it; finished stages are stored, run again "
     again += "with id='r'$"
     with pytest.raises(
-        StageFailed, match=rf"^stage 'second' raised ValueError: .*{again}"
+        StageFailed, match=rf"^stage 'second' raised OSError: .*{again}"
     ) as caught:
         run_pipeline(pipeline, {}, id="r")
     assert "ghp_" not in str(caught.value)

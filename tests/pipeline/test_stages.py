@@ -293,7 +293,7 @@ def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_
     def after(state: Any) -> None:
         calls.append("after")
         assert state["s" if place == "output" else "other"] is value
-        raise ValueError("no")
+        raise OSError("no")
 
     where = "its output" if place == "output" else "the state's 'other'"
     message = f"stage 's': {where} is a {kind}, which cannot be stored; .* rerun=True"
@@ -362,7 +362,7 @@ def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:
     def fails(state: Any) -> float:
         calls.append("fails")
         if calls.count("fails") == 1:
-            raise ValueError("no")
+            raise OSError("no")
         return float(state["load"]["y"].sum())
 
     with pytest.raises(StageFailed):

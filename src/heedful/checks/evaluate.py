@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors
+from heedful.checks.refusal import Refusing, findings_of, refuses
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import as_text
@@ -327,17 +328,25 @@ async def evaluated(
     evaluate: Evaluate | None,
     instead: Instead | None = None,
     tries: int = 2,
+    refuse: Refusing = (),
+    raised: list[BaseException] | None = None,
+    fault: Finding | None = None,
 ) -> Evaluation:
     """Judge the candidate with all checks, in order, then with the evaluator.
 
-    A check that raises is called again, up to `tries` calls in all. If the last call
+    A check that raises an exception that refuses (see `heedful.checks.refusal`) has
+    found what the exception says; `raised` gets these exceptions. A check that raises
+    any other exception is called again, up to `tries` calls in all. If the last call
     raises too, the finding is `instead(name of the check, error)`; without `instead`,
-    CheckFailed or the ModelError of a judge is raised. Plain functions that are not
-    declared pure run in a thread, because they may be slow. A check may also answer
-    with text or False, with an assertion that fails, or with a critique (see
-    `CRITIQUE_KEYS`). An empty text, or our own feedback, is an error and passes no
-    check (`met` is 0), whatever the checks return.
+    CheckFailed or the ModelError of a judge is raised. What a check raises about a
+    candidate that was refused before it says nothing new, and is left out. Plain
+    functions that are not declared pure run in a thread, because they may be slow. A
+    check may also answer with text or False, or with a critique (see `CRITIQUE_KEYS`).
+    A known `fault` of the candidate, an empty text, or our own feedback is an error and
+    passes no check (`met` is 0), whatever the checks return.
     """
+    if fault is None:
+        fault = _fault_of(candidate, at)
     findings: list[Finding] = []
     scores: dict[str, float] = {}
     usage = NO_USAGE
@@ -346,36 +355,35 @@ async def evaluated(
     met_asks = 0.0
 
     for check in _list_judges(checks, evaluate):
+        is_refused = fault is not None or any(
+            finding.level == "error" for finding in findings
+        )
+        judge = _Judge(
+            check,
+            is_evaluator=check is evaluate,
+            is_refused=is_refused,
+            tries=tries,
+            refuse=refuse,
+            raised=raised,
+        )
         try:
-            answer = await _ask_check(check, candidate, at, tries)
-            if check is evaluate and not isinstance(answer, Evaluation):
-                raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
-
-            check_findings = _read_findings(check, answer)
-            check_asks = _count_asks(check)
+            judgement, check_asks = await judge.ask(candidate, at)
         except (errors.CheckFailed, errors.ModelError) as error:
             if instead is None:
                 raise
             findings.append(_redact_finding(instead(rule_name(check), error)))
             continue
 
-        findings += check_findings
-        if isinstance(answer, Evaluation):
-            scores |= answer.scores
-            usage += answer.usage
-            preference += answer.preference
-            met_share = answer.met
-        else:
-            failed_asks = sum(finding.level == "error" for finding in check_findings)
-            met_share = max(0.0, 1 - failed_asks / check_asks)
-
-        if met_share is not None:
+        findings += judgement.findings
+        scores |= judgement.scores
+        usage += judgement.usage
+        preference += judgement.preference
+        if judgement.met is not None:
             asks += check_asks
-            met_asks += check_asks * met_share
+            met_asks += check_asks * judgement.met
 
     met = met_asks / asks if asks else _met_by_evaluator(evaluate, findings, scores)
 
-    fault = _fault_of(candidate, at)
     if fault is not None:
         if fault not in findings:  # an evaluator may have reported it
             findings.insert(0, fault)
@@ -397,6 +405,91 @@ def _fault_of(candidate: Any, at: Context) -> Finding | None:
     if at.hint and text in (at.hint.strip(), whole_hint(at).strip()):
         return _FEEDBACK_ANSWER_FINDING
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """A check or the evaluator; `is_refused` if an earlier one refused the candidate.
+
+    The other fields are arguments of `evaluated`.
+    """
+
+    check: Check | Evaluate
+    _: KW_ONLY
+    is_evaluator: bool
+    is_refused: bool
+    tries: int
+    refuse: Refusing
+    raised: list[BaseException] | None
+
+    async def ask(self, candidate: Any, at: Context) -> tuple[Evaluation, int]:
+        """Return what it finds, and its number of requirements.
+
+        Raises CheckFailed, ModelError.
+        """
+        check = self.check
+        try:
+            answer = await self._call(candidate, at)
+            if self.is_evaluator and not isinstance(answer, Evaluation):
+                raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
+            findings = tuple(_read_findings(check, answer))
+            asks = _count_asks(check)
+        except errors.CheckFailed as error:
+            cause = error.__cause__
+            if self.is_refused:
+                return self._unasked(), 1
+            if cause is None or not refuses(cause, self.refuse):
+                raise
+            if self.raised is not None:
+                self.raised.append(cause)
+            name = rule_name(check)
+            findings = tuple(findings_of(cause, name, _failed_condition(check)))
+            return Evaluation(findings, met=0.0), 1
+
+        if isinstance(answer, Evaluation):
+            return replace(answer, findings=findings), asks
+        failed_asks = sum(finding.level == "error" for finding in findings)
+        return Evaluation(findings, met=max(0.0, 1 - failed_asks / asks)), asks
+
+    def _unasked(self) -> Evaluation:
+        """Return nothing; for the evaluator, a note on why there is no score."""
+        if not self.is_evaluator:
+            return Evaluation()
+        name = rule_name(self.check)
+        message = "no score: the answer was refused before"
+        return Evaluation((Finding(name, message, level="note", raised=name),))
+
+    async def _call(self, candidate: Any, attempt: Context) -> Any:
+        """Return the answer of the check; a critique becomes an Evaluation.
+
+        A check that raises is called `tries` times, unless the exception refuses the
+        candidate, or the candidate is refused already.
+        """
+        check = self.check
+        tries = self.tries
+        failed = partial(errors.CheckFailed, rule_name(check))
+        thread = not getattr(check, "pure", False) and blocking(check)
+        ask = with_second(check, candidate, attempt, CONTEXT_PARAMETERS)
+
+        while True:
+            tries -= 1
+            try:
+                answer = await call(failed, ask, at=attempt, thread=thread)
+                is_critique = isinstance(answer, Mapping)
+                return _read_critique(check, answer) if is_critique else answer
+            except errors.CheckFailed as error:
+                is_final = self.is_refused or refuses(error.__cause__, self.refuse)
+                if is_final or not tries:
+                    raise
+            except errors.ModelError as error:
+                # A judge has already asked its model again: its error counts both.
+                usage = error.usage
+                if not tries or (usage is not None and usage.calls > 1):
+                    raise
+            except errors.UsageError as error:
+                # For example the check made a Finding with a wrong severity.
+                if not tries:
+                    raise failed(error) from error
 
 
 def _met_by_evaluator(
@@ -442,38 +535,6 @@ def _count_asks(check: Any) -> int:
         why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
         raise errors.CheckFailed(rule_name(check), ValueError(why))
     return asks
-
-
-async def _ask_check(
-    check: Callable[..., Any], candidate: Any, attempt: Context, tries: int
-) -> Any:
-    """Return the answer of a check; a critique becomes an Evaluation.
-
-    A check that raises is called `tries` times.
-    """
-    failed = partial(errors.CheckFailed, rule_name(check))
-    thread = not getattr(check, "pure", False) and blocking(check)
-    ask = with_second(check, candidate, attempt, CONTEXT_PARAMETERS)
-
-    while True:
-        tries -= 1
-        try:
-            answer = await call(failed, ask, at=attempt, thread=thread)
-            is_critique = isinstance(answer, Mapping)
-            return _read_critique(check, answer) if is_critique else answer
-        except (errors.CheckFailed, errors.ModelError) as error:
-            if isinstance(error.__cause__, AssertionError):
-                return str(error.__cause__) or False
-
-            # A judge has already asked its model again: its error counts both calls.
-            usage = getattr(error, "usage", None)
-            has_asked_twice = usage is not None and usage.calls > 1
-            if not tries or has_asked_twice:
-                raise
-        except errors.UsageError as error:
-            # For example the check made a Finding with a wrong severity.
-            if not tries:
-                raise failed(error) from error
 
 
 def _read_critique(check: Check | Evaluate, critique: Mapping[str, Any]) -> Evaluation:

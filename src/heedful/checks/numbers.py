@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from heedful.checks import tables
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
-from heedful.checks.text import shorten
+from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
 from heedful.validation import check_integer, check_number, require
 

@@ -7,7 +7,7 @@ problems of the value, each with a JSON path and a fix.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.json_values import Json, read_json
-from heedful.checks.text import read, shorten
+from heedful.checks.text import read
 from heedful.errors import InvalidInput
-from heedful.faults import allowed_form
+from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
 from heedful.loop.record import MAX_FEEDBACK_TEXT_CHARS, Finding, as_data
 from heedful.redact import CUT_MARGIN_CHARS, MARK_START, redact, redact_start
 
@@ -192,7 +192,7 @@ class Misfits:
 
     def finding(
         self,
-        parts: Iterable[str | int],
+        parts: Sequence[str | int],
         message: str,
         *,
         kind: str,
@@ -203,26 +203,19 @@ class Misfits:
 
         `kind` is the rule that the value breaks. The fix says it, if it `is_rule`.
         """
-        path = "$"
+        path = json_path(parts)
         rule_path = "$"
         for part in parts:
-            step = f"[{part}]"
-            if isinstance(part, str):
-                step = f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
-            path += step
-            if isinstance(part, str) and part in self.names:
-                rule_path += step
-            else:
-                rule_path += "[]"
+            is_name = isinstance(part, str) and part in self.names
+            rule_path += json_path([part])[1:] if is_name else "[]"
 
-        # The same mistake in two items of a list has one key.
-        key = re.sub(r"\[[0-9]+\]", "[]", path)
+        key = path_kind(path)
         rule = f"at {rule_path}: {fix}" if is_rule else ""
         message = f"at {path}: {message}"
         finding = make_finding(self.check, message, fix, f"{key} {kind}", rule)
         return replace(finding, severity=0.5)
 
-    def missing(self, parts: Iterable[str | int]) -> Finding:
+    def missing(self, parts: Sequence[str | int]) -> Finding:
         """Return the finding that the value at a path is missing."""
         return self.finding(parts, "Field required", kind="missing", fix="add it")
 
@@ -333,16 +326,11 @@ def type_problems(misfits: Misfits, error: "ValidationError") -> Iterator[Findin
     which may quote the value.
     """
     for problem in error.errors(include_url=False):
-        path = problem["loc"]
-        kind = problem["type"]
-        value = shorten(problem["input"])
-        allowed = allowed_form(problem)
-        if kind == "missing":
-            yield misfits.missing(path)
-        elif allowed:
-            message = f"it is {value}, not {allowed}"
-            yield misfits.finding(path, message, kind=kind, fix=f"make it {allowed}")
-        else:
-            fix = redact_start(problem["msg"].removeprefix("Value error, "), 200)
-            message = f"{fix}, it is {value}"
-            yield misfits.finding(path, message, kind=kind, fix=fix, is_rule=False)
+        message, fix = word_problem(problem)
+        yield misfits.finding(
+            problem["loc"],
+            message,
+            kind=problem["type"],
+            fix=fix,
+            is_rule=bool(allowed_form(problem)),
+        )

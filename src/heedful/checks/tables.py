@@ -25,8 +25,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from heedful.checks.evaluate import Context
-from heedful.checks.text import shorten
 from heedful.errors import PackageMissing
+from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
 
 if TYPE_CHECKING:

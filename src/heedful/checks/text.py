@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.errors import InvalidInput
+from heedful.faults import shorten
 from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
-from heedful.redact import redact_start
 from heedful.validation import check_integer, require
 
 MAX_CHECKED_CHARS = 1_000_000  # a longer text is a finding
@@ -74,20 +74,6 @@ def read(check: str, candidate: Any) -> str | Finding:
         return candidate
 
     return Finding(check, message, fix=fix, severity=0.9, key=f"{check}: {kind}")
-
-
-def shorten(value: object, most: int = 80) -> str:
-    """Return the `repr` of a value without secrets, shortened to `most` characters.
-
-    >>> shorten("a" * 100, 12)
-    "'aaaaaaaaa…'"
-    """
-    text = repr(value)
-    quotation = redact_start(text, most + 1)
-    if len(quotation) > most:
-        # The quote of a text, or the bracket of a list, ends it.
-        quotation = f"{quotation[: most - 2]}…{text[-1]}"
-    return quotation
 
 
 @remade

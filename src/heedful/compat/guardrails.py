@@ -889,7 +889,7 @@ def _with_next_attempt(loop: record.Loop, completion: Completion) -> record.Loop
     """Return the loop with one more attempt, which a completion describes."""
     attempt = record.Attempt(
         len(loop.attempts) + 1,
-        record.Candidate(""),
+        record.Candidate("reported"),
         evaluation=completion.evaluation or record.Evaluation(),
     )
     return loop.then(attempt)

@@ -25,6 +25,7 @@ from heedful.checks.evaluate import (
     pure,
     worded,
 )
+from heedful.checks.refusal import refused_answer, refuses
 from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
@@ -41,6 +42,7 @@ from heedful.drive.generate import (
 )
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
+    add_resumption,
     knows_options,
     late_error,
     resumed_ladder,
@@ -129,6 +131,7 @@ class Run(Generic[C]):
     model: str = ""
     tell: Tell = "both"
     recall: RecallFunction | RecallOnTrial | None = None
+    refuse: Sequence[type[Exception]] = ()
     stage: StageHead | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
 
@@ -145,6 +148,7 @@ class Run(Generic[C]):
             model=self.model,
             tell=self.tell,
             scope=self.scope,
+            refuse=self.refuse,
         )
 
         may_exist = bool(self.id)
@@ -207,6 +211,8 @@ class Run(Generic[C]):
         limits = [rule.seconds for rule in self._budgets if rule.seconds]
         self._max_seconds = min(limits, default=UNLIMITED_SECONDS)
 
+        # The exceptions that refused the answers of the last attempt.
+        self._refusals: list[BaseException] = []
         self._state: _State | None = None
         self._lock = asyncio.Lock()
         self._began = 0.0
@@ -273,6 +279,7 @@ class Run(Generic[C]):
                 loop=state.loop,
                 policy=self.policy,
                 briefing=self.briefing,
+                refused_by=self._refusals[-1] if self._refusals else None,
             )
 
     async def cancel(self, by: str) -> decide.Verdict:
@@ -492,6 +499,9 @@ class Run(Generic[C]):
         except (errors.GenerateFailed, errors.ModelError) as error:
             taken_over = await self._take_over(self._state or state, error)
             if taken_over is None:
+                # A pipeline says itself how to go on with a stage.
+                if self.stage is None:
+                    add_resumption(error, self._lease)
                 raise
             return taken_over
 
@@ -610,10 +620,11 @@ class Run(Generic[C]):
                 attempt=attempt,
                 value=journal.journalable(value),
             )
-            # The answer of pure checks has no entry of its own.
-            spending = (
-                self._spending(attempt.rung, attempt.usage) if self._pure else None
-            )
+            # The answer of pure checks has no entry of its own, nor a refused one.
+            answered = self._state is not None and self._state.answer is not None
+            spending = None
+            if self._pure or not answered:
+                spending = self._spending(attempt.rung, attempt.usage)
             entry = replace(entry, spending=spending)
             await self._journal.write(entry, loop)
         elif self._memory is not None:
@@ -647,10 +658,14 @@ class Run(Generic[C]):
         producer = self._producers[rung - 1]
         number = len(loop.attempts) + 1
         context = self._context(state, number)
+        self._refusals.clear()
 
         answer = state.answer
         if answer is None:
-            answer = await self._answer(loop, context, rung)
+            try:
+                answer = await self._answer(loop, context, rung)
+            except errors.GenerateFailed as error:
+                return self._refused_attempt(error, state, context, began)
             usage = answer.usage.lasting(time.perf_counter() - began)
             answer = replace(answer, usage=usage)
             # Pure checks are quick and repeatable: then the attempt's entry is enough.
@@ -671,9 +686,7 @@ class Run(Generic[C]):
         value, evaluation = await self._best_of(loop, answer, context, producer)
 
         candidate = record.Candidate.of(value)
-        near_repeat = None
-        if loop.attempts and loop.rung == rung:
-            near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
+        near_repeat = self._near_repeat(candidate, loop, rung)
 
         is_revised = self.revise is not None and rung == 1
         hears = not context.hint or is_revised or self.stage is not None
@@ -696,6 +709,61 @@ class Run(Generic[C]):
         )
         return value, attempt
 
+    def _near_repeat(
+        self, candidate: record.Candidate, loop: record.Loop, rung: int
+    ) -> int | None:
+        """Return the number of the attempt of this rung that a candidate repeats."""
+        if not loop.attempts or loop.rung != rung:
+            return None
+        return stop.find_near_repeat(candidate, loop.of_rung().attempts)
+
+    def _refused_attempt(
+        self,
+        error: errors.GenerateFailed,
+        state: _State,
+        context: Context,
+        began: float,
+    ) -> tuple[Any, record.Attempt]:
+        """Return the attempt of a function that refused its own answer by raising.
+
+        Raises `error` if the exception does not refuse, or if the function is at fault.
+        A stage that never had an output raises its exception, too, instead of ending:
+        the next stage could not go on without an output.
+        """
+        cause = error.__cause__
+        if cause is None or not refuses(cause, self.refuse):
+            raise error
+
+        loop = state.loop
+        refused = refused_answer(cause)
+        if refused.repeats(loop.attempts):
+            raise errors.GenerateFailed(f"{error}, twice running") from cause
+
+        value = refused.value
+        candidate = record.NO_CANDIDATE
+        # The candidate of a stage is its change of the state, which it has not made.
+        if self.stage is not None:
+            value = None
+        if value is not None:
+            candidate = record.Candidate.of(value)
+
+        attempt = record.Attempt(
+            context.attempt,
+            candidate,
+            evaluation=record.Evaluation(refused.findings, met=0.0),
+            usage=refused.usage.lasting(time.perf_counter() - began),
+            repeats=self._near_repeat(candidate, loop, state.rung),
+            judged_by=self._judge_names,
+            model=self._producers[state.rung - 1].model or refused.model,
+            rung=state.rung,
+        )
+        self._refusals.append(cause)
+        if self.stage is not None:
+            verdict = decide.decide(loop.then(attempt), self.policy)
+            if isinstance(verdict, decide.Done) and verdict.best is None:
+                raise error
+        return value, attempt
+
     async def _answer(
         self, loop: record.Loop, context: Context, rung: int
     ) -> CandidateBatch:
@@ -707,7 +775,9 @@ class Run(Generic[C]):
         if is_first and self.initial is not None:
             return CandidateBatch((self.initial,), record.NO_USAGE, self.model)
 
-        if is_first or self.revise is None or rung > 1:
+        # An answer that nobody knows cannot be revised.
+        is_known = not is_first and loop.attempts[-1].has_candidate
+        if not is_known or self.revise is None or rung > 1:
             return await self._producers[rung - 1].produce(context)
 
         evaluation = loop.attempts[-1].evaluation
@@ -745,10 +815,17 @@ class Run(Generic[C]):
         A `fault` in how its provider ended it is an error, whatever the checks say;
         where a check reads data, the arguments of a call are an answer.
         """
-        evaluation = await evaluated(value, context, self.checks, self.evaluate)
-        if fault is not None and not (self._reads_data and fault.key == CALL_KEY):
-            findings = (fault, *evaluation.findings)
-            evaluation = replace(evaluation, findings=findings, met=0.0)
+        if fault is not None and fault.key == CALL_KEY and self._reads_data:
+            fault = None
+        evaluation = await evaluated(
+            value,
+            context,
+            self.checks,
+            self.evaluate,
+            refuse=self.refuse,
+            raised=self._refusals,
+            fault=fault,
+        )
         # The evaluator of a stage without checks judges nothing.
         if not self._judge_names:
             evaluation = replace(evaluation, met=None)
@@ -876,6 +953,7 @@ async def run(
     model: str = "",
     tell: Tell = "both",
     recall: RecallFunction | RecallOnTrial | None = None,
+    refuse: Sequence[type[Exception]] = (),
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop.
 
@@ -898,7 +976,9 @@ async def run(
     is what memory adds to prompts: "rules", "examples" or "both". With "rules" it never
     stores or shows outputs, only errors and fixes. `recall(task)` returns texts of
     another memory that prompts show; they are on trial under the function's name, or as
-    `Trial.of` says.
+    `Trial.of` says. A ValueError, an AssertionError or an error of these further
+    classes, `refuse`, that a check or generator raises is no fault: it refuses the
+    answer, and its text is the feedback.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
     resumed.
@@ -926,5 +1006,6 @@ async def run(
         model=model,
         tell=tell,
         recall=recall,
+        refuse=refuse,
     )
     return await loop.finish()

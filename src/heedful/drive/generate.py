@@ -28,6 +28,7 @@ from heedful.errors import (
     ModelError,
     NotJournalable,
     UserCodeError,
+    place_of,
 )
 from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop import codec
@@ -493,6 +494,9 @@ def _check_pair(name: str, first: Any, second: Any) -> None:
 def _generate_failed(name: str, error: BaseException) -> GenerateFailed:
     """Return the error for an exception of the user's function, the argument `name`."""
     message = f"{type(error).__name__}: {redact(str(error))[:300]}"
+    place = place_of(error)
+    if place:
+        message += f" ({place})"
     return GenerateFailed(f"{name} raised {message}")
 
 

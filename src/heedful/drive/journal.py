@@ -249,7 +249,7 @@ class Lease:
         self.may_exist: bool = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""
 
-        self._id = id
+        self.id: str = id
         # The head that the next decision writes; None if the store has it already.
         self._head: Head | None = None
         self._claimed = False
@@ -309,7 +309,7 @@ class Lease:
         if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored_loop = await self.store.write(
-                self.scope, loops.claim, self._id, head, owner=self.owner
+                self.scope, loops.claim, self.id, head, owner=self.owner
             )
             self._epoch = stored_loop.epoch
             self._claimed = True
@@ -324,7 +324,7 @@ class Lease:
         if self.store is None:
             return {}
         return await self.store.read(
-            self.scope, loops.echoes, self._id, ECHO_WINDOW_LOOPS
+            self.scope, loops.echoes, self.id, ECHO_WINDOW_LOOPS
         )
 
     def sign(self, entry: JournalEntry) -> JournalEntry:
@@ -345,9 +345,7 @@ class Lease:
         while self.store is not None:
             try:
                 if self._claimed:
-                    await self.store.write(
-                        self.scope, loops.beat, self._id, self._epoch
-                    )
+                    await self.store.write(self.scope, loops.beat, self.id, self._epoch)
             except LeaseLost:
                 if self._driver is not None:
                     self._driver.cancel()

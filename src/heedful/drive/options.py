@@ -38,6 +38,7 @@ def validate_options(
     model: str = "",
     tell: Tell = "both",
     scope: Scope | None = None,
+    refuse: Sequence[type[Exception]] = (),
     **_: object,
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
     """Check the options of a loop; return its policy and its goals.
@@ -71,6 +72,7 @@ def validate_options(
 
     check_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
     check_name("model", model, MAX_MODEL_NAME_CHARS)
+    _validate_refusing(refuse)
     require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
 
     return policy, loop_goals
@@ -87,6 +89,18 @@ def _validate_checks(checks: Sequence[Check]) -> None:
         name = getattr(check, "__qualname__", ".")
         if "." not in name and str(check.__module__).startswith("heedful.checks."):
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
+
+
+def _validate_refusing(refuse: Sequence[type[Exception]]) -> None:
+    """Raise InvalidInput unless all items are exception classes of other programs."""
+    allowed = "a list of exception classes, as in refuse=[requests.HTTPError]"
+    require(isinstance(refuse, list | tuple), "refuse", refuse, allowed)
+    for kind in refuse:
+        is_class = isinstance(kind, type) and issubclass(kind, Exception)
+        require(is_class, "refuse", kind, allowed)
+        allowed_kind = "an exception of yours: an error of heedful refuses no answer"
+        is_own = issubclass(kind, errors.HeedfulError)
+        require(not is_own, "refuse", kind, allowed_kind)
 
 
 def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
@@ -108,6 +122,14 @@ def late_error(
     if lease.durable:
         message += f"; the loop can be resumed as {loop.id!r}"
     return errors.ModelTimeout(message)
+
+
+def add_resumption(error: errors.HeedfulError, lease: journal.Lease) -> None:
+    """Add to the message of an error how to go on with the loop that it left open."""
+    cure = "give the loop an id and a store to go on where it failed"
+    if lease.durable:
+        cure = f"the loop is kept: run it again with id={lease.id!r}"
+    error.args = (f"{error}; {cure}",)
 
 
 def resumed_ladder(

@@ -210,7 +210,7 @@ def self_correcting(
 
             has_best = on_exhausted == "best" and result.best is not None
             if not result.passed and not has_best:
-                raise NotPassed(result)
+                raise NotPassed(result) from result.refused_by
             return result.candidate
 
         @functools.wraps(function)

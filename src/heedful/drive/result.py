@@ -20,7 +20,8 @@ class Result(Generic[C]):
     `print` shows it in a few lines, and a notebook as HTML.
 
     `briefing` says what memory showed the loop before each attempt, and what it
-    withheld and why.
+    withheld and why. `refused_by` is the last exception of your functions that refused
+    an answer of the last attempt; None if they raised none.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Result(Generic[C]):
     loop: record.Loop
     policy: decide.Policy
     briefing: Briefing | None = None
+    refused_by: BaseException | None = None
 
     _repr_html_ = html_form
 
@@ -81,11 +83,14 @@ class Result(Generic[C]):
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """What is wrong with `candidate`: each error, and each goal that it misses."""
-        if not self.best:
+        """What is wrong with `candidate`: each error, and each goal that it misses.
+
+        Without a candidate, it is what was wrong with the last answer.
+        """
+        if not self.loop.attempts:
             return ()
 
-        evaluation = self.loop.attempts[self.best - 1].evaluation
+        evaluation = self.loop.attempts[(self.best or 0) - 1].evaluation
         if evaluation is None:
             return ()
 

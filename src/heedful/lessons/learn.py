@@ -322,6 +322,9 @@ def _corrections(
             # What the check of a lesson finds again teaches nothing new.
             if finding.check.startswith(LESSON_CHECK_PREFIX):
                 continue
+            # What an exception says is known to be a mistake only if it was put right.
+            if finding.raised and accepted is None:
+                continue
             corrections[finding.key] = _Correction(finding, attempt, accepted)
 
     return list(corrections.values())

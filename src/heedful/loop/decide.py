@@ -404,7 +404,7 @@ def _find_stops(
 
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
-        if missing or evaluation is None:
+        if evaluation is None or (missing and not evaluation.is_raised):
             names = ", ".join(goal.score for goal in missing)
             message = f"no score for {names or 'the candidate: give checks'}"
             stops.append((Stop("unscored", message), frozenset()))

@@ -143,7 +143,8 @@ class Finding:
     finding in the rule `Echo`. `span` is the half-open range of the faulty characters
     in the candidate, None if unknown. `rule` says what holds for every answer: memory
     tells it to other tasks as it stands. Without it, memory tells message and fix, with
-    a blank for what belongs to this task.
+    a blank for what belongs to this task. `raised` has the type and the place of the
+    exception that refused the candidate, "" if a check returned the finding.
     """
 
     check: str
@@ -157,6 +158,7 @@ class Finding:
     evidence: str = ""
     span: tuple[int, int] | None = None
     rule: str = ""
+    raised: str = ""
 
     def __post_init__(self) -> None:
         require(
@@ -272,6 +274,11 @@ class Evaluation:
         """The findings of level "error"."""
         return tuple(f for f in self.findings if f.level == "error")
 
+    @property
+    def is_raised(self) -> bool:
+        """True if what refused the candidate raised, so that scores may be missing."""
+        return any(finding.raised for finding in self.findings)
+
     @lazy
     def keys(self) -> frozenset[str]:
         """The keys of all findings except notes."""
@@ -375,6 +382,10 @@ class Candidate:
         return cls(digest[:16], text)
 
 
+# What an attempt has whose function raised instead of returning an answer.
+NO_CANDIDATE = Candidate("")
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a loop; `number` counts from 1.
@@ -408,6 +419,11 @@ class Attempt:
     rung: int = 1
     draft: bool = False
     deaf: str = ""
+
+    @property
+    def has_candidate(self) -> bool:
+        """False if the function raised, and it is unknown which answer it refused."""
+        return self.candidate.digest != ""
 
     @property
     def unjudged(self) -> bool:
@@ -694,10 +710,15 @@ class Loop:
     @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt, `Evaluation.rank` and then its number; None without an
-        evaluation.
+        evaluation or a candidate.
         """
-        judged = ((a.number, a.evaluation) for a in self.attempts)
-        return tuple(None if e is None else (*e.rank(self.goals), n) for n, e in judged)
+        ranks: list[Rank | None] = []
+        for attempt in self.attempts:
+            rank = None
+            if attempt.evaluation is not None and attempt.has_candidate:
+                rank = (*attempt.evaluation.rank(self.goals), attempt.number)
+            ranks.append(rank)
+        return tuple(ranks)
 
     @property
     def last_improvement(self) -> int:
@@ -734,6 +755,9 @@ class Loop:
         first: dict[str, int] = {}
         repeated = []
         for attempt in self.attempts:
+            if not attempt.has_candidate:
+                repeated.append(None)
+                continue
             digest = attempt.candidate.digest
             near_repeat = attempt.repeats if near else None
             if near_repeat is not None and near_repeat < self.attempts[0].number:
@@ -755,7 +779,7 @@ class Loop:
 
     @lazy
     def best(self) -> int | None:
-        """The number of the best attempt; None if no attempt was evaluated."""
+        """The number of the best attempt; None if no candidate was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(None,))[-1]
 
     @lazy

@@ -511,7 +511,8 @@ def report_stage(
         return replace(report, status="failed", action="stopped", kept=verdict.best)
 
     action = EXHAUSTED_ACTIONS.get(stage.on_exhausted, "continued")
-    kept_attempt = len(attempts) or None
+    outputs = [attempt.number for attempt in loop.attempts if attempt.has_candidate]
+    kept_attempt = max(outputs, default=None)
     if action == "best":
         kept_attempt = verdict.best
 

@@ -18,7 +18,8 @@ from typing import Any, Literal
 from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
 from heedful.checks.evaluate import Context, remade
-from heedful.checks.text import TextCheck, shorten
+from heedful.checks.text import TextCheck
+from heedful.faults import shorten
 from heedful.loop.record import Finding
 from heedful.validation import require
 

@@ -17,7 +17,8 @@ from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import split_name
 from heedful.checks.evaluate import Context, remade
-from heedful.checks.text import TextCheck, shorten
+from heedful.checks.text import TextCheck
+from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
 from heedful.validation import check_integer, require
 

@@ -1,0 +1,221 @@
+"""Which exceptions of a user's function refuse an answer, and what they say about it.
+
+ValueError, AssertionError and their subclasses refuse, and so do the errors in
+`LIBRARY_READERS` and the classes that a caller names with `refuse`. Errors of heedful
+never do. Any other exception is a fault of the function. A refusing exception becomes
+findings, one for each problem. If the function made the answer itself, the exception
+may also carry the answer.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from heedful.errors import HeedfulError, place_of
+from heedful.faults import json_path, path_kind, word_problem
+from heedful.loop.record import MAX_FEEDBACK_TEXT_CHARS, Attempt, Finding, Usage
+from heedful.models.contract import answer_of
+from heedful.redact import redact, redact_start
+
+MAX_PROBLEMS = 100  # of one exception that become findings
+# The name under which heedful reports that a function refused its own answer.
+ANSWER_CHECK = "answer"
+Refusing = Sequence[type[Exception]]
+_log = logging.getLogger("heedful")
+
+
+class Problem(NamedTuple):
+    """What is wrong and how to fix it; `kind` is the same for the same mistake."""
+
+    message: str
+    fix: str = ""
+    kind: str = ""
+
+
+def _read_text(error: BaseException) -> Iterator[Problem]:
+    """Yield the message of an exception, or its type if it has none."""
+    yield Problem(str(error) or f"it was refused ({type(error).__name__})")
+
+
+def _read_json_error(error: Any) -> Iterator[Problem]:
+    """Yield the problem of a text that is no JSON."""
+    yield Problem(
+        f"not JSON: {error}",
+        "answer with the bare, complete JSON only: no ``` fences, no other words",
+        "not JSON",
+    )
+
+
+def _read_pydantic_error(error: Any) -> Iterator[Problem]:
+    """Yield each problem of a value that does not fit a pydantic type."""
+    for problem in error.errors(include_url=False):
+        message, fix = word_problem(problem)
+        path = json_path(problem["loc"])
+        kind = f"{path_kind(path)} {problem['type']}"
+        yield Problem(f"at {path}: {message}", fix, kind)
+
+
+def _read_schema_error(error: Any) -> Iterator[Problem]:
+    """Yield the problem of a value that breaks a JSON Schema."""
+    path = json_path(error.absolute_path)
+    kind = f"{path_kind(path)} {error.validator}"
+    if error.validator == "required":
+        kind += f" {error.message}"
+    yield Problem(f"at {path}: {error.message}", kind=kind)
+
+
+def _read_table_errors(errors: Any) -> Iterator[Problem]:
+    """Yield each problem of a data frame that breaks a schema of pandera."""
+    for error in errors.schema_errors:
+        yield Problem(str(error))
+
+
+def _read_cause(error: BaseException) -> Iterator[Problem]:
+    """Yield the problems of the error for which a library has given up retrying."""
+    cause = error.__cause__
+    while cause is not None:
+        read = _reader_of(cause)
+        if read is not None:
+            yield from read(cause)
+            return
+        cause = cause.__cause__
+    yield Problem(str(error))
+
+
+# The errors of libraries that are about an answer, by package and class, so that no
+# library is imported and no module of it has to stay where it is; each with what reads
+# its problems.
+LIBRARY_READERS: Mapping[str, Callable[[Any], Iterator[Problem]]] = {
+    "json.JSONDecodeError": _read_json_error,
+    "pydantic_core.ValidationError": _read_pydantic_error,
+    "jsonschema.ValidationError": _read_schema_error,
+    "pandera.SchemaError": _read_text,
+    "pandera.SchemaErrors": _read_table_errors,
+    "instructor.InstructorRetryException": _read_cause,
+    "instructor.IncompleteOutputException": _read_text,
+    "pydantic_ai.ModelRetry": _read_text,
+    "pydantic_ai.UnexpectedModelBehavior": _read_cause,
+    "openai.LengthFinishReasonError": _read_text,
+    "openai.ContentFilterFinishReasonError": _read_text,
+    "guardrails.ValidationError": _read_text,
+}
+
+
+def _reader_of(error: object) -> Callable[[Any], Iterator[Problem]] | None:
+    """Return what reads the error of a library; None for any other error."""
+    for kind in type(error).__mro__:
+        package = kind.__module__.partition(".")[0]
+        read = LIBRARY_READERS.get(f"{package}.{kind.__name__}")
+        if read is not None:
+            return read
+    return None
+
+
+def refuses(error: object, others: Refusing = ()) -> bool:
+    """Return True if an exception refuses an answer; `others` are further classes."""
+    if isinstance(error, HeedfulError):
+        return False
+    kinds = (ValueError, AssertionError, *others)
+    return isinstance(error, kinds) or _reader_of(error) is not None
+
+
+def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Finding]:
+    """Return the findings of a check that raised a refusing exception.
+
+    `unsaid` is what is wrong if an assertion says nothing. The log gets the place.
+    """
+    name = type(error).__name__
+    place = place_of(error)
+    raised = f"{name} at {place}" if place else name
+
+    read = _reader_of(error) or _read_text
+    problems = read(error)
+    if unsaid and not str(error):
+        problems = iter([Problem(unsaid)])
+
+    findings = []
+    for problem in islice(problems, MAX_PROBLEMS):
+        message = redact_start(problem.message, MAX_FEEDBACK_TEXT_CHARS)
+        kind = problem.kind or message
+        findings.append(
+            Finding(
+                check,
+                message,
+                fix=redact(problem.fix),
+                key=f"{check}: {redact(kind)}",
+                raised=raised,
+            )
+        )
+
+    more = sum(1 for _ in problems)
+    if more:
+        findings.append(Finding(check, f"and {more} more problems", raised=raised))
+    _log.info("heedful: %s refused an answer: %s", check, raised)
+    return findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedAnswer:
+    """The answer of a function that raised a refusing exception instead of returning.
+
+    `value` is the refused text or data, None if the exception does not carry it.
+    `is_about_data` is true for an error that can only come from judging data.
+    """
+
+    value: Any
+    findings: tuple[Finding, ...]
+    usage: Usage
+    model: str
+    is_about_data: bool
+
+    def repeats(self, attempts: Sequence[Attempt]) -> bool:
+        """Return True if the last attempt failed alike: then the function is at fault.
+
+        That is not known of an error that is about data, or that carries the answer.
+        """
+        if self.is_about_data or self.value is not None or not attempts:
+            return False
+        last = attempts[-1]
+        evaluation = last.evaluation
+        if last.has_candidate or evaluation is None:
+            return False
+        return evaluation.findings == self.findings
+
+
+def refused_answer(error: BaseException) -> RefusedAnswer:
+    """Return the answer that a refusing exception of its function is about."""
+    completion = getattr(error, "last_completion", None)
+    if completion is None:
+        completion = getattr(error, "completion", None)
+    answer = answer_of(completion)
+
+    value = _refused_value(error)
+    usage = Usage(calls=1)
+    model = ""
+    if answer is not None:
+        value = answer.text
+        usage = answer.usage
+        model = answer.model
+    return RefusedAnswer(
+        value=value,
+        findings=tuple(findings_of(error, ANSWER_CHECK)),
+        usage=usage,
+        model=model,
+        is_about_data=_reader_of(error) is not None,
+    )
+
+
+def _refused_value(error: Any) -> Any:
+    """Return the whole text or data that a parser refused, None if it is unknown."""
+    read = _reader_of(error)
+    if read is _read_json_error:
+        return error.doc
+    if read is not _read_pydantic_error:
+        return None
+    for problem in error.errors(include_url=False):
+        value = problem["input"]
+        if not problem["loc"] and isinstance(value, str | dict | list):
+            return value
+    return None
