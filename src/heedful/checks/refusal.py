@@ -117,8 +117,9 @@ def refuses(error: object, others: Refusing = ()) -> bool:
     """Return True if an exception refuses an answer; `others` are further classes."""
     if isinstance(error, HeedfulError):
         return False
-    kinds = (ValueError, AssertionError, *others)
-    return isinstance(error, kinds) or _reader_of(error) is not None
+    if isinstance(error, (ValueError, AssertionError, *others)):
+        return True
+    return _reader_of(error) is not None
 
 
 def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Finding]:

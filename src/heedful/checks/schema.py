@@ -6,7 +6,6 @@ problems of the value, each with a JSON path and a fix.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace

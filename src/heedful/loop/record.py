@@ -753,7 +753,7 @@ class Loop:
         candidates of this loop's `attempts` count.
         """
         first: dict[str, int] = {}
-        repeated = []
+        repeated: list[int | None] = []
         for attempt in self.attempts:
             if not attempt.has_candidate:
                 repeated.append(None)
