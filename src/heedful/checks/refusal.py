@@ -9,14 +9,14 @@ may also carry the answer.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import json_path, path_kind, word_problem
 from heedful.loop.record import MAX_FEEDBACK_TEXT_CHARS, Attempt, Finding, Usage
-from heedful.models.contract import answer_of
+from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
 
 MAX_PROBLEMS = 100  # of one exception that become findings
@@ -192,6 +192,7 @@ def refused_answer(error: BaseException) -> RefusedAnswer:
         completion = getattr(error, "completion", None)
     answer = answer_of(completion)
 
+    findings = findings_of(error, ANSWER_CHECK)
     value = _refused_value(error)
     usage = Usage(calls=1)
     model = ""
@@ -199,9 +200,12 @@ def refused_answer(error: BaseException) -> RefusedAnswer:
         value = answer.text
         usage = answer.usage
         model = answer.model
+        fault = unfinished(answer)
+        if fault is not None:
+            findings = [replace(fault, raised=findings[0].raised)]
     return RefusedAnswer(
         value=value,
-        findings=tuple(findings_of(error, ANSWER_CHECK)),
+        findings=tuple(findings),
         usage=usage,
         model=model,
         is_about_data=_reader_of(error) is not None,
