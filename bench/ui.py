@@ -67,8 +67,6 @@ PAGES = (
     "/quarantine",
     "/quarantine/{waiting}",
     "/proof",
-    "/policies",
-    "/policies/loops?second=orchestrator",
     "/runs",
     "/traces",
     "/dreams",

@@ -44,9 +44,9 @@ const data = async (where, to) => (await where.request.get(`${origin}/ui${to}`))
 async function addresses(where, most) {
   const of = async (list, name, key) => (await data(where, `/${list}.json`))[name].slice(0, most)
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
-  const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/policies?reach=default", "/runs", "/traces",
+  const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/runs", "/traces",
     "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity", "/recall?kind=action&text=npm+test",
-    "/policies/loops?second=orchestrator", "/projects", "/spend", "/loops?text=nothing+like+it",
+    "/projects", "/spend", "/loops?text=nothing+like+it",
     "/loops/compare", "/loops/compare?a=open-1", "/loops/compare?a=incident-summary&b=open-1"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
@@ -130,9 +130,6 @@ async function keys() {
   await page.keyboard.press("/");
   await page.keyboard.type("incident");
   await Promise.all([page.waitForURL(/search\?.*text=incident/), page.keyboard.press("Enter")]);
-  await go(page, "/ui/policies");
-  await page.keyboard.press("/");
-  check(await page.evaluate(() => document.activeElement.name === "policy"), "/ opens not the policies to replay");
   await go(page, "/ui/loops/incident-summary");
   await tabTo(page, ".matrix tbody a[href^='#f']");
   await page.keyboard.press("Enter");
@@ -287,7 +284,7 @@ async function hostile() {
   }
   const loops = details.filter((one) => one.startsWith("/ui/loops/")).map((one) => one.slice("/ui/loops/".length));
   for (let n = 0; n + 1 < loops.length; n += 2) details.push(`/ui/loops/compare?a=${loops[n]}&b=${loops[n + 1]}`);
-  for (const to of ["", "/proof", "/policies", "/policies/loops?second=stage", "/dreams", "/health", "/projects", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
+  for (const to of ["", "/proof", "/dreams", "/health", "/projects", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
   let missing = 0;
   for (let n = 0; n < details.length; n += 8) {
     const answers = await Promise.all(details.slice(n, n + 8).map((to) => where.request.get(origin + to)));
@@ -321,10 +318,10 @@ async function pictures() {
   const page = await open(where);
   for (const [name, to] of Object.entries({ home: "/ui", loop: "/ui/loops/incident-summary", loops: "/ui/loops", lessons: "/ui/lessons",
     lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
-    quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof", policies: "/ui/policies",
+    quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof",
     recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/runs/")),
     trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health",
-    compared: "/ui/policies/loops?second=stage", pair: "/ui/loops/compare?a=incident-summary&b=open-1" })) {
+    pair: "/ui/loops/compare?a=incident-summary&b=open-1" })) {
     await go(page, to);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });
   }

@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-import heedful
 from heedful.loop.codec import policy_from
 from heedful.loop.reach import reach
 from tests.cli.support import Done, record, task
@@ -219,88 +218,3 @@ def test_a_run_warns_of_rules_that_cannot_fire(desk):
     assert second.startswith(
         "warning: policy stage, fatigue: fatigue cannot fire: attempts ends"
     )
-
-
-def climb(*attempts: str) -> dict[str, Any]:
-    """A recorded loop with a ladder: rungs, and + where an attempt passed."""
-    entries: list[dict[str, Any]] = []
-    for number, attempt in enumerate(attempts):
-        entry = {"candidate": f"answer {number}", "passed": attempt.endswith("+")}
-        usage = {"prompt_tokens": 10}
-        entries.append({**entry, "rung": int(attempt[0]), "usage": usage})
-    return {"attempts": entries}
-
-
-@pytest.fixture
-def ladder(desk, monkeypatch):
-    """Calls replay in a folder with three loops of a ladder and one without."""
-    loops = [climb("1+"), climb("1-", "1+"), climb("1-", "1-", "2+"), record("d", "x!")]
-    desk.records(loops)
-    return lambda line: desk.invoke(monkeypatch, f"replay loops.jsonl {line}")
-
-
-def test_ways_to_climb_at_prices(ladder):
-    done = ladder("--prices 1,5")
-    assert done.code == 0
-    assert done.out.startswith("3 loops with a ladder\n")
-    rows = lines(done)
-    # loops, attempts, tokens, cost, recorded cost, solved, recorded solved, alone, ?
-    all_tries = ["3", "6", "60", "100", "100", "3", "3", "2", "0"]
-    assert rows["all tries, then climb"] == all_tries
-    assert rows["planned from the past"] == all_tries
-    one_try = ["2", "3", "30", "70", "80", "2", "2", "1", "1"]
-    assert rows["one try, then climb"] == one_try
-    at_once = ["1", "1", "10", "50", "70", "1", "1", "0", "2"]
-    assert rows["the last rung at once"] == at_once
-    assert "cannot tell: loops whose record" in done.out
-
-
-def test_ways_to_climb_as_json(ladder):
-    document = ladder("--prices 1,5 --json").json
-    assert document["prices"] == [1, 5]
-    assert [way["beyond"] for way in document["ways"]] == [0, 1, 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        pytest.param("--prices 5", "prices", id="one price"),
-        pytest.param("--prices 1,5 --policy default", "leave out", id="a policy, too"),
-    ],
-)
-def test_prices_that_cannot_be_compared(ladder, line, message):
-    done = ladder(line)
-    assert done.code == 2
-    assert message in done.err
-
-
-def test_without_a_ladder_no_way_to_climb_is_compared(heedful_):
-    done = heedful_("replay loops.jsonl --prices 1,5")
-    assert done.code != 0
-    assert "loop with a ladder" in done.err
-
-
-def test_ways_to_climb_of_the_loops_in_a_database(desk, monkeypatch):
-    def small(task: str, hint: str) -> str:
-        return task
-
-    def large(task: str, hint: str) -> str:
-        return "right"
-
-    def is_right(candidate: str) -> str:
-        return "" if candidate == "right" else f"{candidate} is not right"
-
-    for text in ("right", "wrong"):
-        loop = heedful.run(
-            text,
-            generate=[small, large],
-            checks=[is_right],
-            policy="default, attempts.limit=1",
-            store=str(desk.folder / "loops.db"),
-        )
-        heedful.run_sync(loop)
-    document = desk.invoke(monkeypatch, "replay loops.db --prices 1,5 --json").json
-    all_tries = document["ways"][0]
-    assert all_tries["loops"] == 2
-    assert all_tries["attempts"] == 3
-    assert all_tries["alone"] == 1

@@ -12,9 +12,9 @@ from heedful.errors import InvalidInput
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.hooks import HookSettings, reply, work
 from heedful.memory.memory import Memory
-from heedful.store.repairs import count_repairs
 from tests.hooks.spoken import spoken_by
 from tests.hosts import patient_host
+from tests.store.support import count_repairs
 from tests.trusted import OWN
 
 TRUST: Any = OWN

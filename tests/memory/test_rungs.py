@@ -1,4 +1,4 @@
-"""What the store knows of ladders: who answered, what it cost, week by week."""
+"""What the store knows of ladders: who answered, and what it cost."""
 
 import time
 from types import SimpleNamespace
@@ -63,17 +63,6 @@ async def test_figures_have_the_rungs_of_all_memory_keys(store):
     assert large.model == "l"
     assert large.share == 0.5
     assert large.cost == 20.0
-
-
-async def test_a_week_has_the_cost_of_a_task_and_its_quality(store):
-    await climb(store, Named("s", "right"), Named("l"))
-    await climb(store, Named("s", "wrong"), Named("l", "wrong"))
-    [week] = (await store.read(Scope(), ladders.figures)).weeks
-    assert week.tasks == 2
-    assert week.cost == (5.0 + 25.0) / 2
-    assert week.small == 0.5
-    assert week.passed == 0.5
-    assert 0 < week.low < 0.5 < week.high < 1
 
 
 async def test_figures_are_those_of_one_project(store):
@@ -212,8 +201,6 @@ async def test_the_cost_of_a_task_is_that_of_proof_and_of_the_loop(store):
         id="a",
     )
     proof = await memory.prove()
-    [week] = proof.ladders.weeks
     assert result.usage.cost == 0.25 + 5.0 + 0.25
-    assert week.cost == result.usage.cost
     assert proof.mean_cost == MeanCost(result.usage.cost, None)
     assert proof.ladders.overhead.cost == 0.25

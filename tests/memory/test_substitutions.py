@@ -13,7 +13,6 @@ from heedful.store import substitutions
 from heedful.store.repairs import (
     JudgedCall,
     Repair,
-    count_repairs,
     find_repair,
     offer,
     settle,
@@ -21,6 +20,7 @@ from heedful.store.repairs import (
 from heedful.store.substitutions import KnownSubstitution
 from tests.memory.agent_sessions import learn, step
 from tests.memory.test_preconditions import read
+from tests.store.support import count_repairs
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly

@@ -69,7 +69,7 @@ def test_policies_at_one_place_share_a_label():
     points = [Point(name, 100.0, 100.0) for name in ("recorded", "thorough")]
     other = Point("stage", 90.0, 95.0)
     names = ["recorded", "thorough", "stage"]
-    chart = frontier([*points, other], marks=names, of_record="attempts")
+    chart = frontier([*points, other], marks=names)
     texts = {label.text for label in chart["labels"]}
     assert texts == {"recorded, thorough", "stage"}
 
@@ -77,7 +77,7 @@ def test_policies_at_one_place_share_a_label():
 def test_a_label_of_many_policies_names_the_first():
     names = [f"default, attempts.limit={n}" for n in range(4)]
     points = [Point(name, 100.0, 100.0) for name in names]
-    (label,) = frontier(points, marks=names, of_record="attempts")["labels"]
+    (label,) = frontier(points, marks=names)["labels"]
     assert label.text == "default, attempts.limit=0 and 3 more"
 
 
@@ -95,7 +95,7 @@ def test_no_label_is_crossed_by_the_line_of_the_front():
         Point("thorough", 100.0, 100.0),
     ]
     names = [point.name for point in points]
-    chart = frontier(points, marks=names, of_record="attempts")
+    chart = frontier(points, marks=names)
     x, y = (chart["x"], chart["y"])
     corners = [
         (
@@ -142,14 +142,6 @@ def test_a_line_of_steps_crosses_a_label(x, y, is_crossed):
     assert Label(x, y, "stage").is_crossed([(50, 100), (200, 50)]) == is_crossed
 
 
-def test_a_policy_that_is_not_sure_is_on_no_front_of_a_record():
-    points = [ALL, MOST._replace(exact=False)]
-    names = ["thorough", "default"]
-    chart = frontier(points, marks=names, of_record="attempts")
-    assert [kind for kind, _ in chart["dots"]] == ["unsure", "front"]
-    assert chart["line"] == [ALL]
-
-
 def test_an_axis_that_does_not_begin_at_0_says_so():
     cut_axis = axis("solved", [0.93, 1.0])
     assert cut_axis["cut"]
@@ -168,6 +160,6 @@ def test_labels_that_are_near_do_not_read_as_one():
     names = ["recorded, default, thorough", "stage", "reflection"]
     places = [(100.0, 100.0), (98.0, 98.4), (96.0, 95.0)]
     points = [Point(name, *place) for name, place in zip(names, places, strict=True)]
-    labels = frontier(points, marks=names, of_record="attempts")["labels"]
+    labels = frontier(points, marks=names)["labels"]
     for label in labels:
         assert label.is_apart([other for other in labels if other is not label])

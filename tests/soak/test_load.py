@@ -60,7 +60,6 @@ PAGES = (
     "/dreams",
     "/recall",
     "/proof",
-    "/policies",
     "/health",
     "/spend",
     "/projects",

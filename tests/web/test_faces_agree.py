@@ -329,43 +329,6 @@ def test_home_says_what_is_missing_for_calls_saved(tmp_path):
         assert fact in home.lower()
 
 
-def test_policies_leave_out_the_presets_that_a_replay_leaves_out(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        desk = Desk(tmp_path)
-        replayed = type_command(desk, "replay --json").json
-        browser.open(browser.api._all)
-        data = browser.data("/policies")
-        page = words_of(browser.get("/policies").text)
-
-    names = [row["policy"] for row in data["rows"]]
-    assert names == ["as recorded", *(row["policy"] for row in replayed["policies"])]
-    assert "orchestrator" not in names
-    assert data["notes"] == replayed["notes"]
-    assert replayed["notes"][0] in page
-    for row, expected in zip(data["rows"][1:], replayed["policies"], strict=True):
-        for figure in ("attempts", "solved", "solvable", "lost", "regret", "beyond"):
-            assert row[figure] == expected[figure]
-    assert data["rows"][0]["beyond"] == replayed["recorded"]["beyond"] == 0
-    assert "cannot tell" in page
-
-
-def test_a_policy_that_was_asked_for_is_replayed_with_its_caveat(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        replayed = type_command(
-            Desk(tmp_path), "replay --policy orchestrator --json"
-        ).json
-        browser.open(browser.api._all)
-        data = browser.data("/policies?policy=orchestrator")
-
-    assert [row["policy"] for row in data["rows"]] == ["as recorded", "orchestrator"]
-    assert data["notes"] == replayed["notes"]
-    assert data["rows"][1]["beyond"] == replayed["policies"][0]["beyond"]
-    assert data["rows"][1]["unscored"] == 2
-    assert not data["rows"][1]["front"]
-
-
 @pytest.mark.both_nightly
 def test_the_best_of_failed_attempts_is_not_green(tmp_path):
     with browsing(tmp_path) as browser:

@@ -20,8 +20,6 @@ PAGES = (
     "home",
     "loops",
     "loops/large1",
-    "policies",
-    "policies/loops",
     "health",
     "runs",
     "traces",
@@ -149,10 +147,6 @@ def test_figures_say_how_many_loops_they_left_out(
     home = browser.data("/home")
     assert home["unjudged"] == 1
     assert [check["loops"] for check in home["failing"]] == [1]
-    policies = browser.data("/policies")
-    assert policies["unread"] == 1
-    assert policies["rows"][0]["loops"] == 1
-    assert "1 loop more left out" in browser.get("/policies").text
     assert browser.data("/loops/wide")["long"] is True
 
 
@@ -235,18 +229,6 @@ def test_pages_of_traces_take_turns(browser: Browser):
         return [other.status_code, (await waiting).status_code]
 
     assert api.run(show()) == [200, 200]
-
-
-def test_goals_count_as_records_of_a_loop_that_is_decided_again(
-    browser: Browser, monkeypatch: pytest.MonkeyPatch
-):
-    goals = [{"score": f"goal {number}", "threshold": 0.5} for number in range(100)]
-    body = {"task": "t", "goals": goals, "policy": POLICY}
-    read_data(browser.api.put("/v1/loops/goals", json=body), 201)
-    report(browser.api, "goals", 1, findings=1)
-    assert browser.data("/policies")["rows"][0]["loops"] == 1
-    monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 4_000)
-    assert browser.data("/policies")["unread"] == 1
 
 
 def test_costs_say_how_many_loops_they_left_out(

@@ -28,7 +28,6 @@ LISTS = (
     "lessons",
     "quarantine",
     "proof",
-    "policies",
     "dreams",
     "runs",
     "traces",
@@ -64,7 +63,7 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
             f"recall?kind={kind}&text=no+severity"
             for kind in ("task", "error", "action")
         ]
-        queries += ["loops?check=severity&days=3", "policies?reach=default&state=open"]
+        queries += ["loops?check=severity&days=3"]
         for path in (*EVERY, *details, *queries):
             page = browser.get(f"/{path}")
             assert page.status_code == 200, path
@@ -449,18 +448,12 @@ def test_a_run_calls_the_level_of_a_finding_as_its_loop_does(tmp_path):
             assert "few error only 7 rows" in words_of(browser.get(path).text), path
 
 
-def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
+def test_pipelines_projects_and_runs_that_wait(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
         scope = Scope("acme", "main")
         fill(api)
         browser.open(api._all)
-        differ = browser.data("/policies/loops?second=orchestrator")
-        assert differ["loops"] == 2
-        assert differ["not_ended"] == 1
-        assert [loop["id"] for loop in differ["rows"]] == ["stopped", "a/b"]
-        assert [loop["change"] for loop in differ["rows"]] == 2 * [None]
-        assert "nothing" in browser.data("/policies/loops?first=nothing")["wrong"]
         pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})
         run = api.run(pipeline.run({})).run
@@ -542,11 +535,6 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         assert weeks == {"today": 2, "week": 2, "before": 1}
         recent = browser.data("/loops?days=1")["loops"]
         assert [row["failed"] for row in recent] == [["severity"], ["severity"], []]
-        for kind, id in (("stopped", "stopped"), ("passed", "a/b")):
-            rows = browser.get(
-                f"/policies/loops.json?second=orchestrator&state={kind}"
-            ).json()
-            assert [row["id"] for row in rows["rows"]] == [id]
         assert browser.data("/traces")["episodes"][0]["failed"] == "1 sh"
         for query in ("", "?text=PageError"):
             listed = browser.get(f"/lessons.json{query}").json()["lessons"]
@@ -683,11 +671,6 @@ def test_rare_pages_and_refusals(tmp_path):
         )
         assert browser.data("/home")["by"] == "day"
         assert browser.data("/lessons?text=severity")["lessons"]
-        for query, words in (
-            ("policy=nothing", "nothing"),
-            ("limit=0", "limit is '0'"),
-        ):
-            assert words in browser.data(f"/policies?{query}")["wrong"]
         for status, paths in (
             (404, "traces/nothing lessons/999 lessons/abc"),
             (422, "loops?cursor=-1 dreams?cursor=x recall?kind=x"),

@@ -422,47 +422,6 @@ def test_a_loop_without_attempts_can_be_compared(browser: Browser):
     assert "One of them has no stored answer." in page
 
 
-def test_two_policies_are_compared_loop_by_loop_by_loss(browser: Browser):
-    record_loop(browser.api, "cheaper", ["a", "b", "c", "d"])
-    record_loop(browser.api, "lost", ["a", "b"], passes=True)
-    record_loop(browser.api, "same", ["a"], passes=True)
-    query = "?second=default,+attempts.limit%3D1"
-    differ = browser.get(f"/policies/loops.json{query}").json()
-    assert [row["id"] for row in differ["rows"]] == ["lost", "cheaper"]
-    lost, cheaper = [row["change"] for row in differ["rows"]]
-    assert lost["attempts"] == -1
-    assert lost["quality"] == -1
-    assert cheaper["attempts"] == -3
-    assert cheaper["quality"] == 0
-    assert cheaper["cost"] < lost["cost"] < 0
-    totals = differ["totals"]
-    assert totals.pop("cost") == pytest.approx(cheaper["cost"] + lost["cost"])
-    assert totals == {
-        "loses": 1,
-        "gains": 0,
-        "fewer": 1,
-        "more": 0,
-        "unknown": 0,
-        "same": 1,
-        "attempts": -4,
-        "moved": 4,
-        "priced": 4,
-    }
-    page = browser.get(f"/policies/loops{query}").text
-    assert "takes 4 fewer attempts than recorded" in page
-
-
-def test_a_loop_whose_record_is_too_short_for_a_policy_comes_last(browser: Browser):
-    record_loop(browser.api, "short", ["a", "b", "c", "d"])
-    record_loop(browser.api, "lost", ["a", "b"], passes=True)
-    query = "?first=default,+attempts.limit%3D1&second=default,+attempts.limit%3D9"
-    differ = browser.get(f"/policies/loops.json{query}").json()
-    assert [row["id"] for row in differ["rows"]] == ["lost", "short"]
-    assert differ["rows"][1]["change"] is None
-    assert differ["totals"]["unknown"] == 1
-    assert "cannot tell" in browser.get(f"/policies/loops{query}").text
-
-
 def test_two_attempts_of_one_loop_lead_to_their_page(browser: Browser):
     record_loop(browser.api, "one", ["a", "b", "c"])
     address = "/loops/compare?a=one&b=one&a_attempt=1"

@@ -42,8 +42,6 @@ ROUTE_OF_PAGE = {
     "/proof": "GET /v1/proof",
     "/recall": "POST /v1/recall",
     "/search": LOOPS,
-    "/policies": "POST /v1/replay",
-    "/policies/loops": "POST /v1/replay",
     "/projects": LOOPS,
     "/spend": LOOPS,
     "/runs": LOOPS,
@@ -147,8 +145,6 @@ def queries_of(address: str) -> tuple[str, ...]:
     """Return the queries with which a page shows most."""
     texts = {
         "/recall": ("?kind=task&text=summary", "?kind=error&text=failed"),
-        "/policies": ("?policy=default",),
-        "/policies/loops": ("?second=orchestrator",),
         "/lessons": ("", "?state=quarantined", "?text=failed"),
     }
     return texts.get(address, ("",))

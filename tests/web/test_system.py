@@ -376,6 +376,6 @@ def test_a_loop_that_is_not_found_can_be_searched(browser: Browser):
 
 def test_every_page_but_that_of_the_search_offers_one(browser: Browser):
     label = 'aria-label="Search loops, lessons and traces"'
-    for path in ("/home", "/loops", "/proof", "/policies", "/health", "/projects"):
+    for path in ("/home", "/loops", "/proof", "/health", "/projects"):
         assert label in browser.get(path).text
     assert label not in browser.get("/search").text

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from heedful.cli.output import TextTable, columns
-from heedful.loop.rungs import LadderFigures, RungFigures, WeekFigures
-
-MAX_SHOWN_WEEKS = 12
+from heedful.loop.rungs import LadderFigures, RungFigures
 
 
 def _answered(figures: RungFigures) -> str:
@@ -13,22 +11,10 @@ def _answered(figures: RungFigures) -> str:
     return f"{figures.tasks} ({figures.share:.0%})"
 
 
-def _solved(figures: WeekFigures) -> str:
-    """Return the share of tasks that any rung answered, with its interval."""
-    ends = f"{figures.low:.0%} and {figures.high:.0%}"
-    return f"{figures.passed:.0%}, between {ends}"
-
-
 RUNG_COLUMNS = columns(
     "rung model answered attempts calls tokens cost seconds",
     answered=_answered,
     cost=lambda figures: f"{figures.cost:.6g}",
-)
-WEEK_COLUMNS = columns(
-    "week tasks cost_a_task rung_1_alone solved",
-    cost_a_task=lambda figures: f"{figures.cost:.6g}",
-    rung_1_alone=lambda figures: f"{figures.small:.0%}",
-    solved=_solved,
 )
 
 
@@ -42,12 +28,11 @@ def rung_table(figures: LadderFigures) -> list[object]:
 
 
 def ladder_tables(figures: LadderFigures) -> list[object]:
-    """Return the tables of the rungs and of the last weeks, [] without loops."""
+    """Return how many tasks were solved, and what each rung did; [] without loops."""
     if not figures.tasks:
         return []
 
     return [
         f"\nrungs: {figures.passed} of {figures.tasks} tasks solved",
         *rung_table(figures),
-        TextTable(WEEK_COLUMNS, figures.weeks[-MAX_SHOWN_WEEKS:]),
     ]

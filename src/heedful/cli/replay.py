@@ -32,7 +32,6 @@ from heedful.loop.replay import (
     RecordedLoop,
 )
 from heedful.loop.stop import find_near_repeat
-from heedful.loop.ways import RecordedClimb, compare_ways, parse_prices
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 from heedful.store.records import StoredLoop
@@ -54,13 +53,6 @@ def replay(
     plot: Annotated[
         Path | None, Option(help="Draw the result into this SVG file.")
     ] = None,
-    prices: Annotated[
-        str | None,
-        Option(
-            metavar="PRICE,PRICE…",
-            help="Compare when to climb, at these prices of a token of each rung.",
-        ),
-    ] = None,
 ) -> int:
     """Compare what policies would have cost and lost on recorded loops.
 
@@ -73,15 +65,7 @@ def replay(
     loop was solved and the policy stops before the solution. Quality is the mean
     quality of the best attempt of each loop under the policy. --plot draws cost against
     quality.
-
-    --prices compares when to climb instead, on the recorded loops with a ladder: after
-    all tries, after one, at once, or as planned from the loops before.
     """
-    if prices is not None:
-        if policy or plot:
-            raise UsageError("--prices compares no policies: leave out the others")
-        return _replay_ways(source, parse_prices(prices))
-
     chosen = [presets.policy(text) for text in policy or ()]
     compared = replays.comparable(read_records(source), chosen, PRESETS.values())
     notes = list(compared.notes)
@@ -106,49 +90,6 @@ def replay(
         TextTable(FIGURE_COLUMNS, [recorded, *figures]),
         notes,
     )
-
-
-def _replay_ways(source: str | None, prices: Sequence[float]) -> int:
-    """Compare when to climb, on the recorded loops with a ladder. Raises NotFound."""
-    climbs = [climb.priced(prices) for climb in _read_climbs(source)]
-    figures = compare_ways(climbs)
-    document = {"prices": prices, "ways": [row.plain() for row in figures]}
-    return answer(
-        document,
-        f"{counted(len(climbs), 'loop')} with a ladder",
-        TextTable(WAY_COLUMNS, figures),
-        [WAYS_LEGEND],
-    )
-
-
-def _read_climbs(source: str | None) -> list[RecordedClimb]:
-    """Return how the recorded loops with a ladder went. Raises NotFound, UsageError."""
-    if source is not None and source.endswith(".jsonl"):
-        records = read_file(Path(source))
-        climbs = [RecordedClimb.of(record.loop) for record in records]
-    else:
-        climbs = [
-            RecordedClimb.of(record.loop, record.head.memory_key)
-            for record in reversed(_newest(source))
-        ]
-    with_ladder = [climb for climb in climbs if climb is not None]
-    if not with_ladder:
-        where = "heedful.run(generate=[small, large]) makes some"
-        raise NotFound("loop with a ladder in", source or "the database", where)
-    return with_ladder
-
-
-WAYS_LEGEND = (
-    "cannot tell: loops whose record does not show the way; the other figures are "
-    "those of the other loops, beside what the same loops did cost and solve"
-)
-WAY_COLUMNS = columns(
-    "way loops attempts tokens cost recorded_cost solved recorded_solved alone "
-    "cannot_tell",
-    cost=lambda figures: f"{figures.cost:.6g}",
-    recorded_cost=lambda figures: f"{figures.recorded_cost:.6g}",
-    cannot_tell="beyond",
-)
 
 
 def _compare(compared: Comparable) -> tuple[Figures, list[Figures]]:

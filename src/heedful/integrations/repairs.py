@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.host import HostRun
 
 Mode = Literal["off", "ask", "on"]
-MODES = ("off", "ask", "on")
 # In these modes of an agent nobody is there to be asked.
 UNATTENDED_MODES = frozenset({"dontAsk"})
 

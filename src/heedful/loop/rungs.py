@@ -1,4 +1,4 @@
-"""What each rung of the ladders answered and spent, over many loops, and by week.
+"""What each rung of the ladders answered and spent, over many loops.
 
 Every face that shows these figures takes them from `figure_ladders`.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from heedful.loop.ladder import Climb, Overhead, RungAttempt
-from heedful.loop.share import Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +34,8 @@ class RungFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeekFigures:
-    """How the loops with a ladder went that ended in a `week` of ISO 8601, in UTC.
-
-    `cost` is that of a loop, on average, with its overhead. The shares are from 0 to 1:
-    rung 1 answered `small` without a climb, and `passed` is the share that any rung
-    answered. The true share lies between `low` and `high`, however often somebody
-    looks.
-    """
-
-    week: str
-    tasks: int
-    cost: float
-    small: float
-    passed: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LadderFigures:
-    """The figures of `tasks` loops with a ladder: by rung, and by week, oldest first.
+    """The figures of `tasks` loops with a ladder, by rung.
 
     `passed` of them were answered. The rungs and the `overhead` together are all that
     the loops spent.
@@ -64,7 +44,6 @@ class LadderFigures:
     tasks: int = 0
     passed: int = 0
     rungs: tuple[RungFigures, ...] = ()
-    weeks: tuple[WeekFigures, ...] = ()
     overhead: Overhead = Overhead()
 
 
@@ -75,9 +54,7 @@ def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
     """
     climbs = list(climbs)
     attempts: defaultdict[tuple[int, str], list[RungAttempt]] = defaultdict(list)
-    weeks: defaultdict[str, list[Climb]] = defaultdict(list)
     for climb in climbs:
-        weeks[week_of(climb.at)].append(climb)
         for number, name in enumerate(climb.names, 1):
             attempts[number, name] += [a for a in climb.attempts if a.rung == number]
 
@@ -88,7 +65,6 @@ def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
             _figure_rung(*rung, attempts[rung], len(climbs))
             for rung in sorted(attempts)
         ),
-        weeks=tuple(_figure_week(week, weeks[week]) for week in sorted(weeks)),
         overhead=Overhead(
             calls=sum(climb.overhead.calls for climb in climbs),
             tokens=sum(climb.overhead.tokens for climb in climbs),
@@ -127,22 +103,4 @@ def _figure_rung(
         tokens=sum(attempt.tokens for attempt in attempts),
         cost=sum(attempt.cost for attempt in attempts),
         seconds=sum(attempt.seconds for attempt in attempts),
-    )
-
-
-def _figure_week(week: str, climbs: Sequence[Climb]) -> WeekFigures:
-    """Return the figures of the loops of a week."""
-    cost = sum(climb.cost for climb in climbs)
-    answers = [climb for climb in climbs if climb.answered_by]
-    small = [climb for climb in answers if not climb.climbed]
-    passed = Share(len(answers), len(climbs))
-    low, high = passed.interval
-    return WeekFigures(
-        week=week,
-        tasks=len(climbs),
-        cost=cost / len(climbs),
-        small=len(small) / len(climbs),
-        passed=len(answers) / len(climbs),
-        low=low,
-        high=high,
     )

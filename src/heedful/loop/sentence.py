@@ -10,21 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from heedful.loop.decide import Again, Policy, Verdict
+from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import UNJUDGED, format_score
 from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
     Stop,
-    StopRule,
-    ordinal,
-    rule_name,
 )
 from heedful.sanitize import clean
 
@@ -191,68 +180,6 @@ def describe_value(name: str, was: float, to: float) -> str:
     if new == "1":
         words = re.sub("s(?= instead| with)", "", words)  # without its plural
     return words.format(to=new, was=old) + condition
-
-
-def describe_policy(policy: Policy) -> list[str]:
-    """Return in plain words when a policy ends a loop, a text for each rule and goal.
-
-    >>> from heedful.loop.policies import default
-    >>> describe_policy(default)[:2]
-    ['at most 4 attempts', 'at the 2nd repeated answer']
-    """
-    rules = [_describe_rule(rule) for rule in policy.rules]
-    goals = [f"goal {goal}" for goal in policy.goals]
-    return [*rules, *goals]
-
-
-def _describe_rule(rule: StopRule) -> str:
-    """Return in plain words when a rule ends a loop; its name if it is a user's own."""
-    match rule:
-        case MaxAttempts():
-            limits = " and then ".join(map(str, rule.rungs or (rule.limit,)))
-            words = f"at most {limits} attempts"
-        case Budget():
-            words = _describe_budget(rule)
-        case Fatigue():
-            words = f"at a fatigue of {format_score(rule.limit)}"
-        case Echo():
-            words = f"when a finding comes back in {rule.times} attempts"
-        case Repeat():
-            answer = "repeated" if rule.near else "exactly repeated"
-            words = f"at the {ordinal(rule.times)} {answer} answer"
-            if rule.times == 1:
-                words += " (the 2nd at temperature 0)"
-        case Plateau():
-            words = _describe_plateau(rule)
-        case NothingMet():
-            words = "while no check has passed"
-        case All():
-            words = " ".join(map(_describe_rule, rule.rules))
-        case _:
-            words = rule_name(rule)
-    return words
-
-
-def _describe_budget(rule: Budget) -> str:
-    """Return in plain words what a loop may spend."""
-    limits = []
-    for unit in ("tokens", "cost", "seconds", "calls"):
-        limit = getattr(rule, unit)
-        if limit is not None:
-            name = "$" if unit == "cost" else unit
-            limits.append(f"{limit:.12g} {name}")
-    return f"a budget of {' and '.join(limits)}"
-
-
-def _describe_plateau(rule: Plateau) -> str:
-    """Return in plain words when the rule `plateau` ends a loop."""
-    conditions = []
-    if rule.patience is not None:
-        attempts = "1 attempt" if rule.patience == 1 else f"{rule.patience} attempts"
-        conditions.append(f"after {attempts} without improvement")
-    if rule.floor is not None:
-        conditions.append(f"below a severity of {format_score(rule.floor)}")
-    return " or ".join(conditions)
 
 
 def describe_stop(stop: Stop) -> str:

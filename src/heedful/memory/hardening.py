@@ -16,7 +16,6 @@ from heedful.errors import InvalidInput
 from heedful.lessons.harden import MIN_EXAMPLES, Material, propose
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import Alarm, CheckState, LessonCheck
-from heedful.store import exposures
 from heedful.store import hardened as hardened_store
 from heedful.store.hardened import Hardenable
 from heedful.store.store import Store
@@ -41,10 +40,6 @@ class LessonChecks:
         """Return the checks, newest decision first. Raises InvalidInput."""
         check_integer("limit", limit)
         return await self._store.read(self._scope, hardened_store.listed, limit)
-
-    async def active(self, memory_key: str = "") -> Sequence[LessonCheck]:
-        """Return the checks that judge the loops of a memory key."""
-        return await self._store.read(self._scope, exposures.active_checks, memory_key)
 
     async def propose(self, lesson: int) -> LessonCheck:
         """Propose the check of a lesson; a check that judges already is returned.

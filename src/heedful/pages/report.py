@@ -825,52 +825,36 @@ def frontier(
     named: Sequence[Point],
     others: Sequence[Point] = (),
     marks: Iterable[str] = (),
-    *,
-    of_record: str = "",
 ) -> dict[str, Any]:
     """Return what a template draws of policies: axes, dots, labels, the front's line.
 
     The label of a named point is its mark, or its number from 1 without `marks`. Points
-    at the same place share a label. The dots are those of the
-    `others`, the oracle's, and those of the named points, in this order. With
-    `of_record`, the name of the cost, costs and shares are percentages of what was
-    recorded, there is no oracle, and a policy of which the record cannot tell for all
-    loops is on no front.
+    at the same place share a label. The dots are those of the `others`, the oracle's,
+    and those of the named points, in this order.
     """
-    certain = [point for point in named if point.exact or not of_record]
-    line = front([*certain, *others])
+    line = front([*named, *others])
     best = {(point.cost, point.solved) for point in line}
 
     dots = [("other", point) for point in others]
-    if not of_record:
-        dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
+    dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
     marks_by_place = defaultdict[tuple[float, float], list[str]](list)
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
         is_best = point.judged and (point.cost, point.solved) in best
-        kind = "front" if is_best else "dot"
-        if of_record and not point.exact:
-            kind = "unsure"
-        dots.append((kind, point))
+        dots.append(("front" if is_best else "dot", point))
         marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 
-    texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
-    if of_record:
-        texts = (f"{of_record}, % of recorded", "correct answers kept, %", 100)
-    # A dot that is sure is drawn over one that is not.
-    dots.sort(key=lambda dot: dot[0] != "unsure")
-    x = axis(texts[0], [point.cost for _, point in dots])
+    x = axis("attempts ÷ the oracle's", [point.cost for _, point in dots])
     shares = [point.solved for _, point in dots]
     # No share is above the whole: if all are, the axis ends there.
-    if min(shares) == texts[2]:
-        shares.append(0.9 * texts[2])
-    y = axis(texts[1], shares)
+    if min(shares) == 1:
+        shares.append(0.9)
+    y = axis("solved ÷ solvable", shares)
     return {
         "x": x,
         "y": y,
         "dots": dots,
         "labels": _place_labels(sorted(marks_by_place.items()), line, x, y),
         "line": line,
-        "of_record": of_record,
     }
 
 

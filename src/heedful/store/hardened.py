@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.harden import Material, ReplacedCall
@@ -38,7 +38,6 @@ from heedful.store.lessons import name_of, rule
 
 # The examples that a check is made from and executed on.
 MAX_READ_EXAMPLES = 1_000
-Ruling = Literal["accepted", "rejected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

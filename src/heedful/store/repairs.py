@@ -195,10 +195,3 @@ def settle(db: Db, scope: Scope, call: JudgedCall, id: str) -> None:
         "at": time.time(),
     }
     db.send("settle_repair", {**key_of(scope), **values})
-
-
-def count_repairs(db: Db, scope: Scope) -> dict[str, int]:
-    """Return how many repairs were offered without a result, passed, and failed."""
-    end = "group by outcome"
-    rows = db.select("outcome, count(*) as n", "repair", key_of(scope), end)
-    return {row["outcome"]: row["n"] for row in rows}

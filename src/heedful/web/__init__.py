@@ -3,8 +3,8 @@
 All that belongs to a page is in this room:
 
 - `loops.py`, `pairs.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
-  `inbox.py`, `second_look.py`, `decisions.py`, `work.py`, `policies.py`, `spend.py`,
-  `system.py`: the pages of a subject. A function makes the data of a page; the tables
+  `inbox.py`, `second_look.py`, `decisions.py`, `work.py`, `spend.py`, `system.py`: the
+  pages of a subject. A function makes the data of a page; the tables
   `PAGES` and `ACTIONS` at the end of a module declare its pages, and what its forms
   do. `matrix.py` makes the matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
@@ -43,7 +43,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         lessons,
         loops,
         pairs,
-        policies,
         recall,
         search,
         second_look,
@@ -71,7 +70,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *second_look.PAGES,
             *inbox.PAGES,
             *work.PAGES,
-            *policies.PAGES,
             *spend.PAGES,
             *system.PAGES,
         ),

@@ -15,7 +15,6 @@ from heedful.loop.record import DOUBT_STATES
 from heedful.web.recent import RecentLoop
 
 WITHOUT = "-"  # in an address, for loops without a memory key, a model, …
-MAX_OPEN_VALUES = 6  # of a facet; rarer ones are folded
 MAX_FACET_VALUES = 40
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 Plain = dict[str, Any]

@@ -30,8 +30,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import UNJUDGED, Attempt, Goal, Loop, Usage
-from heedful.loop.replay import RecordedLoop
+from heedful.loop.record import UNJUDGED
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
 from heedful.store import exposures
@@ -807,72 +806,6 @@ def _shown_attempt(db: Db, scope: Scope, n: int, number: int) -> Plain:
         "output": output,
         "left_out": {"output": left_out, "findings": unshown},
     }
-
-
-class Replayable(NamedTuple):
-    """Loops to decide again, oldest first, the beginnings of their tasks by id, and how
-    many more were left out because their records are too large.
-
-    `since` is when the oldest of these loops was created, 0.0 without loops.
-    """
-
-    loops: list[RecordedLoop]
-    tasks: dict[str, Any]
-    unread: int
-    since: float
-
-
-@bulk
-def replayable(
-    db: Db,
-    scope: Scope,
-    limit: int,
-    *,
-    updated: float = 0.0,
-    state: str = "",
-    key: str = "",
-) -> Replayable:
-    """Return the newest loops with at most `MAX_REDECIDED_ATTEMPTS` attempts.
-
-    They changed since the time `updated`, and have this `state` and memory `key`; ""
-    and 0 allow all. Their records have at most `MAX_LISTING_BYTES`, and those of each
-    `MAX_FIGURE_LOOP_BYTES`.
-    """
-    attempt_rows = rows(
-        db,
-        scope,
-        "replayed",
-        since=updated,
-        state=state,
-        key=key,
-        limit=limit,
-        most=MAX_REDECIDED_ATTEMPTS,
-        chars=MAX_SHOWN_TASK_CHARS,
-        bytes=MAX_LISTING_BYTES,
-        loop_bytes=MAX_FIGURE_LOOP_BYTES,
-    )
-
-    # By the ids of loops, from the newest to the oldest.
-    attempts = defaultdict[str, list[Attempt]](list)
-    heads = dict[str, Row]()
-    unread = 0
-    for row in attempt_rows:
-        if row["record"] is None:
-            unread += 1
-            continue
-        heads.setdefault(row["id"], row)  # only that of attempt 1 has the goals
-        attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
-
-    loops = list[RecordedLoop]()
-    tasks = dict[str, Any]()
-    for id, head in reversed(heads.items()):
-        goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
-        extra = Usage(**json.loads(head["extra"]))
-        loop = Loop(id, tuple(goals), attempts=tuple(attempts[id]), extra=extra)
-        loops.append(RecordedLoop(loop, ended=head["state"] != "open"))
-        tasks[id], _ = beginning(head["task"], head["task_chars"])
-    since = min((head["created"] for head in heads.values()), default=0.0)
-    return Replayable(loops=loops, tasks=tasks, unread=unread, since=since)
 
 
 @bulk

@@ -250,24 +250,6 @@ select loop.n, attempt.number, attempt.record from (
 on attempt.loop = loop.n and attempt.number <= :most and loop.size <= :loop_bytes and loop.total <= :bytes
 order by loop.n desc, attempt.number;
 
--- name: replayed
--- As `judged`, with what a replay needs besides.
-select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars,
-       case when attempt.number = 1 then loop.goals end as goals, loop.extra, loop.state, loop.created, attempt.record from (
-  select n, id, task, goals, extra, state, created, size,
-         sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
-    select n, id, task, goals, extra, state, created,
-           (select sum(length(record)) + length(goals) from attempt where loop = loop.n) as size
-    from loop
-    where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
-      and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
-      and not exists (select 1 from attempt where loop = loop.n and number > :most)
-    order by n desc limit :limit
-  ) as sized where size > 0
-) as loop left join attempt
-on attempt.loop = loop.n and loop.size <= :loop_bytes and loop.total <= :bytes
-order by loop.n desc, attempt.number;
-
 -- name: stopped
 -- The rules that stopped each of the newest loops; null for a loop that was cancelled.
 select (select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */

@@ -1,18 +1,22 @@
-"""The menu of the pages: six groups, and the pages in each of them.
+"""The menu of the pages: five groups, and the pages in each of them.
 
 A page is named as its command, if there is one. `MOVED_PAGES` has the addresses of
 pages that had another name, or that people guess; they lead to the right ones.
+`GONE_PAGES` has the addresses of pages that are gone, and the nearest page to each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 MOVED_PAGES = {"pipelines": "runs", "decisions": "quarantine/decided"}
+GONE_PAGES = {"policies": "/loops", "policies/loops": "/loops"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,6 @@ MENU = (
         ),
     ),
     MenuGroup("Proof", (MenuPage("Proof", "/proof"),)),
-    MenuGroup("Policies", (MenuPage("Policies", "/policies"),)),
     MenuGroup(
         "System",
         (
@@ -92,6 +95,13 @@ async def lead_on(request: Request) -> Response:
     return RedirectResponse(path, 308)
 
 
+async def lead_near(address: str, request: Request) -> Response:
+    """Lead from a page that is gone to the nearest one, in the same project."""
+    project = request.query_params.get("project")
+    query = f"?{urlencode({'project': project})}" if project else ""
+    return RedirectResponse(f"{address}{query}", 308)
+
+
 async def lead_to_home(request: Request) -> Response:
     """Lead to the data of Home, below the path to which a browser sends its cookie."""
     path = request.url.path.removesuffix(".json")
@@ -99,8 +109,11 @@ async def lead_to_home(request: Request) -> Response:
 
 
 def moved_routes(site_path: str) -> list[Route]:
-    """Return the routes of the pages that were renamed, and of the data of Home."""
+    """Return the routes of pages that were renamed or are gone, and of Home's data."""
     routes = [Route(f"{site_path}.json", lead_to_home)]
+    for old, near in GONE_PAGES.items():
+        lead = partial(lead_near, f"{site_path}{near}")
+        routes.append(Route(f"{site_path}/{old}", lead))
     for old in MOVED_PAGES:
         path = f"{site_path}/{old}"
         routes += [
