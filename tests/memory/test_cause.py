@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from heedful import errors
 from heedful.checks.evaluate import Context, context
+from heedful.checks.identity import key_of
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer
-from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.briefing import (

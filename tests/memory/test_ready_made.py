@@ -1,20 +1,28 @@
-"""A ready-made check teaches its arguments, and no particular of a task."""
+"""A ready-made check teaches its arguments, and no particular of a task. What loops of
+one function got wrong under a check is told to every function that the check guards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
+import heedful
 from heedful import checks
+from heedful.checks.identity import check_id
 from heedful.drive.drive import run
+from heedful.drive.report import open_loop
+from heedful.lessons.scope import Scope, short_digest
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 
 KEY = "shop.answer"
+OTHER_KEY = "desk.reply"
 
 
 class Line(BaseModel):
@@ -31,10 +39,12 @@ class Basket(BaseModel):
     prices: dict[str, int]
 
 
-async def tell(memory: Memory, checks: Sequence[Any], *answers: Any) -> str:
+async def tell(
+    memory: Memory, checks: Sequence[Any], *answers: Any, key: str = KEY
+) -> str:
     """Return what a loop with these checks and answers is told before its first one.
 
-    The answers are part of its task, which no other loop has.
+    Its task has no word in common with those of loops with other answers.
     """
     hints: list[str] = []
     remaining = iter(answers)
@@ -44,11 +54,11 @@ async def tell(memory: Memory, checks: Sequence[Any], *answers: Any) -> str:
         return next(remaining)
 
     await run(
-        f"task {answers}",
+        short_digest(str(answers)),
         generate=answer,
         checks=checks,
         memory=memory,
-        memory_key=KEY,
+        memory_key=key,
         store=memory.store,
     )
     return hints[0]
@@ -223,3 +233,199 @@ async def test_a_check_of_your_own_states_its_rule(memory: Memory) -> None:
 
     rule = await learn_rule(memory, priced, "12.50", "12.50 EUR")
     assert rule == "end with the currency, EUR"
+
+
+def polite(answer: str) -> list[Finding]:
+    """End with a greeting."""
+    if answer.endswith("Kind regards"):
+        return []
+    return [Finding("polite", f"{answer!r} ends without a greeting", fix="greet")]
+
+
+def in_words(answer: str, unit: str) -> list[Finding]:
+    if unit in answer:
+        return []
+    return [Finding("in_words", "the unit is missing", fix=f"write the unit, {unit}")]
+
+
+class Desk:
+    """A check with a state of its own."""
+
+    def __init__(self, sign: str) -> None:
+        self.sign = sign
+
+    def __call__(self, answer: str) -> list[Finding]:
+        return self.judge(answer)
+
+    def judge(self, answer: str) -> list[Finding]:
+        if answer.startswith(self.sign):
+            return []
+        return [Finding("desk", "the sign is missing", fix=f"begin with {self.sign}")]
+
+
+def beginning_with(sign: str) -> Callable[[str], list[Finding]]:
+    def begins(answer: str) -> list[Finding]:
+        return Desk(sign)(answer)
+
+    return begins
+
+
+class Parcel(BaseModel):
+    weight: int
+
+
+def parcel_schema() -> dict[str, Any]:
+    return {"type": "object", "required": ["weight"]}
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("first", "second", "refused", "accepted", "rule"),
+    [
+        pytest.param(
+            checks.contains("parcel"),
+            checks.contains("parcel"),
+            "It left.",
+            "The parcel left.",
+            "write 'parcel' in the answer",
+            id="a ready-made check that is made twice",
+        ),
+        pytest.param(
+            checks.words(0, 3),
+            checks.words(at_most=3),
+            "it is on its way",
+            "on its way",
+            "use at most 3 words",
+            id="the same arguments, by place and by name",
+        ),
+        pytest.param(
+            checks.json_schema(parcel_schema()),
+            checks.json_schema(parcel_schema()),
+            "{}",
+            '{"weight": 3}',
+            "add it",
+            id="two equal schemas",
+        ),
+        pytest.param(
+            checks.json_schema(Parcel),
+            checks.json_schema(Parcel),
+            "{}",
+            '{"weight": 3}',
+            "add it",
+            id="a model",
+        ),
+        pytest.param(
+            polite,
+            polite,
+            "Yours",
+            "Yours. Kind regards",
+            "ends without a greeting. greet",
+            id="a function of a module",
+        ),
+    ],
+)
+async def test_one_check_has_one_rule_for_two_functions(
+    memory: Memory, first: Any, second: Any, refused: str, accepted: str, rule: str
+) -> None:
+    await tell(memory, [first], refused, accepted)
+    prompt = await tell(memory, [second], accepted, key=OTHER_KEY)
+    assert rule in prompt
+    assert "accepted:" not in prompt
+    assert short_digest(str((refused, accepted))) not in prompt
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            checks.contains("A: "), checks.contains("A:"), id="other arguments"
+        ),
+        pytest.param(
+            lambda answer: answer.startswith("A: "),
+            lambda answer: answer.startswith("A: "),
+            id="lambdas",
+        ),
+        pytest.param(beginning_with("A: "), beginning_with("A: "), id="closures"),
+        pytest.param(
+            partial(in_words, unit="A: "),
+            partial(in_words, unit="A: "),
+            id="partial functions",
+        ),
+        pytest.param(Desk("A: "), Desk("A: "), id="objects"),
+        pytest.param(Desk("A: ").judge, Desk("A: ").judge, id="methods of objects"),
+    ],
+)
+async def test_what_may_differ_is_not_one_check(
+    memory: Memory, first: Any, second: Any
+) -> None:
+    await tell(memory, [first], "kg", "A: kg")
+    assert "got wrong" in await tell(memory, [first], "A: kg")
+    assert await tell(memory, [second], "A: kg", key=OTHER_KEY) == ""
+
+
+async def test_of_two_checks_with_one_name_only_the_shared_one_tells(
+    memory: Memory,
+) -> None:
+    ids = checks.regex("[A-Z]{2}-[0-9]+", full=False)
+    dates = checks.regex("[0-9]{4}-[0-9]{2}", full=False)
+    await tell(memory, [ids, dates], "in May", "AB-7 in 2026-05")
+
+    prompt = await tell(memory, [dates], "2026-05", key=OTHER_KEY)
+    assert "[0-9]{4}-[0-9]{2}" in prompt
+    assert "[A-Z]{2}" not in prompt
+
+
+async def test_why_names_the_function_whose_loops_broke_the_rule(
+    memory: Memory,
+) -> None:
+    await tell(memory, [polite], "Yours", "Yours. Kind regards")
+    briefing = await memory.brief(
+        "another task", "", memory_key=OTHER_KEY, check_ids=[check_id(polite)]
+    )
+    [choice] = briefing.choices
+    assert choice.why == f"from loops of {KEY}, broken in 1 loop"
+
+
+async def test_a_rule_that_both_functions_broke_is_their_own(memory: Memory) -> None:
+    for key in (KEY, OTHER_KEY):
+        await tell(memory, [polite], "Yours", f"{key}. Kind regards", key=key)
+    briefing = await memory.brief(
+        "another task", "", memory_key=OTHER_KEY, check_ids=[check_id(polite)]
+    )
+    [choice] = briefing.choices
+    assert choice.why == "broken in 1 loop"
+    assert f"accepted: {OTHER_KEY}" in briefing.prompt
+
+
+async def test_three_functions_tell_a_rule_once(memory: Memory) -> None:
+    for key in (KEY, "shop.letter", "shop.note"):
+        await tell(memory, [polite], "Yours", f"{key}. Kind regards", key=key)
+    prompt = await tell(memory, [polite], "Kind regards", key=OTHER_KEY)
+    assert prompt.count("ends without a greeting") == 1
+
+
+async def test_a_rule_stays_in_its_project(store: Store) -> None:
+    shop = Memory(store, Scope("acme", "shop"), holdout=0)
+    desk = Memory(store, Scope("acme", "desk"), holdout=0)
+    await tell(shop, [polite], "Yours", "Yours. Kind regards")
+    assert await tell(desk, [polite], "Kind regards", key=OTHER_KEY) == ""
+
+
+async def test_a_reported_loop_and_a_stage_are_told_it_too(memory: Memory) -> None:
+    await tell(memory, [polite], "Yours", "Yours. Kind regards")
+    reported = await open_loop(
+        "letter", "a letter", checks=[polite], memory=memory, memory_key=OTHER_KEY
+    )
+    assert reported.briefing is not None
+    assert "ends without a greeting" in reported.briefing.prompt
+
+    hints = []
+    pipeline = heedful.Pipeline("letters", memory=memory, store=memory.store)
+
+    @pipeline.stage(checks=[polite])
+    def write(state: Any, feedback: str = "") -> str:
+        hints.append(feedback)
+        return "Kind regards"
+
+    await pipeline.run({"to": "Ada"})
+    assert "ends without a greeting" in hints[0]

@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 397b470afbc8316744c6ed1e98a85ea7c429651eac8dd2e1196ea771d3f537ea.
+// bbda96759b0732937d9c4870d7f243722a405ed9f25d5408a3c4549093a5df17.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -145,7 +145,8 @@ export interface components {
          * @description A rule that loops with one memory key broke; later loops are shown its lesson.
          *
          *     `rule` identifies the rule within the key, `checks` name the checks that may have
-         *     found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
+         *     found the mistake, and `severity` is the highest of its findings. `check_id` names
+         *     the check that found it last in all functions that it guards. `fix` is 1 if one
          *     of them said what to do. `loops` counts the loops that broke the rule, `mended`
          *     those of them that passed. `quiet` counts the loops that were shown the rule and
          *     have kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all
@@ -161,6 +162,11 @@ export interface components {
              * @default []
              */
             checks: string[];
+            /**
+             * Check Id
+             * @default
+             */
+            check_id: string;
             /**
              * Severity
              * @default 0.5
@@ -356,6 +362,16 @@ export interface components {
                      * @default
                      */
                     rule: string;
+                    /**
+                     * Raised
+                     * @default
+                     */
+                    raised: string;
+                    /**
+                     * Check Id
+                     * @default
+                     */
+                    check_id: string;
                 }[];
                 /** Scores */
                 scores?: {

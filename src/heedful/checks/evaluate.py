@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors
+from heedful.checks.identity import call_id, check_id
 from heedful.checks.refusal import Refusing, findings_of, refuses
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
@@ -279,8 +280,15 @@ _FEEDBACK_ANSWER_FINDING = Finding(
 class RemadeCheck:
     """A check that is copied and pickled as the call that made it (see `remade`)."""
 
-    __slots__ = ("made_by",)
+    __slots__ = ("_check_id", "made_by")
     made_by: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+    @property
+    def check_id(self) -> str:
+        """The name of the check, by the call that made it; it is made when needed."""
+        if not hasattr(self, "_check_id"):
+            object.__setattr__(self, "_check_id", call_id(*self.made_by))
+        return self._check_id
 
     def __reduce__(self) -> tuple[Any, ...]:
         factory, arguments, options = self.made_by
@@ -598,7 +606,13 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
         elif item is not None and item is not True and item != "":
             raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
 
-    return findings
+    if not findings:
+        return findings
+    name = check_id(check)
+    return [
+        finding if finding.check_id == name else replace(finding, check_id=name)
+        for finding in findings
+    ]
 
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:

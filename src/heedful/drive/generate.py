@@ -21,7 +21,8 @@ from heedful.checks.evaluate import (
     whole_hint,
     with_second,
 )
-from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, journalable, key_of
+from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
+from heedful.drive.journal import journalable
 from heedful.errors import (
     GenerateFailed,
     InvalidInput,

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import json
 import logging
 import random
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
+from heedful.checks.identity import check_id
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.learn import learn, outcome_of
@@ -53,7 +51,6 @@ from heedful.store.store import Store
 
 T = TypeVar("T")
 ECHO_WINDOW_LOOPS = 20  # number of other loops whose findings are counted
-MAX_MEMORY_KEY_CHARS = 200
 # When several write to one loop, one succeeds in each round; the others try again after
 # a random pause. With these values 64 writers finish within a second.
 MAX_WRITE_ROUNDS = 100
@@ -134,48 +131,6 @@ def cancel_loop(
 def text_of(task: Any) -> str:
     """Return a task as text, by which memory can search for it."""
     return task if isinstance(task, str) else Candidate.of(task).text or ""
-
-
-def key_of(function: Any) -> str:
-    """Return the memory key of a function: its module and its qualified name.
-
-    For a script the module is the name of its file, for a cell of a notebook
-    `__main__`. Returns "" for functions without a lasting name: lambdas, and objects
-    that are not functions.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-
-    function = inspect.unwrap(function)
-    if not inspect.isroutine(function) or function.__name__ == "<lambda>":
-        return ""
-
-    module = getattr(function, "__module__", None)
-    if module == "__main__":
-        module = _name_of_script(function)
-    if not module:
-        return ""
-
-    return f"{module}.{function.__qualname__}"[-MAX_MEMORY_KEY_CHARS:]
-
-
-def _name_of_script(function: Callable[..., Any]) -> str:
-    """Return the name of the script's module; "" if another file has the function.
-
-    In a notebook and other interactive sessions there is no script. Every run of a cell
-    is a file of its own, but the name of its function stays.
-    """
-    main = sys.modules["__main__"]
-    file = getattr(main, "__file__", None)
-    if not file:
-        return main.__name__
-
-    script = Path(file)
-    if Path(inspect.getfile(function)).name != script.name:
-        return ""
-
-    # `python -m package.module` knows the full name, `python script.py` does not.
-    return str(getattr(main.__spec__, "name", script.stem))
 
 
 class Journal:
@@ -488,6 +443,7 @@ class LoopMemory:
             tell=self.tell,
             model=self.model,
             tosses=tosses,
+            check_ids=[check_id(judge) for judge in self.judges],
         )
         self.unwritten = self.briefing
 

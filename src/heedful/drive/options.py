@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.checks.evaluate import Check, Evaluate
+from heedful.checks.identity import MAX_MEMORY_KEY_CHARS
 from heedful.drive import journal
 from heedful.drive.generate import Producer
 from heedful.lessons.briefing import PROMPT_FORMS, Tell
@@ -70,7 +71,7 @@ def validate_options(
     is_scope = scope is None or isinstance(scope, Scope)
     require(is_scope, "scope", scope, "heedful.Scope(tenant, project)")
 
-    check_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
+    check_name("memory_key", memory_key or "", MAX_MEMORY_KEY_CHARS)
     check_name("model", model, MAX_MODEL_NAME_CHARS)
     _validate_refusing(refuse)
     require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")

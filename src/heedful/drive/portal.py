@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.checks.evaluate import blocking
+from heedful.checks.identity import key_of
 from heedful.drive.drive import RUN_OPTIONS, Run
 from heedful.drive.generate import (
     HINT_PARAMETERS,
@@ -29,7 +30,6 @@ from heedful.drive.generate import (
     Writer,
     declared,
 )
-from heedful.drive.journal import key_of
 from heedful.drive.options import validate_options
 from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.memory.memory import Memory

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated, whole_hint
+from heedful.checks.identity import check_id
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
 from heedful.drive.options import knows_options, validate_options
@@ -562,6 +563,7 @@ async def open_loop(
             begins=not loop.loop.attempts,
             memory_key=stored_loop.head.memory_key,
             checks=stop.check_names(checks),
+            check_ids=[check_id(check) for check in checks],
             model=model,
             tosses=loop.loop.rung == 1,
         )

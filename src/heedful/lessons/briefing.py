@@ -145,10 +145,12 @@ class Choice:
         outcome: Outcomes,
         obstacle: Obstacle | None = None,
         words: bool = True,
+        memory_key: str = "",
     ) -> Choice:
         """Return the choice about a lesson; with `words` it has the lesson's text.
 
-        The text of a lesson in quarantine is never in it.
+        It names the key of a rule that is none of the loop's `memory_key`. The text of
+        a lesson in quarantine is never in it.
         """
         leg: Literal["cause", "likeness", "strategy"] = "likeness"
         if match.kind == "strategy":
@@ -159,6 +161,8 @@ class Choice:
         if match.cause is not None:
             score: float = match.cause.loops
             reason = f"broken in {count_loops(match.cause.loops)}"
+            if memory_key not in ("", match.cause.memory_key):
+                reason = f"from loops of {match.cause.memory_key}, {reason}"
         else:
             likeness = Likeness.of(match)
             score = likeness.value
@@ -434,11 +438,14 @@ class Briefing:
 class Selection:
     """The lessons `chosen` for a loop, and the `others`, each with the reason.
 
-    The others are sorted: rules, then those for the most similar tasks.
+    The others are sorted: rules, then those for the most similar tasks. `memory_key` is
+    that of the loop.
     """
 
     chosen: list[Match]
     others: list[tuple[Match, Obstacle]]
+    _: KW_ONLY
+    memory_key: str = ""
 
     def choices(
         self, exposures: Sequence[Exposure], every: bool = False
@@ -450,21 +457,22 @@ class Selection:
         quarantine before it; with `every`, about all lessons that the search found.
         """
         names = shown_names(exposures)
+        choice_of = partial(Choice.of, memory_key=self.memory_key)
         stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
         coin_obstacle = HARMFUL_MEMORY if stands_aside else HOLDOUT
         choices = []
         for match in self.chosen if exposures else ():
             if _name_of(match) in names:
-                choices.append(Choice.of(match, "told"))
+                choices.append(choice_of(match, "told"))
             else:
-                choices.append(Choice.of(match, "withheld", coin_obstacle))
+                choices.append(choice_of(match, "withheld", coin_obstacle))
 
         has_similar_task = any(choice.leg != "cause" for choice in choices)
         for match, obstacle in self.others:
             if every or match.cause:
-                choices.append(Choice.of(match, "missed", obstacle, words=every))
+                choices.append(choice_of(match, "missed", obstacle, words=every))
             elif not has_similar_task:
-                choice = Choice.of(match, "closest", obstacle, words=False)
+                choice = choice_of(match, "closest", obstacle, words=False)
                 choices.append(choice)
                 # The others are less similar, but who may not review does not see
                 # what waits.
@@ -570,7 +578,11 @@ def choose_for_loop(
         for match in unlisted
         if match.id not in listed
     ]
-    return Selection(chosen, [(match, _exact(why, match)) for match, why in others])
+    return Selection(
+        chosen,
+        [(match, _exact(why, match)) for match, why in others],
+        memory_key=memory_key,
+    )
 
 
 def _exact(obstacle: Obstacle, match: Match) -> Obstacle:

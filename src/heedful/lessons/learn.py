@@ -273,6 +273,7 @@ class _Correction:
             memory_key=memory_key,
             rule=rule_digest(finding.check, finding.key, output),
             checks=checks,
+            check_id=finding.check_id,
             severity=finding.severity,
             fix=int(bool(finding.fix)),
             mended=int(self.accepted is not None),

@@ -189,7 +189,8 @@ class Cause:
     """A rule that loops with one memory key broke; later loops are shown its lesson.
 
     `rule` identifies the rule within the key, `checks` name the checks that may have
-    found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
+    found the mistake, and `severity` is the highest of its findings. `check_id` names
+    the check that found it last in all functions that it guards. `fix` is 1 if one
     of them said what to do. `loops` counts the loops that broke the rule, `mended`
     those of them that passed. `quiet` counts the loops that were shown the rule and
     have kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all
@@ -199,6 +200,7 @@ class Cause:
     memory_key: str
     rule: str
     checks: tuple[str, ...] = ()
+    check_id: str = ""
     severity: float = 0.5
     fix: int = 0
     loops: int = 1

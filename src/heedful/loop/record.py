@@ -144,7 +144,9 @@ class Finding:
     in the candidate, None if unknown. `rule` says what holds for every answer: memory
     tells it to other tasks as it stands. Without it, memory tells message and fix, with
     a blank for what belongs to this task. `raised` has the type and the place of the
-    exception that refused the candidate, "" if a check returned the finding.
+    exception that refused the candidate, "" if a check returned the finding. `check_id`
+    is the same for all functions that the check guards: memory tells each of them its
+    rules. Loops set it.
     """
 
     check: str
@@ -159,6 +161,7 @@ class Finding:
     span: tuple[int, int] | None = None
     rule: str = ""
     raised: str = ""
+    check_id: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require(

@@ -570,6 +570,7 @@ class Memory:
         every: bool = False,
         model: str = "",
         tosses: bool = True,
+        check_ids: Sequence[str] = (),
     ) -> Briefing:
         """Return what to show a loop before its task, and what to withhold at random.
 
@@ -579,7 +580,8 @@ class Memory:
         shown lessons only if it `begins`. Unless it `tosses`, nothing is withheld.
         Rules of the `memory_key`, by default that of
         the stored loop, are shown only to loops with a check that may find their
-        mistake: `checks` are names, and without names all rules are shown. `tell` is
+        mistake: `checks` are names, and without names all rules are shown. The
+        `check_ids` of its checks find rules that loops of other keys broke. `tell` is
         "rules" (lessons without an accepted output), "examples" (with one) or "both".
         The choices are about lessons that are shown or withheld, rules that rest, and
         the nearest miss if no lesson is shown for a similar task; with `every`, about
@@ -615,6 +617,7 @@ class Memory:
             find=find,
             task=own_task,
             model=model,
+            check_ids=check_ids,
         )
 
         exposures = past.exposures

@@ -20,16 +20,11 @@ from typing import Any, TypeVar, get_args, overload
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
+from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
 from heedful.checks.numbers import TableCheck
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
-from heedful.drive.journal import (
-    MAX_MEMORY_KEY_CHARS,
-    Journal,
-    Lease,
-    end_entry,
-    key_of,
-)
+from heedful.drive.journal import Journal, Lease, end_entry
 from heedful.drive.options import validate_options
 from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope

@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
+from heedful.checks.identity import key_of
 from heedful.checks.numbers import Column, short
 from heedful.drive.generate import Generator, Rung, Writer
-from heedful.drive.journal import key_of
 from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy

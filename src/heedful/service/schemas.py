@@ -209,7 +209,15 @@ _Usage = Annotated[
 ]
 _Finding = Annotated[
     record.Finding,
-    Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share, rule=Long),
+    Shape(
+        check=Name,
+        message=Long,
+        fix=Long,
+        key=Short,
+        severity=Share,
+        rule=Long,
+        check_id=Short,
+    ),
     _exact(record.Finding),
 ]
 _Evaluation = Annotated[

@@ -216,11 +216,13 @@ def brief(
     find: Callable[..., list[Match]],
     task: str = "",
     model: str = "",
+    check_ids: Sequence[str] = (),
 ) -> tuple[list[Match], LoopExposures, tuple[LessonCheck, ...]]:
     """Return the lessons that fit a loop, what is known of it, and what judges it.
 
     The lessons are those that `find` finds and, with a `cause`, the rules of the memory
-    key, which keep the particulars of the same `task`. If `memory_key` is "", the key
+    key, which keep the particulars of the same `task`, and those that other keys broke
+    under the checks `check_ids`. If `memory_key` is "", the key
     of the stored loop is used, and likewise its `model`. The checks of lessons judge
     the loops of the key.
     """
@@ -235,7 +237,7 @@ def brief(
 
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
-        matches = matches + search.by_cause(db, scope, memory_key, task)
+        matches = matches + search.by_cause(db, scope, memory_key, task, check_ids)
 
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())

@@ -727,17 +727,28 @@ def keys_of_stages(
     return frozenset(row["memory_key"] for row in rows)
 
 
-def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
+def by_cause(
+    db: Db, scope: Scope, memory_key: str, task: str, check_ids: Sequence[str] = ()
+) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
+
+    Then come those that loops of other keys broke under one of the checks `check_ids`.
 
     A rule has no accepted output and no score, but a `cause`, and an example if that is
     short. Its text has no particulars of a task but this `task`, unless somebody has
-    written it.
+    written it. What another key accepted is no example, and its rules have no
+    particulars at all.
     """
     matches = []
-    rows = db.all("by_cause", scope, memory_key=memory_key)
+    values = {"memory_key": memory_key, "check_ids": json.dumps(check_ids)}
+    rows = db.all("by_cause", scope, **values)
+    # The rows of the key come first, and then the worst of the others.
+    first_rows = {row["rule"]: row for row in reversed(rows)}
+    rows = [row for row in rows if row is first_rows[row["rule"]]]
+    shared_rows = [row for row in rows if row["memory_key"] != memory_key]
     sightings = _rule_sightings(db, scope, memory_key, rows)
     texts = _rule_texts(rows, sightings, clip(task))
+    texts |= _rule_texts(shared_rows, sightings, task="")
     for row in rows:
         models = {
             sighting.example.model
@@ -748,7 +759,9 @@ def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
 
         worked = None
-        if example.accepted and example.rejected and chars <= MAX_RULE_EXAMPLE_CHARS:
+        is_own = row["example_key"] in ("", memory_key)
+        is_short = chars <= MAX_RULE_EXAMPLE_CHARS
+        if is_own and example.accepted and example.rejected and is_short:
             worked = example
 
         match = from_row(

@@ -48,13 +48,13 @@ returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
 -- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
-insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, fix, mended, loop, at)
-values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :fix, :mended, :loop, :now)
+insert into cause (tenant, project, memory_key, rule, kind, signature, checks, check_id, severity, fix, mended, loop, at)
+values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :check_id, :severity, :fix, :mended, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
 set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end,
     mended = cause.mended + case when cause.loop = excluded.loop then 0 else excluded.mended end,
     loop = excluded.loop, quiet = 0,
-    checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix),
+    checks = excluded.checks, check_id = excluded.check_id, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix),
     at = max(cause.at, excluded.at);
 
 -- name: read_failure

@@ -33,6 +33,10 @@ alter table loop_note enable row level security;
 create policy of_tenant on loop_note using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- The check that found the mistake of a rule, in all functions that it guards.
+alter table cause add column check_id text collate "C" not null default '';
+create index cause_check on cause (tenant, project, check_id) where check_id <> '';
+
 -- What a run saw of a lesson.
 create index occurrence_source on occurrence (lesson_id, source);
 

@@ -55,27 +55,33 @@ where c.tenant = :tenant and c.project = :project and c.memory_key = o.value
   );
 
 -- name: by_cause
--- The rules of a memory key, each with the lesson that has its words: its own, or the one that superseded it.
-with recursive line (rule, kind, signature) as (
-  select rule, kind, signature from cause
+-- The rules of a memory key, then those that other keys broke under the checks :check_ids, each with the lesson that has
+-- its words: its own, or the one that superseded it. How long loops of another key have kept a rule says nothing here.
+with recursive line (memory_key, rule, kind, signature) as (
+  select memory_key, rule, kind, signature from cause
   where tenant = :tenant and project = :project and memory_key = :memory_key
   union
-  select rule, substr(parent, 1, instr(parent, '/') - 1), substr(parent, instr(parent, '/') + 1)
+  select c.memory_key, c.rule, c.kind, c.signature from json_each(:check_ids) i cross join cause c
+  where c.tenant = :tenant and c.project = :project and c.check_id = i.value and c.check_id <> ''
+  union
+  select memory_key, rule, substr(parent, 1, instr(parent, '/') - 1), substr(parent, instr(parent, '/') + 1)
   from line join link k on k.child = kind || '/' || signature
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
-select c.memory_key, c.rule, c.checks, c.severity, c.fix, c.loops, c.mended, c.quiet, e.id, l.id as lesson_id, e.record, l.kind,
+select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c.mended,
+       case when c.memory_key = :memory_key then c.quiet else 0 end as quiet, e.memory_key as example_key, e.id, l.id as lesson_id, e.record, l.kind,
        l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
        case when l.trust in ('tool', 'external') then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.meta,
        case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for
 from line p
-join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
+join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
 join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
 join example e on e.id = coalesce(
+  (select min(id) from example where lesson_id = l.id and indexed and state = l.state and memory_key = :memory_key),
   (select min(id) from example where lesson_id = l.id and indexed and state = l.state),
   (select min(id) from example where lesson_id = l.id and indexed))
 where l.state in ('unverified', 'verified')
-order by c.loops * c.severity desc, c.at desc, c.rule limit 50;
+order by case when c.memory_key = :memory_key then 0 else 1 end, c.loops * c.severity desc, c.at desc, c.rule limit 50;
 
 -- name: sightings_of_rules
 -- The newest examples of each lesson, the one that has its words, and the newest of the key: the same mistake may have

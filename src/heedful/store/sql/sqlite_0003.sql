@@ -35,6 +35,10 @@ create table loop_note (
   primary key (loop, seq)
 ) without rowid;
 
+-- The check that found the mistake of a rule, in all functions that it guards.
+alter table cause add column check_id text not null default '';
+create index cause_check on cause (tenant, project, check_id) where check_id <> '';
+
 -- What a run saw of a lesson.
 create index occurrence_source on occurrence (lesson_id, source);
 

@@ -238,7 +238,8 @@ create table lineage (
 create index lineage_parent on lineage (parent);
 
 -- What loops of a memory key got wrong: the lesson of the rule that they broke, how many `loops` broke it, `loop` the last
--- of them, and how many `mended` it. `checks` (JSON) may find the mistake. `fix` is 1 if a finding said what to do.
+-- of them, and how many `mended` it. `checks` (JSON) may find the mistake. `check_id` is the name of the check that found it
+-- in all functions that it guards, '' if it guards one. `fix` is 1 if a finding said what to do.
 -- `quiet` counts the loops that were shown the rule and have kept it since.
 create table cause (
   tenant text not null,
@@ -248,6 +249,7 @@ create table cause (
   kind text not null,
   signature text not null,
   checks text not null default '[]',
+  check_id text not null default '',
   severity real not null,
   fix integer not null default 0,
   loops integer not null default 1,
@@ -258,6 +260,7 @@ create table cause (
   primary key (tenant, project, memory_key, rule)
 ) without rowid;
 create index cause_lesson on cause (tenant, project, kind, signature);
+create index cause_check on cause (tenant, project, check_id) where check_id <> '';
 
 -- A check that a lesson became: its `rule` (JSON), and `about` in words. It was executed on `failed` rejected, on
 -- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since
