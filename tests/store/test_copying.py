@@ -51,7 +51,7 @@ insert into hardened (lesson_id, tenant, project, memory_key, kind, rule, about,
 insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);
 insert into answer values ('two', '1f', 'once', -1, 'd', '{}', 0.1);
 insert into cause
-  values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 0.5, 1, 2, 0, 'l', 20, 1.5);
+  values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 'c', 0.5, 1, 2, 0, 'l', 20, 1.5);
 insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 10, 1, 'key:1f', 3.5);
 insert into event (tenant, project, session, record, via, at)
   values ('two', 'p', 's', '{}', 'key:1f', 3.5);
