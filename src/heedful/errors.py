@@ -243,6 +243,27 @@ class Changed(UsageError):
         )
 
 
+class UsageUnknown(UsageError):
+    """A limit of tokens or of cost cannot be kept: no answer of `name` reports them.
+
+    The loop keeps its answers. `units` are "tokens", "cost" or both.
+    """
+
+    def __init__(self, name: str, units: Sequence[str]) -> None:
+        self.name: str = name
+        self.units: tuple[str, ...] = tuple(units)
+        counts = " and ".join(units)
+        price = ""
+        if "cost" in units:
+            price = " or name the price of a token, heedful.Rung(…, price=…);"
+        super().__init__(
+            f"{name or 'the function'} reports no {counts}, so the limit of {counts} "
+            "cannot be kept; return the answer of your SDK, or the candidate with a "
+            f"heedful.Usage;{price} budget.unknown=continue in the policy goes on "
+            "without the limit"
+        )
+
+
 class LoopTooLarge(UsageError):
     """A report would make its loop larger than it may be; nothing was written."""
 

@@ -159,13 +159,13 @@ class Settings:
         return tuple(name.strip() for name in self.model.split(","))
 
     @property
-    def costs(self) -> tuple[float, ...]:
-        """The cost of a token of each model, 0 by default.
+    def costs(self) -> tuple[float | None, ...]:
+        """The cost of a token of each model, None if it is not known.
 
         Raises InvalidInput if there are more or fewer prices than models.
         """
         if self.prices is None:
-            return (0.0,) * len(self.models)
+            return (None,) * len(self.models)
 
         costs = tuple(map(float, self.prices.split(",")))
         if len(costs) != len(self.models):

@@ -33,6 +33,7 @@ from heedful.drive.generate import (
     Producer,
     Revise,
     as_objects,
+    check_countable,
     choose_best,
     default_memory_key,
     failed_usage,
@@ -214,6 +215,8 @@ class Run(Generic[C]):
         # The exceptions that refused the answers of the last attempt.
         self._refusals: list[BaseException] = []
         self._state: _State | None = None
+        # The number of attempts that the loop had when this process opened it.
+        self._resumed_after: int | None = None
         self._lock = asyncio.Lock()
         self._began = 0.0
         # When the last call was reserved: what it uses counts on the same day.
@@ -272,6 +275,7 @@ class Run(Generic[C]):
                 candidate = state.values[best - 1]
 
             warn_if_unjudged(self._producers[0], state.loop)
+            self._check_countable(state, ended=True)
             return Result(
                 self.id,
                 candidate,
@@ -390,6 +394,9 @@ class Run(Generic[C]):
             if self.data is None:
                 self.data = stored_loop.head.context
 
+        if self._resumed_after is None:
+            self._resumed_after = len(state.loop.attempts)
+
         if self._ladder is not None and state.is_new:
             state = await self._planned(state)
 
@@ -490,6 +497,8 @@ class Run(Generic[C]):
         if any(rule(state.loop) for rule in self._budgets):
             return await self._end_by_budget(state)
 
+        if state.answer is None:
+            self._check_countable(state, ended=False)
         refused = await self._reserve(state)
         if refused is not None:
             return refused
@@ -578,6 +587,19 @@ class Run(Generic[C]):
         if allowance is None or usage == record.Usage(seconds=usage.seconds):
             return None
         return allowance.name, usage, self._reserved_at or time.time()
+
+    def _check_countable(self, state: _State, *, ended: bool) -> None:
+        """Raise UsageUnknown if a limit cannot be kept by what this process has seen.
+
+        The answers of an earlier process do not count: its program may be corrected.
+        """
+        attempts = [
+            attempt
+            for attempt in state.loop.attempts[self._resumed_after :]
+            if attempt.rung == state.rung
+        ]
+        producer = self._producers[state.rung - 1]
+        check_countable(producer, self.policy.rules, attempts, ended=ended)
 
     async def _reserve(self, state: _State) -> _State | None:
         """Reserve a call of a rung with a limit of the day, before it is made.

@@ -28,6 +28,7 @@ from heedful.errors import (
     InvalidInput,
     ModelError,
     NotJournalable,
+    UsageUnknown,
     UserCodeError,
     place_of,
 )
@@ -38,12 +39,14 @@ from heedful.loop.record import (
     NO_USAGE,
     UNJUDGED,
     UNJUDGED_ADVICE,
+    Attempt,
     Evaluation,
     Finding,
     Goal,
     Loop,
     Usage,
 )
+from heedful.loop.stop import StopRule, raises_if_uncounted, uncounted
 from heedful.models.answers import answer_of, answer_of_pair, joined, unfinished
 from heedful.models.call import complete
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Answer, Message, Model
@@ -156,23 +159,24 @@ class Rung:
     `generate` is a function, a Writer or a Model, as `run` takes it. `name` is that of
     its model in records; by default a Writer names its model, and a function itself.
     `price` is the cost of a token in the currency of `Usage.cost`, for a model that
-    reports no cost. In all loops of the scope together, the rung begins no attempt
-    after its `calls`, `tokens` or `cost` of the day, in UTC, are spent; None means no
-    limit. A Model or a Writer makes one call for an attempt, so never more than
-    `calls`.
+    reports no cost; 0 if the model costs nothing. In all loops of the scope together,
+    the rung begins no attempt after its `calls`, `tokens` or `cost` of the day, in UTC,
+    are spent; None means no limit. A Model or a Writer makes one call for an attempt,
+    so never more than `calls`.
     """
 
     generate: Generate | Writer | Model
     name: str = ""
     _: KW_ONLY
-    price: float = 0.0
+    price: float | None = None
     calls: int | None = None
     tokens: int | None = None
     cost: float | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name, MAX_MODEL_NAME_CHARS)
-        check_number("price", self.price, low=0, high=MAX_SCORE)
+        if self.price is not None:
+            check_number("price", self.price, low=0, high=MAX_SCORE)
         for unit in ("calls", "tokens"):
             limit = getattr(self, unit)
             if limit is not None:
@@ -192,7 +196,7 @@ class Producer:
     generate: Generate | Writer
     blocks: bool
     model: str = ""
-    price: float = 0.0
+    price: float | None = None
     allowance: Allowance | None = None
 
     @property
@@ -222,44 +226,18 @@ class Producer:
         return self.priced(batch)
 
     def priced(self, batch: CandidateBatch) -> CandidateBatch:
-        """Return the candidates with the name and the price of their model.
-
-        Raises InvalidInput if their usage cannot be counted for a limit of the day.
-        """
+        """Return the candidates with the name and the price of their model."""
         # The name that the user gave counts before the one that a provider gives.
         batch = replace(batch, model=self.model or batch.model)
         if self.price and not batch.usage.cost:
             cost = self.price * batch.usage.tokens
             batch = replace(batch, usage=batch.usage + Usage(cost=cost))
-        _check_countable(self, batch.usage)
         return batch
 
 
 # What a loop takes as its generator, or as one of several.
 Generator = Generate | Writer | Model | Rung
 Generators = Generator | Sequence[Generator]
-
-
-def _check_countable(producer: Producer, usage: Usage) -> None:
-    """Raise InvalidInput if a limit of the day cannot be kept, for lack of counts.
-
-    That is a mistake in the program, so no other rung continues.
-    """
-    allowance = producer.allowance
-    if allowance is None:
-        return
-
-    missing = ""
-    if allowance.tokens is not None and not usage.tokens:
-        missing = "tokens"
-    elif allowance.cost is not None and not (usage.cost or producer.price):
-        missing = "cost"
-    if missing:
-        allowed = (
-            f"one with {missing}: {allowance.name} has a limit of them a day; return "
-            "the answer of your SDK, or the candidate with a heedful.Usage"
-        )
-        raise InvalidInput("usage of an answer", usage, allowed)
 
 
 def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:
@@ -637,6 +615,33 @@ def key_of_checks(checks: Sequence[Check]) -> str:
         keys.append(key)
 
     return ", ".join(keys)[-MAX_MEMORY_KEY_CHARS:]
+
+
+def check_countable(
+    producer: Producer,
+    rules: Sequence[StopRule],
+    attempts: Sequence[Attempt],
+    *,
+    ended: bool,
+) -> None:
+    """Raise UsageUnknown if no answer of a rung reports what one of its limits counts.
+
+    The limits are the budgets among the `rules` and those of the day. If the loop has
+    `ended`, or if a budget says to continue, only warn, once.
+    """
+    limits = [*rules]
+    if producer.allowance is not None:
+        limits.append(producer.allowance)
+    units = uncounted(limits, attempts)
+    if producer.price == 0:
+        units = [unit for unit in units if unit != "cost"]
+    if not units:
+        return
+
+    error = UsageUnknown(producer.name, units)
+    if raises_if_uncounted(rules) and not ended:
+        raise error
+    _warn_once(producer.name, str(error))
 
 
 def choose_best(

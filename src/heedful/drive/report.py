@@ -243,8 +243,8 @@ async def report(
     that would end the loop as unscored raises InvalidInput. Raises NotFound;
     AttemptTaken if the attempt was reported with other content; OutOfOrder if an
     earlier attempt is missing; LoopEnded; LeaseLost if a process drives the loop;
-    Conflict if the policy contains user code;
-    LoopTooLarge, CheckFailed, ModelError, NotJournalable.
+    Conflict if the policy contains user code; UsageUnknown if the policy limits what
+    no report of the loop counts; LoopTooLarge, CheckFailed, ModelError, NotJournalable.
     """
     is_data = not isinstance(attempt_report.output, str | None)
     report_size = await _call(is_data, lambda: attempt_report.size)
@@ -332,7 +332,7 @@ def _decide(
     report: AttemptReport,
     evaluation: record.Evaluation | None,
 ) -> _Decided:
-    """Decide on an attempt."""
+    """Decide on an attempt. Raises UsageUnknown before another that nobody counts."""
     stored_loop = snapshot.state.stored
     verdict = stored_loop.verdict
     rung = verdict.rung if isinstance(verdict, decide.Again) else stored_loop.loop.rung
@@ -345,6 +345,10 @@ def _decide(
         _loop_with_policy(snapshot, policy), attempt, time.time()
     )
     verdict = _as_stored(decide.decide(loop, policy))
+    units = stop.uncounted(policy.rules, loop.of_rung().attempts)
+    goes_on = isinstance(verdict, decide.Again)
+    if units and goes_on and stop.raises_if_uncounted(policy.rules):
+        raise errors.UsageUnknown("the report", units)
     entry = journal.decision_entry(loop, policy, verdict, attempt=attempt)
     return _Decided(loop, verdict, entry)
 

@@ -25,7 +25,13 @@ from heedful.loop.decide import (
 )
 from heedful.loop.record import UNJUDGED, UNJUDGED_ADVICE, Loop, format_score
 from heedful.loop.sentence import describe_end, describe_value
-from heedful.loop.stop import All, StopRule, rule_name
+from heedful.loop.stop import (
+    All,
+    StopRule,
+    raises_if_uncounted,
+    rule_name,
+    uncounted,
+)
 from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
@@ -242,7 +248,8 @@ class Explanation:
     `together` has one change for each of them. `unjudged` is true if nothing
     judged the answer that passed, and `unvalidated` says which check raised an error
     instead of judging it. `deafness` says why feedback did
-    not reach the function whose answers did not pass. `failure` says how the attempt
+    not reach the function whose answers did not pass, `uncounted` which limits nobody
+    counted, although the policy lets the loop go on. `failure` says how the attempt
     after the last line failed, if it did.
     """
 
@@ -256,6 +263,7 @@ class Explanation:
     unjudged: bool = False
     unvalidated: str = ""
     deafness: str = ""
+    uncounted: str = ""
     failure: str = ""
 
     @property
@@ -279,6 +287,8 @@ class Explanation:
             return f"{end} {UNJUDGED_ADVICE}"
 
         end = describe_end(self.verdict, len(self.lines), self.unvalidated)
+        if self.uncounted:
+            end += f" {self.uncounted[0].upper()}{self.uncounted[1:]}."
         if self.failure:
             end += f" {clean(self.failure, 600).removesuffix('.')}."
         if isinstance(self.verdict, Again) or self.verdict.passed:
@@ -331,8 +341,7 @@ class Explanation:
             output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             texts.append(f"kept: {output}")
 
-        if self.failure:
-            texts.append(clean(self.failure, 600))
+        texts += [clean(text, 600) for text in (self.uncounted, self.failure) if text]
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)
@@ -391,7 +400,16 @@ def explain(
         unjudged=passed and loop.attempts[-1].unjudged,
         unvalidated=unvalidated,
         deafness=deafness,
+        uncounted=_describe_uncounted(loop, policy),
     )
+
+
+def _describe_uncounted(loop: Loop, policy: Policy) -> str:
+    """Return which limits the policy allows not to be kept and were not; "" if none."""
+    units = uncounted(policy.rules, loop.attempts)
+    if not units or raises_if_uncounted(policy.rules):
+        return ""
+    return f"the limit of {' and '.join(units)} was not kept: no answer reported any"
 
 
 def _plain(change: Change) -> str:

@@ -437,6 +437,13 @@ class Attempt:
         is_empty = not evaluation.findings and not evaluation.scores
         return is_empty and evaluation.met is None
 
+    def reports(self, unit: str) -> bool:
+        """Return True if the answer itself, without its judges, has cost some of a
+        unit of `Usage`.
+        """
+        judging = self.evaluation.usage if self.evaluation else NO_USAGE
+        return getattr(self.usage, unit) > getattr(judging, unit)
+
     @property
     def doubt(self) -> str:
         """Why its evaluation validates nothing: nothing judged it, or a check raised an

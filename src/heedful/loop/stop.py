@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
+from heedful.loop.ladder import Allowance
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.sanitize import clean
 from heedful.validation import (
@@ -134,7 +135,9 @@ class MaxAttempts:
 class Budget:
     """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
 
-    None means no limit. The last attempt may exceed the limit.
+    None means no limit. The last attempt may exceed the limit. If no answer reports
+    tokens or cost that are limited, the host does not go on: with `unknown` as
+    "raise", it raises UsageUnknown; with "continue", it only warns.
     """
 
     tokens: int | None = None
@@ -142,9 +145,12 @@ class Budget:
     _: KW_ONLY
     seconds: float | None = None
     calls: int | None = None
+    unknown: Literal["raise", "continue"] = "raise"
     name: ClassVar[str] = "budget"
 
     def __post_init__(self) -> None:
+        is_choice = self.unknown in ("raise", "continue")
+        require(is_choice, "unknown", self.unknown, "raise or continue")
         limits = self._limits()
         if not limits:
             allowed = "one or more of tokens, cost, seconds, calls"
@@ -169,6 +175,30 @@ class Budget:
             if spent >= limit:
                 reached.append(f"{spent:.12g} of {limit:.12g} {unit}")
         return f"{', '.join(reached)} spent" if reached else None
+
+
+def uncounted(
+    limits: Iterable[StopRule | Allowance], attempts: Iterable[Attempt]
+) -> list[str]:
+    """Return the units, tokens or cost, that are limited and that no answer reports.
+
+    A draft is no answer. Without answers, nothing is known.
+    """
+    answers = [attempt for attempt in attempts if not attempt.draft]
+    limited = [part for part in limits if isinstance(part, Budget | Allowance)]
+    return [
+        unit
+        for unit in ("tokens", "cost")
+        if answers
+        and any(getattr(limit, unit) is not None for limit in limited)
+        and not any(attempt.reports(unit) for attempt in answers)
+    ]
+
+
+def raises_if_uncounted(rules: Iterable[StopRule]) -> bool:
+    """Return False if a budget says to continue with units that nobody reports."""
+    budgets = [rule for rule in rules if isinstance(rule, Budget)]
+    return all(budget.unknown == "raise" for budget in budgets)
 
 
 @refuses_unknown_options

@@ -1,0 +1,172 @@
+"""Limits of tokens and cost that cannot be kept, because no answer reports any."""
+
+import logging
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful import Rung, Usage
+from heedful.errors import UsageUnknown
+
+RIGHT = heedful.checks.contains("right")
+
+
+def policy(*parts: str) -> heedful.Policy:
+    return heedful.policy(", ".join(["attempts.limit=5", "-repeat", *parts]))
+
+
+class Writing:
+    """A function that is called, and what it answers each time."""
+
+    def __init__(self, *extra: Any, last: str = "right") -> None:
+        self.extra = extra
+        self.last = last
+        self.calls = 0
+
+    def __call__(self, task: str) -> Any:
+        self.calls += 1
+        text = self.last if self.calls == 4 else f"no {'x' * self.calls**2}"
+        return (text, *self.extra) if self.extra else text
+
+
+async def drive(generate: Any, rules: heedful.Policy, **options: Any) -> Any:
+    return await heedful.run(
+        "t", generate=generate, checks=[RIGHT], policy=rules, **options
+    )
+
+
+REFUSED = [
+    pytest.param(Writing(), "budget.tokens=100", ("tokens",), id="tokens of a text"),
+    pytest.param(Writing(), "budget.cost=1", ("cost",), id="cost of a text"),
+    pytest.param(
+        Writing(Usage(1, 9)), "budget.cost=1", ("cost",), id="cost beside tokens"
+    ),
+    pytest.param(
+        Writing(),
+        "budget.tokens=100, budget.cost=1",
+        ("tokens", "cost"),
+        id="tokens and cost",
+    ),
+]
+
+
+@pytest.mark.parametrize(("generate", "limit", "units"), REFUSED)
+async def test_a_limit_of_what_nobody_reports_is_refused(generate, limit, units, store):
+    with pytest.raises(UsageUnknown) as raised:
+        await drive(generate, policy(limit), store=store, id="a")
+    assert generate.calls == 1
+    assert raised.value.units == units
+    assert "budget.unknown=continue" in str(raised.value)
+
+
+async def test_the_first_answer_is_kept_for_a_corrected_program(store):
+    rules = policy("budget.tokens=100")
+    with pytest.raises(UsageUnknown):
+        await drive(Writing(), rules, store=store, id="a")
+    corrected = Writing(Usage(1, 9))
+    corrected.calls = 1
+    result = await drive(corrected, rules, store=store, id="a")
+    assert len(result.loop.attempts) == 4
+    assert result.passed
+
+
+async def test_a_first_answer_that_passes_is_no_error():
+    result = await drive(lambda task: "right", policy("budget.tokens=9"), store=None)
+    assert result.passed
+
+
+KEPT = [
+    pytest.param(
+        Writing(), "budget.calls=9, budget.seconds=60", id="calls and seconds"
+    ),
+    pytest.param(Writing(Usage(1, 9)), "budget.tokens=99", id="tokens"),
+    pytest.param(Writing(Usage(cost=0.1)), "budget.cost=9", id="cost"),
+    pytest.param(
+        Rung(Writing(Usage(1, 9)), price=0.001), "budget.cost=9", id="a price"
+    ),
+    pytest.param(Rung(Writing(), price=0), "budget.cost=9", id="no price at all"),
+]
+
+
+@pytest.mark.parametrize(("generate", "limit"), KEPT)
+async def test_a_limit_that_is_counted_is_kept(generate, limit):
+    result = await drive(generate, policy(limit), store=None)
+    assert result.passed
+
+
+async def test_who_continues_is_warned_once_and_told(caplog):
+    rules = policy("budget.tokens=100", "budget.unknown=continue")
+
+    def count(task: str, hint: str) -> str:
+        attempt = heedful.context().attempt
+        return "right" if attempt == 4 else f"no {'x' * attempt**2}"
+
+    with caplog.at_level(logging.WARNING, "heedful"):
+        results = [await drive(count, rules, store=None) for _ in range(2)]
+    assert sum("no tokens" in message for message in caplog.messages) == 1
+    for result in results:
+        assert result.passed
+        assert "the limit of tokens was not kept" in str(result.explain())
+        assert "limit of tokens was not kept" in result.explain().sentence
+
+
+@pytest.mark.parametrize("unit", ["tokens", "cost"])
+async def test_a_limit_of_the_day_is_refused_as_well(unit, store, caplog):
+    generate = Writing()
+    rung = Rung(generate, f"of {unit}", **{unit: 9})
+    with pytest.raises(UsageUnknown):
+        await drive(rung, policy(), store=store)
+    assert generate.calls == 1
+
+
+async def test_a_limit_of_the_day_that_only_first_answers_use_is_warned_of(
+    store, caplog
+):
+    rung = Rung(lambda task: "right", "cheap", tokens=9)
+    with caplog.at_level(logging.WARNING, "heedful"):
+        assert (await drive(rung, policy(), store=store)).passed
+    assert any("cheap" in message for message in caplog.messages)
+
+
+async def test_the_tokens_of_a_judge_are_not_those_of_the_answer():
+    async def judge(candidate: str, context: heedful.Context) -> heedful.Evaluation:
+        return heedful.Evaluation((heedful.Finding("judge", "no"),), usage=Usage(1, 9))
+
+    with pytest.raises(UsageUnknown):
+        await heedful.run(
+            "t",
+            generate=Writing(),
+            evaluate=judge,
+            policy=policy("budget.tokens=100"),
+            store=None,
+        )
+
+
+async def test_the_next_rung_must_report_as_well():
+    rungs = [Writing(Usage(1, 9), last="no"), Writing()]
+    with pytest.raises(UsageUnknown):
+        await drive(rungs, policy("budget.tokens=999"), store=None)
+    assert rungs[1].calls == 1
+
+
+async def test_a_report_without_what_the_policy_limits_is_refused(store):
+    loop = await heedful.open_loop(
+        "a", "t", checks=[RIGHT], policy=policy("budget.tokens=99"), store=store
+    )
+    with pytest.raises(UsageUnknown):
+        await loop.report("wrong")
+    assert not loop.loop.attempts
+    await loop.report("wrong", usage=Usage(1, 9))
+    assert len(loop.loop.attempts) == 1
+
+
+async def test_a_stage_without_a_model_cannot_keep_a_limit_of_tokens(store):
+    pipeline = heedful.Pipeline("p", store=store)
+
+    @pipeline.stage(checks=[RIGHT], policy=policy("budget.tokens=99"))
+    def count(state: Any) -> str:
+        return "wrong"
+
+    with pytest.raises(UsageUnknown):
+        await pipeline.run({})
