@@ -298,13 +298,6 @@ async def test_a_usage_without_calls_is_that_of_one_call(store):
     assert result.usage.calls == 3
 
 
-@pytest.mark.parametrize("limit", ["tokens", "cost"])
-async def test_a_limit_that_cannot_be_counted_is_an_error(store, limit):
-    rung = Rung(Generator(WANTED), "large", **{limit: 5})
-    with pytest.raises(errors.InvalidInput, match=f"one with {limit}"):
-        await climb(store, rung, Generator(WANTED), policy=TAKE_OVER)
-
-
 @pytest.mark.both_nightly
 async def test_loops_at_once_share_the_limit_of_a_rung(store):
     large = Generator("wrong")

@@ -629,7 +629,7 @@ def check_countable(
     The limits are the budgets among the `rules` and those of the day. If the loop has
     `ended`, or if a budget says to continue, only warn, once.
     """
-    limits = [*rules]
+    limits: list[StopRule | Allowance] = [*rules]
     if producer.allowance is not None:
         limits.append(producer.allowance)
     units = uncounted(limits, attempts)

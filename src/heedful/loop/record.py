@@ -442,7 +442,8 @@ class Attempt:
         unit of `Usage`.
         """
         judging = self.evaluation.usage if self.evaluation else NO_USAGE
-        return getattr(self.usage, unit) > getattr(judging, unit)
+        spent: float = getattr(self.usage, unit)
+        return spent > getattr(judging, unit)
 
     @property
     def doubt(self) -> str:
