@@ -117,7 +117,7 @@ goals = st.lists(
 findings = st.builds(
     Finding,
     check=st.sampled_from(["one", "two"]),
-    message=words,
+    message=words | st.integers(0, 9).map("{} rows, 5 are wanted".format),
     fix=words,
     level=st.sampled_from(["error", "error", "warning", "note"]),
     severity=st.floats(0, 1),
@@ -125,6 +125,7 @@ findings = st.builds(
     persistent=st.booleans(),
     evidence=words,
     span=st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    off_by=st.none() | st.sampled_from([0, 0.02, 0.1, 0.11, 3]),
 )
 evaluations = st.builds(
     Evaluation,

@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// bbda96759b0732937d9c4870d7f243722a405ed9f25d5408a3c4549093a5df17.
+// 95e78d8a5b35fc8f2c6c05b7e402364cbc74ae2a19091a8ca42b048931d6dca9.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -367,6 +367,8 @@ export interface components {
                      * @default
                      */
                     raised: string;
+                    /** Off By */
+                    off_by?: number | null;
                     /**
                      * Check Id
                      * @default

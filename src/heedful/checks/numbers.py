@@ -28,7 +28,7 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
 from heedful.faults import shorten
-from heedful.loop.record import Finding, Level
+from heedful.loop.record import Finding, Level, relative_distance
 from heedful.validation import check_integer, check_number, require
 
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows"]
@@ -235,7 +235,22 @@ class Column:
             fix=f"write finite numbers in {self.name} for every row, or leave the row "
             "out",
             level=level,
+            off_by=count / self.rows,
         )
+
+    @property
+    def off_by(self) -> float:
+        """The share of values that are outside, of which one counts by its distance.
+
+        So fewer values outside are always better, and of as many those that are nearer.
+        """
+        distances = [0.0]
+        if self.least < self.low:
+            distances.append(relative_distance(self.least, self.low) or 0.0)
+        if self.most > self.high:
+            distances.append(relative_distance(self.most, self.high) or 0.0)
+        farthest = max(distances)
+        return (self.outside - 1 + farthest / (1 + farthest)) / self.rows
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Yield findings for unusable cells, no numbers, and values out of bounds."""
@@ -258,6 +273,7 @@ class Column:
                 what=f"{name} has {self.outside} of {self.rows} values outside "
                 f"{bounds}; its finite values lie from {extent}",
                 fix=f"keep {name} from {bounds}: correct the rows or how they are made",
+                off_by=self.off_by,
             )
 
 
@@ -480,11 +496,11 @@ def _judge_keys(
         for problem in _key_problems(key_columns, rows_count):
             if problem.kind == "unwanted" and same_as is None:
                 continue
-            yield from _key_findings(database, problem)
+            yield from _key_findings(database, problem, rows_count)
 
 
 def _key_findings(
-    database: sqlite3.Connection, problem: KeyProblem
+    database: sqlite3.Connection, problem: KeyProblem, rows_count: int
 ) -> Iterator[Finding]:
     """Yield a finding with the first keys that have the problem, if any has it."""
     # Each row has the count over all keys with the problem, and one of these keys.
@@ -505,7 +521,9 @@ def _key_findings(
             examples.append(shorten(text))
         message += f", such as {'; '.join(examples)}"
 
-    yield table_finding("rows", problem.kind, message, problem.fix)
+    yield table_finding(
+        "rows", problem.kind, message, problem.fix, off_by=count / rows_count
+    )
 
 
 @remade
@@ -617,6 +635,7 @@ def results(
                 "asked for",
                 fix="save all rows",
                 severity=0.9,
+                off_by=relative_distance(count, at_least_rows),
             )
 
     return TableCheck(
@@ -667,6 +686,7 @@ def _judge_mean(
         f"{short(limits.deviation_sigma)} are allowed",
         fix="verify that the model uses the actual data and its scale, then retrain it",
         severity=0.9,
+        off_by=relative_distance(distance, allowed),
     )
 
 
@@ -695,9 +715,11 @@ def _judge_spread(
         return
 
     side = "low"
+    limit = least_ratio
     cause = "the model has hardly learnt from its features"
     if is_high:
         side = "high"
+        limit = highest_ratio
         cause = "the model is unstable or its output on another scale"
     yield table_finding(
         "variance_hallucination",
@@ -708,6 +730,7 @@ def _judge_spread(
         f"{short(least_ratio)} to {short(highest_ratio)}",
         fix=f"check for synthetic data, and whether {cause}; then retrain it",
         severity=0.8,
+        off_by=relative_distance(ratio, limit),
     )
 
 

@@ -8,20 +8,28 @@ may also carry the answer.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import json_path, path_kind, word_problem
-from heedful.loop.record import MAX_FEEDBACK_TEXT_CHARS, Attempt, Finding, Usage
+from heedful.loop.record import (
+    MAX_FEEDBACK_TEXT_CHARS,
+    Attempt,
+    Finding,
+    Usage,
+    relative_distance,
+)
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
 
 MAX_PROBLEMS = 100  # of one exception that become findings
 # The name under which heedful reports that a function refused its own answer.
 ANSWER_CHECK = "answer"
+# How the names of rules of a JSON Schema end that limit a number or a length.
+_LIMIT_ENDINGS = ("imum", "length", "items", "properties")
 Refusing = Sequence[type[Exception]]
 _log = logging.getLogger("heedful")
 
@@ -32,6 +40,32 @@ class Problem(NamedTuple):
     message: str
     fix: str = ""
     kind: str = ""
+    off_by: float | None = None
+
+
+def _distance(value: Any, limit: Any) -> float | None:
+    """Return how far a number, or the length of a value, is from a limit, if it is."""
+    size = len(value) if isinstance(value, Sized) else value
+    if isinstance(size, int | float) and isinstance(limit, int | float):
+        return relative_distance(size, limit)
+    return None
+
+
+def distance_of_problem(problem: Mapping[str, Any]) -> float | None:
+    """Return how far a value is from the limit that a pydantic type sets for it."""
+    context = problem.get("ctx", {})
+    value = context.get("actual_length", problem["input"])
+    for name in ("ge", "gt", "le", "lt", "min_length", "max_length"):
+        if name in context:
+            return _distance(value, context[name])
+    return None
+
+
+def distance_of_rule(error: Any) -> float | None:
+    """Return how far a value is from the limit that a JSON Schema sets for it."""
+    if str(error.validator).lower().endswith(_LIMIT_ENDINGS):
+        return _distance(error.instance, error.validator_value)
+    return None
 
 
 def _read_text(error: BaseException) -> Iterator[Problem]:
@@ -54,7 +88,8 @@ def _read_pydantic_error(error: Any) -> Iterator[Problem]:
         message, fix = word_problem(problem)
         path = json_path(problem["loc"])
         kind = f"{path_kind(path)} {problem['type']}"
-        yield Problem(f"at {path}: {message}", fix, kind)
+        off_by = distance_of_problem(problem)
+        yield Problem(f"at {path}: {message}", fix, kind, off_by=off_by)
 
 
 def _read_schema_error(error: Any) -> Iterator[Problem]:
@@ -63,7 +98,8 @@ def _read_schema_error(error: Any) -> Iterator[Problem]:
     kind = f"{path_kind(path)} {error.validator}"
     if error.validator == "required":
         kind += f" {error.message}"
-    yield Problem(f"at {path}: {error.message}", kind=kind)
+    off_by = distance_of_rule(error)
+    yield Problem(f"at {path}: {error.message}", kind=kind, off_by=off_by)
 
 
 def _read_table_errors(errors: Any) -> Iterator[Problem]:
@@ -139,14 +175,17 @@ def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Find
     findings = []
     for problem in islice(problems, MAX_PROBLEMS):
         message = redact_start(problem.message, MAX_FEEDBACK_TEXT_CHARS)
-        kind = problem.kind or message
+        key = ""
+        if problem.kind:
+            key = f"{check}: {redact(problem.kind)}"
         findings.append(
             Finding(
                 check,
                 message,
                 fix=redact(problem.fix),
-                key=f"{check}: {redact(kind)}",
+                key=key,
                 raised=raised,
+                off_by=problem.off_by,
             )
         )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.json_values import Json, read_json
+from heedful.checks.refusal import distance_of_problem, distance_of_rule
 from heedful.checks.text import read
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
@@ -197,10 +198,12 @@ class Misfits:
         kind: str,
         fix: str,
         is_rule: bool = True,
+        off_by: float | None = None,
     ) -> Finding:
         """Return the finding about the value at a path; `parts` are its keys.
 
         `kind` is the rule that the value breaks. The fix says it, if it `is_rule`.
+        `off_by` is how far the value is from the limit of the rule.
         """
         path = json_path(parts)
         rule_path = "$"
@@ -212,7 +215,7 @@ class Misfits:
         rule = f"at {rule_path}: {fix}" if is_rule else ""
         message = f"at {path}: {message}"
         finding = make_finding(self.check, message, fix, f"{key} {kind}", rule)
-        return replace(finding, severity=0.5)
+        return replace(finding, severity=0.5, off_by=off_by)
 
     def missing(self, parts: Sequence[str | int]) -> Finding:
         """Return the finding that the value at a path is missing."""
@@ -281,6 +284,7 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
                     redact_start(error.message, 240),
                     kind=rule,
                     fix=form.format(shorten(error.validator_value, 200)),
+                    off_by=distance_of_rule(error),
                 )
         except Unresolvable as unresolved:
             raise InvalidInput(
@@ -332,4 +336,5 @@ def type_problems(misfits: Misfits, error: "ValidationError") -> Iterator[Findin
             kind=problem["type"],
             fix=fix,
             is_rule=bool(allowed_form(problem)),
+            off_by=distance_of_problem(problem),
         )

@@ -58,13 +58,20 @@ def table_finding(
     fix: str,
     level: Level = "error",
     severity: float = 0.7,
+    off_by: float | None = None,
 ) -> Finding:
     """Return a finding about a table, with the message `what`.
 
     Findings of a check with the same `kind` have the same key.
     """
     return Finding(
-        check, what, fix=fix, level=level, severity=severity, key=f"{check}: {kind}"
+        check,
+        what,
+        fix=fix,
+        level=level,
+        severity=severity,
+        key=f"{check}: {kind}",
+        off_by=off_by,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.errors import InvalidInput
 from heedful.faults import shorten
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, relative_distance
 from heedful.loop.stop import check_names
 from heedful.validation import check_integer, require
 
@@ -124,6 +124,7 @@ def _make_length_check(
                 fix=f"use at least {at_least} {unit}: add {at_least - count} or more",
                 key=f"{unit}>={at_least}",
                 rule=f"use at least {at_least} {unit}",
+                off_by=relative_distance(count, at_least),
             )
 
         if at_most is not None and count > at_most:
@@ -133,6 +134,7 @@ def _make_length_check(
                 fix=f"use at most {at_most} {unit}: cut {count - at_most} or more",
                 key=f"{unit}<={at_most}",
                 rule=f"use at most {at_most} {unit}",
+                off_by=relative_distance(count, at_most),
             )
 
     return TextCheck(name=unit, judge=judge)

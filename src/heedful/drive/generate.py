@@ -44,6 +44,7 @@ from heedful.loop.record import (
     Finding,
     Goal,
     Loop,
+    Rank,
     Usage,
 )
 from heedful.loop.stop import StopRule, raises_if_uncounted, uncounted
@@ -648,11 +649,16 @@ def choose_best(
     producer: Producer, evaluations: Sequence[Evaluation], goals: tuple[Goal, ...]
 ) -> int:
     """Return the index of the best candidate of an attempt; warn if all pass alike."""
-    ranks = [rank_with_preference(evaluation, goals) for evaluation in evaluations]
-    best = ranks.index(min(ranks))
-    count = len(ranks)
-    if ranks.count(ranks[best]) == count and evaluations[best].passes(goals):
-        _warn_once(producer.name, ALIKE_WARNING.format(count))
+    best = 0
+    are_alike = True
+    for index, evaluation in enumerate(evaluations):
+        own, others = ranks_with_preference(evaluation, evaluations[best], goals)
+        are_alike = are_alike and own == others
+        if own < others:
+            best = index
+
+    if are_alike and evaluations[best].passes(goals):
+        _warn_once(producer.name, ALIKE_WARNING.format(len(evaluations)))
     return best
 
 
@@ -682,12 +688,16 @@ def _warn_once(function: str, text: str) -> None:
     _log.warning("heedful: %s: %s", function or "the function", text)
 
 
-def rank_with_preference(
-    evaluation: Evaluation, goals: tuple[Goal, ...]
-) -> tuple[float, ...]:
-    """Return a sort key, smallest for the best of several candidates of one attempt.
+def ranks_with_preference(
+    evaluation: Evaluation, other: Evaluation, goals: tuple[Goal, ...]
+) -> tuple[Rank, Rank]:
+    """Return sort keys of two candidates of one attempt, smaller for the better one.
 
-    It is `Evaluation.rank`, with the preference of critics before the margins.
+    They are those of `Evaluation.ranks_beside`, with the preference of critics before
+    the margins.
     """
-    failed, missed, *margins = evaluation.rank(goals)
-    return failed, missed, -evaluation.preference, *margins
+    own, others = evaluation.ranks_beside(other, goals)
+    return (
+        (*own[:2], -evaluation.preference, *own[2:]),
+        (*others[:2], -other.preference, *others[2:]),
+    )

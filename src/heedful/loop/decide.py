@@ -375,10 +375,12 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Return a trigger for each error, then for each goal missed or without a score."""
-    reasons = [
-        Trigger(error.check, clean(error.message, 200), f"{error.check}_failed")
-        for error in evaluation.errors
-    ]
+    reasons = []
+    for error in evaluation.errors:
+        detail = clean(error.message, 200)
+        if error.off_by:
+            detail = f"{detail} ({record.format_off_by(error.off_by)})"
+        reasons.append(Trigger(error.check, detail, f"{error.check}_failed"))
 
     for goal in goals:
         name = goal.score

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
-from math import inf
+from functools import cached_property, lru_cache
+from math import fsum, inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput
@@ -119,16 +120,92 @@ class Usage:
 
 
 NO_USAGE = Usage()
-Rank = tuple[int, ...]
+Rank = tuple[float, ...]
+OFF_BY_PLACE = 4  # in a Rank, after the errors and goals and before the severities
 UNJUDGED = "nothing judged it"
 # What a loop that passed is if nothing judged it, or if a check raised an error.
 DOUBT_STATES = ("unchecked", "not_validated")
 UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
+# What differs between two occurrences of one error: a clock time, with its date, a time
+# that was measured, a UUID, an id of hexadecimal digits or of letters among digits, an
+# address in memory or of a computer, a temporary file or the folders of one.
+_PARTICULAR_PATTERN = re.compile(
+    r"(?<![A-Za-z\d])(?:(?=[A-Za-z]*+\d)(?:(?<![\w.:])(?:"
+    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d+(?:\.\d+)? ?(?:[nuµm]s|sec(?:onds?)?)|\d+\.\d+ ?s"
+    r"|(?:[\da-fA-F]+-){4}[\da-fA-F]{12}|0x[\da-fA-F]+"
+    r"|\d+(?:\.\d+){3}(?::\d+)?)\b"
+    r"|(?:(?=[a-f]*\d)(?=\d*[a-f])[\da-f]{6,}"
+    r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z\d]{8,})(?![A-Za-z\d]))"
+    r"|(?<=[/\\])(?:te?mp[/\\](?:[^\s/\\]+[/\\])*|tmp\w+))"
+)
+# A number in the text of a finding, such as "12,088.5".
+_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+# Between a part and its whole: "3 of 20", "3/20".
+_SHARE_PATTERN = re.compile(r"\bof\b|/")
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 DEFAULT_SEVERITY = 0.5
+
+
+@lru_cache(256)  # of the findings that a loop has again and again
+def default_key(check: str, message: str) -> str:
+    """Return the key of a finding that has none of its own.
+
+    It is the same for another time, id, address or temporary path in the message.
+    Numbers that a check measures stay.
+
+    >>> default_key("tests", "job 3fa9c1d2 failed in cell 3 at 10:15:02")
+    'tests: job … failed in cell 3 at …'
+    """
+    return f"{check}: {_PARTICULAR_PATTERN.sub('…', message)}"
+
+
+def relative_distance(value: float, limit: float) -> float | None:
+    """Return how far a value is from its limit, as a share of the limit.
+
+    For a limit of 0, it is the absolute distance. None means that it is not a number,
+    or above `MAX_SCORE`.
+
+    >>> relative_distance(205, limit=200), relative_distance(3, limit=0)
+    (0.025, 3.0)
+    """
+    distance = abs(value - limit) / (abs(limit) or 1)
+    return round(distance, 9) if distance <= MAX_SCORE else None
+
+
+def format_off_by(off_by: float) -> str:
+    """Return in words how far a measure is from its limit.
+
+    >>> format_off_by(0.025)
+    '2.5 % off'
+    """
+    return f"{round(100 * off_by, 1):.12g} % off"
+
+
+def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
+    """Yield how far one of two figures in a text is from the other, with its key.
+
+    Nobody says which figure is the limit: it is the one that the text of another
+    attempt has, too, so a key names the text and the limit. A part of a whole, as in "3
+    of 20", has no limit.
+    """
+    figures = list(_FIGURE_PATTERN.finditer(message))
+    if len(figures) != 2:
+        return
+
+    first, second = (float(figure[0].replace(",", "")) for figure in figures)
+    between = message[figures[0].end() : figures[1].start()]
+    if first <= second and _SHARE_PATTERN.search(between):
+        return
+
+    form = _FIGURE_PATTERN.sub("#", message)
+    for limit, value in ((first, second), (second, first)):
+        distance = relative_distance(value, limit)
+        if distance is not None:
+            yield (form, limit), distance
 
 
 @refuses_unknown_options
@@ -139,14 +216,16 @@ class Finding:
 
     Level "error" requires another attempt; "warning" and "note" do not. `severity` is
     in 0..1. `key` identifies the finding across attempts; the default is the check's
-    name and the message. An improvement does not reset the count of a `persistent`
-    finding in the rule `Echo`. `span` is the half-open range of the faulty characters
-    in the candidate, None if unknown. `rule` says what holds for every answer: memory
-    tells it to other tasks as it stands. Without it, memory tells message and fix, with
-    a blank for what belongs to this task. `raised` has the type and the place of the
-    exception that refused the candidate, "" if a check returned the finding. `check_id`
-    is the same for all functions that the check guards: memory tells each of them its
-    rules. Loops set it.
+    name and the message without its times, ids and temporary paths. An improvement does
+    not reset the count of a `persistent` finding in the rule `Echo`. `span` is the
+    half-open range of the faulty characters in the candidate, None if unknown. `rule`
+    says what holds for every answer: memory tells it to other tasks as it stands.
+    Without it, memory tells message and fix, with a blank for what belongs to this
+    task. `raised` has the type and the place of the exception that refused the
+    candidate, "" if a check returned the finding. `off_by` is how far a measure is
+    beyond its limit, as a share of the limit, or as the distance if the limit is 0;
+    None if nothing was measured. `check_id` is the same for all functions that the
+    check guards: memory tells each of them its rules. Loops set it.
     """
 
     check: str
@@ -161,17 +240,21 @@ class Finding:
     span: tuple[int, int] | None = None
     rule: str = ""
     raised: str = ""
+    off_by: float | None = None
     check_id: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require(
             self.level in FINDING_LEVELS, "level", self.level, "error, warning or note"
         )
+        if self.off_by is not None:
+            check_number("off_by", as_float(self.off_by), low=0, high=MAX_SCORE)
+            object.__setattr__(self, "off_by", float(self.off_by))
         if not isinstance(self.severity, float):
             object.__setattr__(self, "severity", as_float(self.severity))
         check_share("severity", self.severity)
         if not self.key:
-            object.__setattr__(self, "key", f"{self.check}: {self.message}")
+            object.__setattr__(self, "key", default_key(self.check, self.message))
 
 
 @refuses_unknown_options
@@ -310,14 +393,45 @@ class Evaluation:
         """The highest severity of all findings except notes; 0.0 without findings."""
         return max(self.severities) / 1000
 
-    def rank(self, goals: tuple[Goal, ...]) -> Rank:
-        """Return a sort key, smallest for the best evaluation.
+    @lazy
+    def distances(self) -> Mapping[Hashable, float]:
+        """How far the errors are off, summed by key; see `Finding.off_by`.
 
-        Its values are the number of errors, the number of goals that are missed or
-        unscored, the negated worst margin to a goal, the negated sum of margins, and
-        the highest severities of errors and of warnings. Margins and severities are in
-        thousandths.
+        If an error has no `off_by` and no key of its own, its text may tell.
         """
+        distances: dict[Hashable, float] = defaultdict(float)
+        for error in self.errors:
+            if error.off_by is not None:
+                distances[error.key] += error.off_by
+            elif error.key == default_key(error.check, error.message):
+                for key, distance in _distances_in(error.message):
+                    distances[error.check, key] += distance
+        return distances
+
+    def ranks_beside(
+        self, other: Evaluation, goals: tuple[Goal, ...]
+    ) -> tuple[Rank, Rank]:
+        """Return a sort key of this evaluation and one of the other.
+
+        The smaller one belongs to the better evaluation. Their values are the number of
+        errors, the number of goals that are missed or unscored, the negated worst
+        margin to a goal, the negated sum of margins, how far the errors are off that
+        both measure, and the highest severities of errors and of warnings. Margins and
+        severities are in thousandths.
+        """
+        shared = self.distances.keys() & other.distances.keys()
+        own, others = (
+            round(fsum(evaluation.distances[key] for key in shared), 9)
+            for evaluation in (self, other)
+        )
+        return self._rank(goals, own), other._rank(goals, others)
+
+    def is_better_than(self, other: Evaluation, goals: tuple[Goal, ...]) -> bool:
+        """Return True if this evaluation ranks before the other."""
+        own, others = self.ranks_beside(other, goals)
+        return own < others
+
+    def _rank(self, goals: tuple[Goal, ...], off_by: float) -> Rank:
         scores = self.scores
         margins = [
             g.margin(scores[g.score]) if g.score in scores else UNSCORED_MARGIN
@@ -329,6 +443,7 @@ class Evaluation:
             missed,
             -min(margins, default=0),
             -sum(margins),
+            off_by,
             *self.severities,
         )
 
@@ -522,8 +637,9 @@ class Improvement:
     attempt.
 
     Against "best", an attempt improves if it becomes the best, and if the first value
-    of `Evaluation.rank` that differs falls enough: a number of errors or goals by 1, a
-    margin or a severity by `min_gain`. Against "previous", an attempt improves if the
+    of `Evaluation.ranks_beside` that differs falls enough: a number of errors or goals
+    by 1, a margin or a severity by `min_gain`, how far errors are off by this share of
+    itself. Against "previous", an attempt improves if the
     score of any goal gains `min_gain`. A missing previous score counts as 0 for
     "at_least" goals and as 1 for "at_most" goals. Without goals, "previous" compares
     the ranks of the two attempts.
@@ -559,13 +675,15 @@ class Improvement:
 
             return False
 
-        was = best.rank(goals)
-        now = new.rank(goals)
+        was, now = best.ranks_beside(new, goals)
         if now >= was:
             return False
 
         place = next(n for n, value in enumerate(now) if value != was[n])
-        return place < 2 or was[place] - now[place] >= least
+        gain = was[place] - now[place]
+        if place == OFF_BY_PLACE:
+            return round(gain - self.min_gain * was[place], 9) >= 0
+        return place < OFF_BY_PLACE - 2 or gain >= least
 
 
 @dataclass(frozen=True)
@@ -682,7 +800,7 @@ class Loop:
         """Return the loop with only its first `end` attempts."""
         ladder = self.ladder and self.ladder.upto(end)
         part = replace(self, attempts=self.attempts[:end], ladder=ladder)
-        part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
+        part.__dict__.update(leaders=self.leaders[:end], improved=self.improved[:end])
         return part
 
     @lazy
@@ -719,17 +837,20 @@ class Loop:
         return next(filter(None, names), "")
 
     @lazy
-    def ranks(self) -> tuple[Rank | None, ...]:
-        """For each attempt, `Evaluation.rank` and then its number; None without an
-        evaluation or a candidate.
+    def leaders(self) -> tuple[Attempt | None, ...]:
+        """For each attempt, the best one up to it; None if no candidate was evaluated.
+
+        An attempt is the best if it is better than the best one before it.
         """
-        ranks: list[Rank | None] = []
+        leaders: list[Attempt | None] = []
+        leader: Attempt | None = None
         for attempt in self.attempts:
-            rank = None
             if attempt.evaluation is not None and attempt.has_candidate:
-                rank = (*attempt.evaluation.rank(self.goals), attempt.number)
-            ranks.append(rank)
-        return tuple(ranks)
+                best = leader and leader.evaluation
+                if not best or attempt.evaluation.is_better_than(best, self.goals):
+                    leader = attempt
+            leaders.append(leader)
+        return tuple(leaders)
 
     @property
     def last_improvement(self) -> int:
@@ -788,10 +909,11 @@ class Loop:
         names = " and ".join(map(str, numbers))
         return f"{noun} {names} {nearly}{verb} attempt {first}"
 
-    @lazy
+    @property
     def best(self) -> int | None:
         """The number of the best attempt; None if no candidate was evaluated."""
-        return min((r for r in self.ranks if r is not None), default=(None,))[-1]
+        leader = self.leaders[-1] if self.attempts else None
+        return None if leader is None else leader.number
 
     @lazy
     def improved(self) -> tuple[bool, ...]:
@@ -799,19 +921,20 @@ class Loop:
         always does.
         """
         answers: list[bool] = []
-        best: Evaluation | None = None
-        lead: Rank | None = None
+        before: Evaluation | None = None
 
-        for attempt, rank in zip(self.attempts, self.ranks, strict=True):
-            evaluation = attempt.evaluation
-            if evaluation is None or rank is None:
+        for attempt, leader in zip(self.attempts, self.leaders, strict=True):
+            evaluation = attempt.evaluation if attempt.has_candidate else None
+            if evaluation is None or leader is None:
                 answers.append(False)
                 continue
 
-            answers.append(best is None or self.improves(best, evaluation, self.goals))
-            if self.improves.against == "previous" or lead is None or rank < lead:
-                best = evaluation
-                lead = rank
+            answers.append(
+                before is None or self.improves(before, evaluation, self.goals)
+            )
+            before = evaluation
+            if self.improves.against == "best":
+                before = leader.evaluation
 
         return tuple(answers)
 

@@ -217,6 +217,7 @@ _Finding = Annotated[
         severity=Share,
         rule=Long,
         check_id=Short,
+        off_by=_Amount | None,
     ),
     _exact(record.Finding),
 ]

@@ -7,7 +7,7 @@ what it said last. Otherwise it is what failed, attempt by attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -15,7 +15,14 @@ from typing import Any
 from heedful.lessons.scope import lesson_name
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, triggers
-from heedful.loop.record import Attempt, Finding, Loop
+from heedful.loop.record import (
+    OFF_BY_PLACE,
+    Attempt,
+    Finding,
+    Loop,
+    Rank,
+    format_off_by,
+)
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
@@ -253,12 +260,7 @@ def _name_attempts(numbers: Sequence[int]) -> str:
 
 def as_good_as_best(loop: Loop) -> list[int]:
     """Return the numbers of the other attempts that are as good as the best one."""
-    ranks = [rank for rank in loop.ranks if rank is not None]
-    if not ranks:
-        return []
-    best = min(ranks)
-    # A rank ends with the number of its attempt.
-    return [rank[-1] for rank in ranks if rank[:-1] == best[:-1] and rank != best]
+    return [number for best, other, number in _rivals(loop) if other == best]
 
 
 def why_best(loop: Loop) -> str:
@@ -266,18 +268,40 @@ def why_best(loop: Loop) -> str:
 
     What else decides is in the table of the attempts.
     """
-    ranks = sorted(rank for rank in loop.ranks if rank is not None)
-    worse = [rank for rank in ranks if rank[:-1] != ranks[0][:-1]]
-    if not worse or worse[0][:4] != ranks[0][:4]:
+    worse = [rival for rival in _rivals(loop) if rival[0] != rival[1]]
+    if not worse:
         return ""
 
+    best, other, number = min(worse, key=itemgetter(1, 2))
+    place = next(n for n, value in enumerate(best) if value != other[n])
+    next_best = f"attempt {number}"
+    if place < OFF_BY_PLACE:
+        return ""
+    if place == OFF_BY_PLACE:
+        distance = format_off_by(best[place])
+        return f"it is {distance}, {next_best} {format_off_by(other[place])}"
+
     # The highest severities of errors and of warnings, in thousandths.
-    kind, place = ("error", 4) if worse[0][4] != ranks[0][4] else ("warning", 5)
-    best, other = (rank[place] / 1000 for rank in (ranks[0], worse[0]))
-    next_best = f"attempt {worse[0][-1]}"
-    if not best:
+    kind = "error" if place == OFF_BY_PLACE + 1 else "warning"
+    if not best[place]:
         return f"it has no {kind}, {next_best} has one"
-    return f"its worst {kind} has severity {best:g}, that of {next_best} {other:g}"
+    severity = best[place] / 1000
+    other_severity = other[place] / 1000
+    return (
+        f"its worst {kind} has severity {severity:g}, that of {next_best} "
+        f"{other_severity:g}"
+    )
+
+
+def _rivals(loop: Loop) -> Iterator[tuple[Rank, Rank, int]]:
+    """Yield the rank of the best attempt beside that of each other, and its number."""
+    leader = loop.leaders[-1] if loop.attempts else None
+    for attempt in loop.attempts:
+        if attempt is leader or leader is None or attempt.evaluation is None:
+            continue
+        if leader.evaluation is not None:
+            ranks = leader.evaluation.ranks_beside(attempt.evaluation, loop.goals)
+            yield *ranks, attempt.number
 
 
 def is_tied(loop: Loop) -> bool:
