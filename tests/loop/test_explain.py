@@ -86,7 +86,7 @@ would have changed it: attempts.limit 2 instead of 1: again""",
         support.NEVER,
         """\
 attempt 1 -> stopped by unscored: no score for quality
-kept: nothing: no attempt was evaluated
+kept: nothing: no candidate was evaluated
 would have changed it: no single threshold or score: unscored stopped it""",
         id="unscored",
     ),

@@ -26,11 +26,16 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.checks.identity import call_id, check_id
-from heedful.checks.refusal import Refusing, findings_of, refuses
+from heedful.checks.refusal import (
+    Refusing,
+    describe_place,
+    findings_of,
+    refuses,
+)
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import as_text
-from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal
+from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -261,7 +266,7 @@ _EVALUATOR_ANSWER_FORMS = (
     "severity, issues and suggestions"
 )
 EMPTY_ANSWER_FINDING = Finding(
-    "answer",
+    ANSWER_CHECK,
     "the answer is empty",
     fix="Answer with the result itself",
     severity=1.0,
@@ -269,7 +274,7 @@ EMPTY_ANSWER_FINDING = Finding(
 )
 # For example from `lambda task, code=code: code`, if the hint were passed to `code`.
 _FEEDBACK_ANSWER_FINDING = Finding(
-    "answer",
+    ANSWER_CHECK,
     "the answer is the feedback on the last answer, returned as it is",
     fix="Answer the task itself",
     severity=1.0,
@@ -445,7 +450,7 @@ class _Judge:
         except errors.CheckFailed as error:
             cause = error.__cause__
             if self.is_refused:
-                return self._unasked(), 1
+                return self._unasked(cause or error), 1
             if cause is None or not refuses(cause, self.refuse):
                 raise
             if self.raised is not None:
@@ -459,13 +464,17 @@ class _Judge:
         failed_asks = sum(finding.level == "error" for finding in findings)
         return Evaluation(findings, met=max(0.0, 1 - failed_asks / asks)), asks
 
-    def _unasked(self) -> Evaluation:
+    def _unasked(self, error: BaseException) -> Evaluation:
         """Return nothing; for the evaluator, a note on why there is no score."""
         if not self.is_evaluator:
             return Evaluation()
-        name = rule_name(self.check)
-        message = "no score: the answer was refused before"
-        return Evaluation((Finding(name, message, level="note", raised=name),))
+        note = Finding(
+            rule_name(self.check),
+            "no score: the answer was refused before",
+            level="note",
+            raised=describe_place(error),
+        )
+        return Evaluation((note,))
 
     async def _call(self, candidate: Any, attempt: Context) -> Any:
         """Return the answer of the check; a critique becomes an Evaluation.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import json_path, path_kind, word_problem
 from heedful.loop.record import (
+    ANSWER_CHECK,
     MAX_FEEDBACK_TEXT_CHARS,
     Attempt,
     Finding,
@@ -26,8 +27,6 @@ from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
 
 MAX_PROBLEMS = 100  # of one exception that become findings
-# The name under which heedful reports that a function refused its own answer.
-ANSWER_CHECK = "answer"
 # How the names of rules of a JSON Schema end that limit a number or a length.
 _LIMIT_ENDINGS = ("imum", "length", "items", "properties")
 Refusing = Sequence[type[Exception]]
@@ -70,7 +69,11 @@ def distance_of_rule(error: Any) -> float | None:
 
 def _read_text(error: BaseException) -> Iterator[Problem]:
     """Yield the message of an exception, or its type if it has none."""
-    yield Problem(str(error) or f"it was refused ({type(error).__name__})")
+    message = str(error)
+    name = type(error).__name__
+    if isinstance(error, KeyError):  # its text is only the key
+        message = f"{name}: {message}"
+    yield Problem(message or f"it was refused ({name})")
 
 
 def _read_json_error(error: Any) -> Iterator[Problem]:
@@ -158,15 +161,19 @@ def refuses(error: object, others: Refusing = ()) -> bool:
     return _reader_of(error) is not None
 
 
+def describe_place(error: BaseException) -> str:
+    """Return the type of an exception and the line of the user's code that raised."""
+    name = type(error).__name__
+    place = place_of(error)
+    return f"{name} at {place}" if place else name
+
+
 def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Finding]:
     """Return the findings of a check that raised a refusing exception.
 
     `unsaid` is what is wrong if an assertion says nothing. The log gets the place.
     """
-    name = type(error).__name__
-    place = place_of(error)
-    raised = f"{name} at {place}" if place else name
-
+    raised = describe_place(error)
     read = _reader_of(error) or _read_text
     problems = read(error)
     if unsaid and not str(error):

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.checks.evaluate import Check, Evaluate
+from heedful.checks.refusal import Refusing
 from heedful.compat.answers import Record
 from heedful.drive.drive import run
 from heedful.drive.generate import Revise
@@ -163,8 +164,14 @@ class StageGuardrail:
 
     checks: Sequence[Check] = ()
 
-    def __init__(self, stage: str, checks: Sequence[Check] | None = None) -> None:
+    def __init__(
+        self,
+        stage: str,
+        checks: Sequence[Check] | None = None,
+        refuse: Refusing = (),
+    ) -> None:
         self.stage = stage
+        self.refuse = refuse
         if checks is not None:
             self.checks = checks
 
@@ -174,7 +181,7 @@ class StageGuardrail:
         The arguments are those of `heedful.pipeline.validate`. Inside an event loop,
         the loop waits until the checks have ended. Raises InvalidInput.
         """
-        work = validate(self.stage, self.checks, output, state)
+        work = validate(self.stage, self.checks, output, state, self.refuse)
         # The caller may be inside an event loop, so the checks run in a thread.
         with ThreadPoolExecutor(1) as thread:
             attempt = thread.submit(run_sync, work).result()

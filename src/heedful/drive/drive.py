@@ -25,7 +25,7 @@ from heedful.checks.evaluate import (
     pure,
     worded,
 )
-from heedful.checks.refusal import refused_answer, refuses
+from heedful.checks.refusal import Refusing, refused_answer, refuses
 from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
@@ -132,7 +132,7 @@ class Run(Generic[C]):
     model: str = ""
     tell: Tell = "both"
     recall: RecallFunction | RecallOnTrial | None = None
-    refuse: Sequence[type[Exception]] = ()
+    refuse: Refusing = ()
     stage: StageHead | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
 
@@ -685,7 +685,7 @@ class Run(Generic[C]):
         answer = state.answer
         if answer is None:
             try:
-                answer = await self._answer(loop, context, rung)
+                answer = await self._answer(state, context, rung)
             except errors.GenerateFailed as error:
                 return self._refused_attempt(error, state, context, began)
             usage = answer.usage.lasting(time.perf_counter() - began)
@@ -759,7 +759,8 @@ class Run(Generic[C]):
         loop = state.loop
         refused = refused_answer(cause)
         if refused.repeats(loop.attempts):
-            raise errors.GenerateFailed(f"{error}, twice running") from cause
+            message = f"{error}, twice running: correct the function"
+            raise errors.GenerateFailed(message) from cause
 
         value = refused.value
         candidate = record.NO_CANDIDATE
@@ -787,23 +788,27 @@ class Run(Generic[C]):
         return value, attempt
 
     async def _answer(
-        self, loop: record.Loop, context: Context, rung: int
+        self, state: _State, context: Context, rung: int
     ) -> CandidateBatch:
         """Return the candidates of the attempt that `context` describes.
 
-        `revise` belongs to the first generator; another rung does not revise.
+        `revise` belongs to the first generator; another rung does not revise. It gets
+        the last candidate that is known, and all findings since.
         """
         is_first = context.attempt == 1
         if is_first and self.initial is not None:
             return CandidateBatch((self.initial,), record.NO_USAGE, self.model)
 
-        # An answer that nobody knows cannot be revised.
-        is_known = not is_first and loop.attempts[-1].has_candidate
-        if not is_known or self.revise is None or rung > 1:
+        attempts = state.loop.attempts
+        known = [attempt.number for attempt in attempts if attempt.has_candidate]
+        if not known or self.revise is None or rung > 1:
             return await self._producers[rung - 1].produce(context)
 
-        evaluation = loop.attempts[-1].evaluation
-        findings = evaluation.findings if evaluation else ()
+        draft = known[-1] - 1
+        findings: list[record.Finding] = []
+        for attempt in attempts[draft:]:
+            findings += attempt.evaluation.findings if attempt.evaluation else ()
+        context = replace(context, previous=state.values[draft])
         answer = await revised(self.revise, context, findings)
         return self._producers[0].priced(answer)
 
@@ -975,7 +980,7 @@ async def run(
     model: str = "",
     tell: Tell = "both",
     recall: RecallFunction | RecallOnTrial | None = None,
-    refuse: Sequence[type[Exception]] = (),
+    refuse: Refusing = (),
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop.
 

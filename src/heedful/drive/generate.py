@@ -473,7 +473,7 @@ def _check_pair(name: str, first: Any, second: Any) -> None:
 
 def _generate_failed(name: str, error: BaseException) -> GenerateFailed:
     """Return the error for an exception of the user's function, the argument `name`."""
-    message = f"{type(error).__name__}: {redact(str(error))[:300]}"
+    message = f"{type(error).__name__}: {redact(str(error))[:300]}".removesuffix(": ")
     place = place_of(error)
     if place:
         message += f" ({place})"

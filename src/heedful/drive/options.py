@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from heedful import errors
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.identity import MAX_MEMORY_KEY_CHARS
+from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer
 from heedful.lessons.briefing import PROMPT_FORMS, Tell
@@ -39,7 +40,7 @@ def validate_options(
     model: str = "",
     tell: Tell = "both",
     scope: Scope | None = None,
-    refuse: Sequence[type[Exception]] = (),
+    refuse: Refusing = (),
     **_: object,
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
     """Check the options of a loop; return its policy and its goals.
@@ -73,7 +74,7 @@ def validate_options(
 
     check_name("memory_key", memory_key or "", MAX_MEMORY_KEY_CHARS)
     check_name("model", model, MAX_MODEL_NAME_CHARS)
-    _validate_refusing(refuse)
+    validate_refusing(refuse)
     require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
 
     return policy, loop_goals
@@ -92,7 +93,7 @@ def _validate_checks(checks: Sequence[Check]) -> None:
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
 
 
-def _validate_refusing(refuse: Sequence[type[Exception]]) -> None:
+def validate_refusing(refuse: Refusing) -> None:
     """Raise InvalidInput unless all items are exception classes of other programs."""
     allowed = "a list of exception classes, as in refuse=[requests.HTTPError]"
     require(isinstance(refuse, list | tuple), "refuse", refuse, allowed)

@@ -19,9 +19,14 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated, whole_hint
 from heedful.checks.identity import check_id
+from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
-from heedful.drive.options import knows_options, validate_options
+from heedful.drive.options import (
+    knows_options,
+    validate_options,
+    validate_refusing,
+)
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
@@ -69,10 +74,10 @@ class AttemptReport:
 
     The `output` may be the answer of an SDK, and `usage` its usage. `model` names the
     model that wrote the output; by default, the answer or the loop names it. heedful
-    also runs `checks` on the output. `request` is further JSON data of the report, such
-    as the arguments of the checks; it is part of the `name`. If nobody has `vouched`
-    for evaluation and checks, or the loop has other goals than `goals`, its lessons
-    wait in quarantine. Raises InvalidInput, UsageError.
+    also runs `checks` on the output; `refuse` is that of `run`. `request` is further
+    JSON data of the report, such as the arguments of the checks; it is part of the
+    `name`. If nobody has `vouched` for evaluation and checks, or the loop has other
+    goals than `goals`, its lessons wait in quarantine. Raises InvalidInput, UsageError.
     """
 
     output: Any = None
@@ -80,6 +85,7 @@ class AttemptReport:
     _: KW_ONLY
     evaluation: record.Evaluation | None = None
     checks: Sequence[Check] = ()
+    refuse: Refusing = ()
     usage: record.Usage = record.NO_USAGE
     labels: Mapping[str, str] = field(default_factory=dict)
     reported_as: str = ""
@@ -112,6 +118,7 @@ class AttemptReport:
 
         is_list = isinstance(self.checks, Sequence)
         require(is_list, "checks", self.checks, "a list of checks")
+        validate_refusing(self.refuse)
 
         has_detail = self.digest or self.checks or self.request
         if output is None and self.evaluation is None and not has_detail:
@@ -394,6 +401,7 @@ class ReportedLoop:
     created: bool
     memory: Memory | None = None
     checks: Sequence[Check] = ()
+    refuse: Refusing = ()
     briefing: Briefing = Briefing()
 
     @property
@@ -438,15 +446,17 @@ class ReportedLoop:
     ) -> decide.Verdict:
         """Report an attempt, by default the next one, and return the verdict on it.
 
-        `output` and further `fields` are those of AttemptReport; `checks` are by
-        default those of the loop. A repeated report of the same `attempt` changes
-        nothing. Raises as `run` does, and AttemptTaken, OutOfOrder, LoopEnded,
+        `output` and further `fields` are those of AttemptReport; `checks` and `refuse`
+        are by default those of the loop. A repeated report of the same `attempt`
+        changes nothing. Raises as `run` does, and AttemptTaken, OutOfOrder, LoopEnded,
         InvalidInput, UsageError for an empty report.
         """
         check_options("a report", fields, AttemptReport.__slots__)
         attempt_report = AttemptReport(output, **fields)
         if "checks" not in fields:
             attempt_report = replace(attempt_report, checks=self.checks)
+        if "refuse" not in fields:
+            attempt_report = replace(attempt_report, refuse=self.refuse)
 
         number = attempt
         if number is None:
@@ -484,6 +494,7 @@ async def open_loop(
     rungs: Sequence[str] = (),
     store: Store | str = DEFAULT_STORE,
     scope: Scope | None = None,
+    refuse: Refusing = (),
 ) -> ReportedLoop:
     """Begin a loop whose attempts your own program makes, or continue the loop `id`.
 
@@ -494,9 +505,9 @@ async def open_loop(
     its checks, if all are functions of a module or script. `model` names the model that
     makes the attempts, if their reports do not. `rungs` name several, cheapest first:
     then `Again.rung` says which of them, counted from 1, makes the next attempt. Checks
-    find `context` as `Context.data`. Raises InvalidInput, StoreError, and Conflict if
-    the loop exists with another task, context, goals, policy, memory key or other
-    rungs.
+    find `context` as `Context.data`. `refuse` is that of `run`. Raises InvalidInput,
+    StoreError, and Conflict if the loop exists with another task, context, goals,
+    policy, memory key or other rungs.
     """
     policy, loop_goals = validate_options(
         id=id,
@@ -505,6 +516,7 @@ async def open_loop(
         policy=policy,
         memory_key=memory_key,
         model=model,
+        refuse=refuse,
     )
     ladder = _ladder_of(rungs)
     is_text = isinstance(task, str) and context is None
@@ -557,7 +569,13 @@ async def open_loop(
         if rungs:
             _check_rungs(stored_loop, ladder)
     loop = ReportedLoop(
-        store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
+        store,
+        scope,
+        stored=stored_loop,
+        created=created,
+        memory=memory,
+        checks=checks,
+        refuse=refuse,
     )
 
     if memory is not None:
@@ -788,7 +806,9 @@ async def _evaluate(
 
     evaluate = None if reported is None else as_reported
     context = _next_context(stored_loop)
-    return await evaluated(report.output, context, report.checks, evaluate)
+    return await evaluated(
+        report.output, context, report.checks, evaluate, refuse=report.refuse
+    )
 
 
 def _with_lessons(

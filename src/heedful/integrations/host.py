@@ -58,6 +58,7 @@ from heedful.validation import check_number, refuses_unknown_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
+    from heedful.checks.refusal import Refusing
     from heedful.drive.report import ReportedLoop
     from heedful.integrations.begin import Earlier
     from heedful.lessons.lesson import Outcome
@@ -109,14 +110,14 @@ def no_texts(calls: Sequence[Any]) -> Mapping[str, str | None]:
 class Host:
     """heedful for the runs of one agent: its memory, its checks, and when it must stop.
 
-    `memory` is a Memory, a Store, its name, or None. `checks`, `goals`, `policy`,
-    `memory_key`, `model` and `context` are those of `open_loop`; without checks and
-    goals no run gets a verdict. A lookup takes at most `seconds`, the first one also
-    the time in which the embedder is loaded. Errors of heedful are logged and not
-    raised, except with `strict`. `root` is the folder of the repository
-    in which the runs work, if any: lessons name files relative to it. `everywhere` is
-    the database of the user's own memory, whose rules hold in all projects, if it is
-    not `memory`. `foreign` are texts that no person vouches for, by their sources: what
+    `memory` is a Memory, a Store, its name, or None. `checks`, `refuse`, `goals`,
+    `policy`, `memory_key`, `model` and `context` are those of `open_loop`; without
+    checks and goals no run gets a verdict. A lookup takes at most `seconds`, the first
+    one also the time in which the embedder is loaded. Errors of heedful are logged and
+    not raised, except with `strict`. `root` is the folder of the repository in which
+    the runs work, if any: lessons name files relative to it. `everywhere` is the
+    database of the user's own memory, whose rules hold in all projects, if it is not
+    `memory`. `foreign` are texts that no person vouches for, by their sources: what
     puts a failure right in their words depends on them. It depends on each that is
     None: heedful has not read it. `foreign_tracked` returns more of them, and so does
     `foreign_named` for the arguments of the calls of a run, which name them.
@@ -124,6 +125,7 @@ class Host:
 
     memory: Memory | Store | str | None = "heedful.db"
     checks: Sequence[Check] = ()
+    refuse: Refusing = ()
     goals: Sequence[Goal | str] = ()
     policy: Policy | str = "default"
     memory_key: str | None = None
@@ -711,6 +713,7 @@ class HostRun:
             memory_key=host.memory_key,
             model=host.model,
             checks=host.checks,
+            refuse=host.refuse,
             goals=host.goals,
             policy=host.policy,
             store=host.store,

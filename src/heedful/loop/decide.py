@@ -406,7 +406,9 @@ def _find_stops(
 
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
-        if evaluation is None or (missing and not evaluation.is_raised):
+        # Who raised about a candidate gave it no score; the next one may get it.
+        raised = evaluation and any(finding.raised for finding in evaluation.findings)
+        if not raised and (missing or evaluation is None):
             names = ", ".join(goal.score for goal in missing)
             message = f"no score for {names or 'the candidate: give checks'}"
             stops.append((Stop("unscored", message), frozenset()))

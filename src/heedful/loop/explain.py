@@ -7,6 +7,7 @@ reported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -17,13 +18,20 @@ from heedful.loop.decide import (
     Decision,
     Done,
     Policy,
+    Trigger,
     Verdict,
     decide,
     describe_closings,
     echoes_before,
     triggers,
 )
-from heedful.loop.record import UNJUDGED, UNJUDGED_ADVICE, Loop, format_score
+from heedful.loop.record import (
+    ANSWER_CHECK,
+    UNJUDGED,
+    UNJUDGED_ADVICE,
+    Loop,
+    format_score,
+)
 from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import (
     All,
@@ -230,11 +238,15 @@ def _copy_with(record: Any, path: Path, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One attempt: what was wrong with its candidate, and what was decided."""
+    """One attempt: what was wrong with its candidate, and what was decided.
+
+    `raised` has the type and the place of each exception that refused the candidate.
+    """
 
     attempt: int
     wrong: tuple[str, ...]
     decided: str
+    raised: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +257,13 @@ class Explanation:
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
     If no single change allows another attempt because several rules stopped the loop,
-    `together` has one change for each of them. `unjudged` is true if nothing
-    judged the answer that passed, and `unvalidated` says which check raised an error
-    instead of judging it. `deafness` says why feedback did
-    not reach the function whose answers did not pass, `uncounted` which limits nobody
-    counted, although the policy lets the loop go on. `failure` says how the attempt
-    after the last line failed, if it did.
+    `together` has one change for each of them. `unjudged` is true if nothing judged the
+    answer that passed, and `unvalidated` says which check raised an error instead of
+    judging it. `deafness` says why feedback did not reach the function whose answers
+    did not pass, `uncounted` which limits nobody counted, although the policy lets the
+    loop go on. `suspects` names the checks that may be at fault, as they raised the
+    same for every candidate. `failure` says how the attempt after the last line failed,
+    if it did.
     """
 
     lines: tuple[Line, ...]
@@ -264,6 +277,7 @@ class Explanation:
     unvalidated: str = ""
     deafness: str = ""
     uncounted: str = ""
+    suspects: tuple[str, ...] = ()
     failure: str = ""
 
     @property
@@ -311,8 +325,8 @@ class Explanation:
 
         need = "; ".join(needs) or "no single limit or score would have changed that"
         sentence = f"{end} {need[0].upper()}{need[1:]}."
-        if self.deafness:
-            sentence += f" {clean(self.deafness, 300)}."
+        for doubt in filter(None, (self.deafness, *self.suspects)):
+            sentence += f" {clean(doubt, 300)}."
         return sentence
 
     def _change_to(self, outcome: str) -> Change | None:
@@ -330,18 +344,21 @@ class Explanation:
         texts = []
         for line in self.lines:
             wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
-            texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
+            places = f" ({', '.join(line.raised)})" if line.raised else ""
+            texts.append(f"attempt {line.attempt}{wrong}{places} -> {line.decided}")
         if self.unjudged:
             texts[-1] += f"; {UNJUDGED}"
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             if not self.lines:
                 texts.append(_describe_decision(self.verdict))
-            best = self.verdict.best
-            output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
+            output = "nothing: no candidate was evaluated"
+            if self.verdict.best:
+                output = f"attempt {self.verdict.best}"
             texts.append(f"kept: {output}")
 
-        texts += [clean(text, 600) for text in (self.uncounted, self.failure) if text]
+        doubts = (self.uncounted, self.failure, *self.suspects)
+        texts += [clean(text, 600) for text in doubts if text]
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)
@@ -361,12 +378,17 @@ def explain(
 
     lines = []
     for attempt in loop.attempts:
-        wrong: tuple[str, ...] = ()
+        evaluation = attempt.evaluation or record.Evaluation()
+        reasons: tuple[Trigger, ...] = ()
         if attempt.evaluation:
             reasons = triggers(attempt.evaluation, loop.goals)
-            wrong = tuple(trigger.detail for trigger in reasons)
         lines.append(
-            Line(attempt.number, wrong, _describe_decision(verdicts[attempt.number]))
+            Line(
+                attempt.number,
+                tuple(trigger.detail for trigger in reasons),
+                _describe_decision(verdicts[attempt.number]),
+                raised=evaluation.raised,
+            )
         )
 
     would_change = changes(loop, policy, verdict)
@@ -401,6 +423,24 @@ def explain(
         unvalidated=unvalidated,
         deafness=deafness,
         uncounted=_describe_uncounted(loop, policy),
+        suspects=() if passed else _suspect_checks(loop),
+    )
+
+
+def _suspect_checks(loop: Loop) -> tuple[str, ...]:
+    """Return which checks raised the same exception for every candidate, if several."""
+    attempts = [attempt for attempt in loop.attempts if attempt.has_candidate]
+    if len({attempt.candidate.digest for attempt in attempts}) < 2:
+        return ()
+
+    common: Counter[tuple[str, str]] = Counter()
+    for attempt in attempts:
+        findings = attempt.evaluation.findings if attempt.evaluation else ()
+        common.update({(finding.check, finding.raised) for finding in findings})
+    return tuple(
+        f"{check} raised {raised} for every answer: perhaps a fault of the check"
+        for (check, raised), count in common.items()
+        if raised and check != ANSWER_CHECK and count == len(attempts)
     )
 
 

@@ -122,6 +122,8 @@ class Usage:
 NO_USAGE = Usage()
 Rank = tuple[float, ...]
 OFF_BY_PLACE = 4  # in a Rank, after the errors and goals and before the severities
+# The check under whose name heedful reports that an answer is none.
+ANSWER_CHECK = "answer"
 UNJUDGED = "nothing judged it"
 # What a loop that passed is if nothing judged it, or if a check raised an error.
 DOUBT_STATES = ("unchecked", "not_validated")
@@ -361,9 +363,9 @@ class Evaluation:
         return tuple(f for f in self.findings if f.level == "error")
 
     @property
-    def is_raised(self) -> bool:
-        """True if what refused the candidate raised, so that scores may be missing."""
-        return any(finding.raised for finding in self.findings)
+    def raised(self) -> tuple[str, ...]:
+        """The types and places of the exceptions that refused the candidate."""
+        return tuple(dict.fromkeys(f.raised for f in self.errors if f.raised))
 
     @lazy
     def keys(self) -> frozenset[str]:

@@ -67,7 +67,7 @@ STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the outp
 # The check for missing results. Without results, other checks have nothing to judge.
 MISSING_RESULTS_CHECK = "missing_results"
 # Under these names heedful itself reports: that results are missing, an empty answer.
-OWN_CHECKS = (MISSING_RESULTS_CHECK, "answer")
+OWN_CHECKS = (MISSING_RESULTS_CHECK, record.ANSWER_CHECK)
 # The most characters of the lessons in a feedback; the rest is enough for one finding.
 MAX_FEEDBACK_LESSONS_CHARS = MAX_FEEDBACK_CHARS - 900
 # A run is a loop that gets one attempt whenever the run ends.

@@ -22,6 +22,7 @@ from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
 from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
 from heedful.checks.numbers import TableCheck
+from heedful.checks.refusal import Refusing
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
@@ -224,7 +225,7 @@ class Pipeline:
 
         Stages run in the order in which they are added. The options are `name`,
         `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`, `then`,
-        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
+        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun`, `memory_key` and `refuse`.
 
         The return value is the output of the stage. Later stages find it in the state
         under the name of the stage. A function that returns None changes the state
@@ -287,6 +288,7 @@ class Pipeline:
             timeout=stage.timeout,
             evaluate=stage.evaluate,
             memory_key=stage.memory_key,
+            refuse=stage.refuse,
         )
         self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
 
@@ -693,6 +695,7 @@ class StageRunner:
             tell="both" if stage.writer else "rules",
             stage=head,
             judges=stage.checks,
+            refuse=stage.refuse,
         )
 
     def _limit_words(self) -> str:
@@ -771,6 +774,7 @@ class StageRunner:
             evaluate=stage.evaluate,
             instead=validation.unvalidated_finding,
             tries=self._pipeline.settings.max_check_attempts,
+            refuse=stage.refuse,
         )
 
     async def _write_feedback(
@@ -891,16 +895,21 @@ def _has_known_fix(lesson: Mapping[str, Any]) -> bool:
 
 
 async def validate(
-    stage: str, checks: Sequence[Check], output: Any, state: Any = None
+    stage: str,
+    checks: Sequence[Check],
+    output: Any,
+    state: Any = None,
+    refuse: Refusing = (),
 ) -> runs.StageAttempt:
     """Check the output of a stage that another program runs; store nothing.
 
-    Checks find `state` as `context.data`. A check that raises is called once more with
-    the same output; if it raises again, the stage is not validated. Raises
+    Checks find `state` as `context.data`. A check that raises an exception that refuses
+    (`refuse` is that of `run`) has failed. A check that raises any other is called once
+    more with the same output; if it raises again, the stage is not validated. Raises
     InvalidInput.
     """
     _check_name("name of a stage", stage)
-    validate_options(checks=checks, policy=policies.stage)
+    validate_options(checks=checks, policy=policies.stage, refuse=refuse)
 
     began = time.monotonic()
     evaluation = await evaluated(
@@ -909,6 +918,7 @@ async def validate(
         checks=checks,
         evaluate=None,
         instead=validation.unvalidated_finding,
+        refuse=refuse,
     )
     attempt = record.Attempt(
         1,

@@ -23,6 +23,7 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
 from heedful.checks.identity import key_of
 from heedful.checks.numbers import Column, short
+from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer
 from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
 from heedful.lessons.ranking import as_text
@@ -70,6 +71,7 @@ class Stage:
     timeout: float | None = None
     rerun: bool = False
     memory_key: str | None = None
+    refuse: Refusing = ()
 
     @property
     def names(self) -> tuple[str, ...]:
