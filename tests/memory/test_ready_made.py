@@ -151,6 +151,34 @@ def memory(store: Store) -> Memory:
             id="a pattern with advice",
         ),
         pytest.param(
+            checks.ranges(price=(0, 90)),
+            '{"price": [8, 900]}',
+            '{"price": [8, 9]}',
+            "keep price from 0 to 90",
+            id="bounds of a column",
+        ),
+        pytest.param(
+            checks.finite(columns=["price"]),
+            '{"price": [8, null]}',
+            '{"price": [8, 9]}',
+            "write finite numbers in price for every row, or leave the row out",
+            id="a column",
+        ),
+        pytest.param(
+            checks.rows(key="order"),
+            '{"order": [7, 7]}',
+            '{"order": [7, 8]}',
+            "write each order once",
+            id="a key of rows",
+        ),
+        pytest.param(
+            checks.grounding([{"name": "Lamp", "price": 30}]),
+            "Lamp has a price of 99.",
+            "Lamp has a price of 30.",
+            "write no number that the evidence does not have",
+            id="evidence, whose figures are those of one task",
+        ),
+        pytest.param(
             checks.json_schema({"properties": {"due": {"format": "date"}}}),
             '{"due": "3 May"}',
             '{"due": "2026-05-03"}',
@@ -242,6 +270,11 @@ def polite(answer: str) -> list[Finding]:
     return [Finding("polite", f"{answer!r} ends without a greeting", fix="greet")]
 
 
+def dated(answer: str) -> None:
+    if "2026" not in answer:
+        raise ValueError("the year is missing")
+
+
 def in_words(answer: str, unit: str) -> list[Finding]:
     if unit in answer:
         return []
@@ -322,6 +355,14 @@ def parcel_schema() -> dict[str, Any]:
             "ends without a greeting. greet",
             id="a function of a module",
         ),
+        pytest.param(
+            dated,
+            dated,
+            "in May",
+            "in May 2026",
+            "the year is missing",
+            id="a function of a module that raises",
+        ),
     ],
 )
 async def test_one_check_has_one_rule_for_two_functions(
@@ -361,6 +402,31 @@ async def test_what_may_differ_is_not_one_check(
     await tell(memory, [first], "kg", "A: kg")
     assert "got wrong" in await tell(memory, [first], "A: kg")
     assert await tell(memory, [second], "A: kg", key=OTHER_KEY) == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [
+        pytest.param(
+            checks.contains("Lima"), checks.contains("Oslo"), "Rome", id="a needle"
+        ),
+        pytest.param(checks.words(2), checks.words(3), "Rome", id="a limit"),
+        pytest.param(
+            checks.python_tests("assert twice(2) == 4"),
+            checks.python_tests("assert half(4) == 2"),
+            "def twice(n): return n",
+            id="tests",
+        ),
+    ],
+)
+async def test_a_function_whose_tasks_have_other_arguments_is_not_told_theirs(
+    memory: Memory, first: Any, second: Any, refused: str
+) -> None:
+    accepted = "def twice(n): return 2 * n\n# Lima"
+    await tell(memory, [first], refused, accepted)
+    assert "got wrong" in await tell(memory, [first], accepted)
+    other = "def half(n): return n / 2\n# Oslo"
+    assert "got wrong" not in await tell(memory, [second], other)
 
 
 async def test_of_two_checks_with_one_name_only_the_shared_one_tells(

@@ -445,7 +445,7 @@ class _Judge:
             answer = await self._call(candidate, at)
             if self.is_evaluator and not isinstance(answer, Evaluation):
                 raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
-            findings = tuple(_read_findings(check, answer))
+            findings = _with_check_id(check, _read_findings(check, answer))
             asks = _count_asks(check)
         except errors.CheckFailed as error:
             cause = error.__cause__
@@ -456,7 +456,8 @@ class _Judge:
             if self.raised is not None:
                 self.raised.append(cause)
             name = rule_name(check)
-            findings = tuple(findings_of(cause, name, _failed_condition(check)))
+            reported = findings_of(cause, name, _failed_condition(check))
+            findings = _with_check_id(check, list(reported))
             return Evaluation(findings, met=0.0), 1
 
         if isinstance(answer, Evaluation):
@@ -615,13 +616,18 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
         elif item is not None and item is not True and item != "":
             raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
 
-    if not findings:
-        return findings
-    name = check_id(check)
-    return [
+    return findings
+
+
+def _with_check_id(
+    check: Check | Evaluate, findings: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """Return the findings of a check with its name in all functions that it guards."""
+    name = check_id(check) if findings else ""
+    return tuple(
         finding if finding.check_id == name else replace(finding, check_id=name)
         for finding in findings
-    ]
+    )
 
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:

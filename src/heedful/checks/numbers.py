@@ -228,14 +228,15 @@ class Column:
         self, kind: str, count: int, fault: str, level: Level = "error"
     ) -> Finding:
         """Return the finding that `count` cells have a `fault`."""
+        fix = f"write finite numbers in {self.name} for every row, or leave the row out"
         return table_finding(
             "finite",
             kind=f"{self.name} {kind}",
             what=f"{self.name} has {count} of {self.rows} cells {fault}",
-            fix=f"write finite numbers in {self.name} for every row, or leave the row "
-            "out",
+            fix=fix,
             level=level,
             off_by=count / self.rows,
+            rule=fix,
         )
 
     @property
@@ -266,13 +267,15 @@ class Column:
             )
         if self.outside:
             bounds = f"{_exact_text(self.low)} to {_exact_text(self.high)}"
+            rule = f"keep {name} from {bounds}"
             extent = f"{_exact_text(self.least)} to {_exact_text(self.most)}"
             yield table_finding(
                 check,
                 kind=f"{name} outside",
                 what=f"{name} has {self.outside} of {self.rows} values outside "
                 f"{bounds}; its finite values lie from {extent}",
-                fix=f"keep {name} from {bounds}: correct the rows or how they are made",
+                fix=f"{rule}: correct the rows or how they are made",
+                rule=rule,
                 off_by=self.off_by,
             )
 
@@ -437,21 +440,21 @@ def _key_problems(key_columns: Sequence[str], rows_count: int) -> list[KeyProble
             count="own - 1",
             where="own > 1 and key > x''",
             what=f"of {rows_count} rows repeat the {name} of an earlier row",
-            fix="write it once",
+            fix=f"write each {name} once",
         ),
         KeyProblem(
             kind="missing",
             count="1",
             where="own = 0 and key > x''",
             what=f"wanted rows are missing by {name}",
-            fix="write a row for each",
+            fix=f"write a row for each {name} that is wanted",
         ),
         KeyProblem(
             kind="unwanted",
             count="1",
             where="wanted = 0 and key > x''",
             what=f"rows are not wanted by {name}",
-            fix="leave these rows out",
+            fix=f"leave out each {name} that is not wanted",
         ),
     ]
 
@@ -521,8 +524,14 @@ def _key_findings(
             examples.append(shorten(text))
         message += f", such as {'; '.join(examples)}"
 
+    fix = problem.fix
     yield table_finding(
-        "rows", problem.kind, message, problem.fix, off_by=count / rows_count
+        "rows",
+        kind=problem.kind,
+        what=message,
+        fix=fix,
+        rule=fix,
+        off_by=count / rows_count,
     )
 
 
@@ -636,6 +645,7 @@ def results(
                 fix="save all rows",
                 severity=0.9,
                 off_by=relative_distance(count, at_least_rows),
+                rule=f"save at least {at_least_rows} rows",
             )
 
     return TableCheck(
@@ -687,6 +697,8 @@ def _judge_mean(
         fix="verify that the model uses the actual data and its scale, then retrain it",
         severity=0.9,
         off_by=relative_distance(distance, allowed),
+        rule=f"keep the mean of {predicted.name} within "
+        f"{short(limits.deviation_sigma)} standard deviations of that of {actual.name}",
     )
 
 
@@ -731,6 +743,8 @@ def _judge_spread(
         fix=f"check for synthetic data, and whether {cause}; then retrain it",
         severity=0.8,
         off_by=relative_distance(ratio, limit),
+        rule=f"keep the std of {predicted.name} from {short(least_ratio)} to "
+        f"{short(highest_ratio)} times that of {actual.name}",
     )
 
 
@@ -759,6 +773,8 @@ def _judge_constant(
         f"allowed is {short(limits.constant_relative_std)} of {measure}",
         fix="retrain with diverse data, and check that the features reach the model",
         severity=0.9,
+        rule=f"let {predicted.name} vary by more than "
+        f"{short(limits.constant_relative_std)} of its mean",
     )
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
 
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.isolation import PYTHON_COMMAND, command_prefix, isolation
 from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
@@ -82,7 +82,7 @@ class ProgramStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonTests:
+class PythonTests(RemadeCheck):
     """A check that a program passes tests.
 
     `request` is the input of the child process.
@@ -119,6 +119,7 @@ class PythonTests:
         return findings
 
 
+@remade
 def python_tests(
     tests: str,
     entry_point: str | None = None,
@@ -451,11 +452,13 @@ def _failure_finding(step: ProgramStatement, failure: Record) -> Finding:
 
     why = " and ".join(differences) or failure["message"] or "it is false"
     condition = step.source.removeprefix("assert ")
+    fix = f"change the program so that this holds: {condition}"
     return _make_finding(
         f"`{step.source}` fails: {why}",
-        f"change the program so that this holds: {condition}",
+        fix,
         step.source,
         trace=failure["trace"],
+        rule=fix,
     )
 
 
@@ -465,7 +468,12 @@ def _not_run_finding(step: ProgramStatement) -> Finding:
 
 
 def _make_finding(
-    message: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
+    message: str,
+    fix: str,
+    key: str,
+    severity: float = 0.5,
+    trace: Sequence[str] = (),
+    rule: str = "",
 ) -> Finding:
     """Return a finding whose texts a store accepts; `trace` becomes its evidence."""
     evidence = redact_start("\n".join(trace), _MAX_TRACE_CHARS)
@@ -476,6 +484,7 @@ def _make_finding(
         severity=severity,
         key=_escape_text(key),
         evidence=_escape_text(evidence),
+        rule=_escape_text(rule),
     )
 
 

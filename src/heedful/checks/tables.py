@@ -59,10 +59,11 @@ def table_finding(
     level: Level = "error",
     severity: float = 0.7,
     off_by: float | None = None,
+    rule: str = "",
 ) -> Finding:
     """Return a finding about a table, with the message `what`.
 
-    Findings of a check with the same `kind` have the same key.
+    Findings of a check with the same `kind` have the same key. Memory keeps the `rule`.
     """
     return Finding(
         check,
@@ -72,6 +73,7 @@ def table_finding(
         severity=severity,
         key=f"{check}: {kind}",
         off_by=off_by,
+        rule=rule,
     )
 
 

@@ -512,6 +512,7 @@ def choose_for_loop(
     model: str = "",
     memory_key: str = "",
     stage_keys: frozenset[str] = frozenset(),
+    check_ids: Sequence[str] = (),
 ) -> Selection:
     """Select what a loop is shown before its task.
 
@@ -525,7 +526,8 @@ def choose_for_loop(
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
     What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
-    of the loop, and the `stage_keys` are those of other stages of its pipeline.
+    of the loop, and the `stage_keys` are those of other stages of its pipeline. The
+    `checks` of the loop are names, and the `check_ids` tell their arguments apart.
     """
     matches = list(found)
     if before is not None:
@@ -548,7 +550,12 @@ def choose_for_loop(
 
         if before is None:
             obstacle = obstacle or _rule_obstacle(
-                match, match.cause, task=task, rules=rules, checks=checks
+                match,
+                match.cause,
+                task=task,
+                rules=rules,
+                checks=checks,
+                check_ids=check_ids,
             )
         if obstacle is None:
             rules.append(match)
@@ -694,12 +701,13 @@ def _rule_obstacle(
     task: str,
     rules: Sequence[Match],
     checks: Sequence[str],
+    check_ids: Sequence[str],
 ) -> Obstacle | None:
     """Return why a loop with these checks and `rules` is not shown a rule, or None."""
     if not match.lesson:
         return Obstacle(PARTICULARS_REASON)
 
-    reason = cause.rests(task, checks, match.verified)
+    reason = cause.rests(task, checks, match.verified, check_ids)
     if not reason and any(rule.lesson == match.lesson for rule in rules):
         reason = SAME_RULE_REASON
     return Obstacle(reason) if reason else None

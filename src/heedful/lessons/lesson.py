@@ -216,14 +216,24 @@ class Cause:
         """
         return self.fix > 0 or (self.mended >= 2 and self.mended * 2 > self.loops)
 
-    def rests(self, task: str, checks: Sequence[str], verified: bool) -> str:
+    def rests(
+        self,
+        task: str,
+        checks: Sequence[str],
+        verified: bool,
+        check_ids: Sequence[str] = (),
+    ) -> str:
         """Return why a loop with these checks is not shown the rule; "" if it may be.
 
-        `verified` is true if a loop broke the rule of this lesson and then passed. The
-        `task` decides which loops are reminded of a rule that feedback seldom fixes.
+        A rule of a ready-made check has its arguments, so it is for no loop that gives
+        the check other ones: the `check_ids` tell, if they are known. `verified` is
+        true if a loop broke the rule of this lesson and then passed. The `task` decides
+        which loops are reminded of a rule that feedback seldom fixes.
         """
         if checks and self.checks and set(checks).isdisjoint(self.checks):
             return f"found by the check {self.checks[0]!r}, {OTHER_CHECK_WORDS}"
+        if check_ids and self.check_id and self.check_id not in check_ids:
+            return f"found by the check {self.check_id!r}, {OTHER_CHECK_WORDS}"
 
         was_fixed = verified or self.mended > 0
         if not was_fixed and not self.fix:

@@ -635,6 +635,7 @@ class Memory:
             model=past.model,
             memory_key=past.memory_key,
             stage_keys=past.stage_keys,
+            check_ids=check_ids,
         )
         selection = choose()
         if every or not selection.chosen:

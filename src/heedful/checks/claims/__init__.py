@@ -139,5 +139,6 @@ def _claim_finding(claim: Claim, unsupported: Unsupported) -> Finding:
         severity=severity,
         key=f"{_GROUNDING_CHECK}: {claim.kind} {claim.text} {paths}".rstrip(),
         evidence=f"{paths} = {claim.nearest}" if paths else "",
+        rule=f"write no {claim.kind} that the evidence does not have",
         span=claim.span,
     )

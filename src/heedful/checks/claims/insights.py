@@ -226,6 +226,7 @@ class Citations:
                 severity=0.8,
                 key=f"{INSIGHTS_CHECK}: {citation.key}",
                 span=citation.span,
+                rule=fix,
             )
 
     def _has_name(self, name: Sequence[str]) -> bool:
