@@ -132,26 +132,10 @@ def test_the_next_command_is_about_the_same_tenant(desk, session, tenant, option
 # Patterns, pins and what is not of use
 
 
-def test_a_merge_is_listed_undone_and_taken_back(desk, session):
+def test_patterns_that_differ_in_a_name_are_seen_as_one(desk, session):
     ada, bo, cy, di = LOGIN
     remember(desk, "log", ada, bo, cy, di, bo)
     session(
-        (
-            "patterns list",
-            0,
-            "log: login failed for <*> here\n",
-            f"  {ADA}  seen 1  login failed for ada here",
-            "Next: heedful patterns",
-        ),
-        ("patterns list KeyError", 0, "no patterns are merged"),
-        (
-            f"patterns unmerge {ADA} --by ann --why 'a service'",
-            0,
-            "1 pattern kept apart",
-        ),
-        (f"seen log '{LOGIN[0]}'", 0, "seen: 1\n  login failed for ada here\n"),
-        ("patterns list", 0, "log: login failed for ada here, kept apart"),
-        (f"patterns unmerge {ADA} --undo --by ann --json", 0, '"apart": false'),
         (
             f"seen log '{LOGIN[0]}'",
             0,

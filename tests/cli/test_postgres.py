@@ -23,7 +23,6 @@ lessons
 seen contains red
 recall red
 proof
-patterns list
 quarantine list
 quarantine log
 pin 1 --by ada

@@ -45,17 +45,6 @@ def test_rule_denies_calls_when_a_person_says_so(session) -> None:
     )
 
 
-def test_rule_moves_to_all_projects_and_back(session) -> None:
-    session(
-        (STATE, 0),
-        ("rules move 1 all --by ann", 0, "rule 1 is for all projects"),
-        ("rules", 0, "all", "in force"),
-        ("before -- npm install zod", 0, "you said: we use pnpm, never npm"),
-        ("rules move 1 project --by ann", 0, "rule 1 is for this project"),
-        ("before -- npm install zod", 0, "you said"),
-    )
-
-
 def test_rule_for_all_projects_is_stated_and_retired(session) -> None:
     session(
         ('rules add "always use type hints" --everywhere --by ann', 0, "in force"),
@@ -69,7 +58,6 @@ def test_rule_for_all_projects_is_stated_and_retired(session) -> None:
     [
         pytest.param("rules add x", 2, "--by", id="nobody states it"),
         pytest.param('rules add "" --by a', 2, "1 to 240", id="without words"),
-        pytest.param("rules move 1 session --by a", 2, "project", id="to a session"),
         pytest.param("rules retire 9 --by a", 3, "rule '9'", id="unknown"),
     ],
 )

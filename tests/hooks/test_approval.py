@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import sqlite3
-import subprocess
 from contextlib import closing
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.hooks.hostile import (
     settings_of,
     teach,
 )
-from tests.hooks.support import answer_at_terminal, approve_all, environment
+from tests.hooks.support import answer_at_terminal, approve_all
 
 
 def test_install_asks_for_what_a_clone_brings(home: Home) -> None:
@@ -340,58 +339,6 @@ def test_the_backup_of_settings_follows_no_link(home: Home) -> None:
     assert victim.read_text() == "mine"
 
 
-def test_a_plugin_is_written_into_its_folder_only(home: Home) -> None:
-    home.take()
-    folder = home.clone / "plugin"
-    folder.mkdir()
-    (folder / "hooks").symlink_to(home.home)
-    screen = run_command(home, "hook install --yes --plugin plugin")
-    assert "outside of" in screen
-    assert not (home.home / "hooks.json").exists()
-
-
-@pytest.mark.nightly
-def test_the_server_of_the_plugin_runs_nothing_of_a_clone(home: Home) -> None:
-    """It starts with each session, in whatever folder that is."""
-    pytest.importorskip("mcp", reason="make integrations installs it")
-    home.plant_database()
-    home.write("evil.py", f"import os; os.system({home.marker()!r})\n")
-    home.commit("heedful.toml", 'model = "evil:x"\n[checks.x]\nname = "evil:x"\n')
-    home.take()
-    plugin = home.home / "plugin"
-    run_command(home, f"hook install --yes --plugin {plugin}")
-    server = json.loads((plugin / ".mcp.json").read_text())["mcpServers"]["heedful"]
-    call = {"name": "seen", "arguments": {"error": ERROR}}
-    messages: list[dict[str, Any]] = [
-        {
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "a", "version": "1"},
-            },
-        },
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": call},
-    ]
-    lines = [json.dumps({"jsonrpc": "2.0", **message}) for message in messages]
-    done = subprocess.run(
-        [server["command"], *server["args"]],
-        cwd=home.clone,
-        env=environment(home.home),
-        input="\n".join(lines) + "\n",
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-    )
-    assert not home.ran.exists()
-    assert "evil" not in done.stdout + done.stderr
-    assert "ATTACK" not in done.stdout
-    assert '"id":1' in done.stdout.replace(" ", "")
-
-
 ASKED = [
     "seen 'Cannot find module'",
     pytest.param("before 'npx jest'", marks=pytest.mark.nightly),
@@ -401,7 +348,7 @@ ASKED = [
 
 @pytest.mark.parametrize("line", ASKED)
 def test_what_an_agent_asks_by_itself_is_not_the_clone(line: str, home: Home) -> None:
-    """The skill of the plugin names these commands."""
+    """The instructions of an agent may name these commands."""
     home.plant_database()
     home.plant_database("stated.db")
     home.commit("heedful.toml", 'db = "stated.db"\n')

@@ -437,9 +437,9 @@ def test_the_doctor_says_why_a_hook_gave_no_answer(shop: Path) -> None:
 def test_the_section_of_a_text_has_the_rules_and_follows_them(shop: Path) -> None:
     path = shop / "AGENTS.md"
     path.write_text("# Ours\n\nBe kind.\n")
-    run_hook_command(shop, "agents-md")
+    run_hook_command(shop, "install agents-md --yes --no-trust")
     assert "Nothing is known yet." in path.read_text()
-    run_hook_command(shop, "agents-md")
+    run_hook_command(shop, "install agents-md --yes --no-trust")
     assert path.read_text().count("heedful: begin") == 1
 
     added = Desk(shop).heedful(
@@ -447,7 +447,7 @@ def test_the_section_of_a_text_has_the_rules_and_follows_them(shop: Path) -> Non
     )
     assert added.code == 0, added.err
     path.write_text(path.read_text() + "\nAnd brief.\n")
-    run_hook_command(shop, "agents-md")
+    run_hook_command(shop, "install agents-md --yes --no-trust")
     text = path.read_text()
     assert "- Rule: never use npm" in text
     assert text.startswith("# Ours\n\nBe kind.\n")
@@ -475,7 +475,7 @@ def test_a_section_approves_no_instructions_of_others(
     path = shop / "AGENTS.md"
     if text is not None:
         path.write_text(text)
-    run_hook_command(shop, "agents-md")
+    run_hook_command(shop, "install agents-md --yes --no-trust")
     [item] = clone_items(shop)
     assert item.is_approved == is_approved
 
@@ -484,6 +484,6 @@ def test_instructions_that_were_approved_stay_so_with_a_section(shop: Path) -> N
     (shop / "AGENTS.md").write_text("Be kind.")
     [item] = clone_items(shop)
     approve("files", {item.name: item.digest})
-    run_hook_command(shop, "agents-md")
+    run_hook_command(shop, "install agents-md --yes --no-trust")
     [item] = clone_items(shop)
     assert item.is_approved

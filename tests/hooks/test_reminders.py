@@ -12,7 +12,6 @@ from heedful.integrations import Host
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.reliability import Step
 from heedful.lessons.reminders import ReminderFigures
-from heedful.loop.rungs import week_of
 from heedful.store import exposures, preconditions, quarantine, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
@@ -129,7 +128,7 @@ def remind_sessions(db: Db, scope: Scope) -> None:
             at=1.0,
         )
         repeated = {"precondition/digest": bool(number % 2)}
-        reminders.settle(db, scope, session, repeated, week_of(1.0))
+        reminders.settle(db, scope, session, repeated)
     for number in range(3):
         failed = Step((), ("no such file",), calls=3)
         preconditions.record_steps(db, scope, f"episode:s{number}", [failed])
@@ -232,28 +231,18 @@ def test_the_line_is_for_the_person_at_the_next_start_and_comes_once(
     assert "did not help" not in json.dumps(answer.get("hookSpecificOutput", {}))
     assert "systemMessage" not in start(home, session_id="thursday")
 
-    figures = json.loads(run_command(home, "hook stats --json"))
-    assert figures["total"]["unhelpful"] == 1
-    assert [week["unhelpful"] for week in figures["weeks"]] == [1]
-    screen = run_command(home, "hook stats")
-    assert "in all: 1 reminder did not help" in screen
-    assert "calls saved are not known: no reminder was withheld at random yet" in screen
-
-
-def test_stats_without_a_session_say_so(home: Home) -> None:
-    home.take()
-    assert "no session with a reminder" in run_command(home, "hook stats")
+    assert "in all: 1 reminder did not help" in run_command(home, "hook status")
 
 
 @pytest.mark.both_nightly
 def test_home_and_the_service_have_the_same_figures(tmp_path: Any) -> None:
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)
-        assert "Coding agents, by week" not in browser.get("").text
+        assert "<h2>Coding agents" not in browser.get("").text
         store = browser.api.setup.store
         browser.api.run(store.write(Scope("acme", "main"), remind_sessions))
         page = browser.get("").text
-        assert "Coding agents, by week" in page
+        assert "<h2>Coding agents" in page
         answer = read_data(browser.api.get("/v1/proof"))["reminders"]
         home = browser.get("/home.json").json()["reminders"]
         assert home["total"] == answer["total"]

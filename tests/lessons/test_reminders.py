@@ -12,14 +12,13 @@ from heedful.lessons.reminders import (
     tally_session,
 )
 
-WEEK = "2026-W47"
 COSTS = FailureCosts(failures=4, calls=18)
 
 
 def count(
     n: int, *, told: bool = True, repeated: bool = False, share: float = 0.1
 ) -> ReminderCount:
-    return ReminderCount(week=WEEK, told=told, share=share, repeated=repeated, n=n)
+    return ReminderCount(told=told, share=share, repeated=repeated, n=n)
 
 
 # Of 10 that were withheld, 6 came again; of 20 that were told, 4.
@@ -39,15 +38,6 @@ def test_calls_are_saved_as_far_as_the_withheld_came_again_more_often() -> None:
     # Half of the 16 that were not repeated would have been: (0.6 - 0.2) / (1 - 0.2).
     assert figures.total.calls_saved == pytest.approx(36.0)
     assert figures.low < 0.4 < figures.high
-
-
-def test_the_weeks_add_up_to_the_total() -> None:
-    later = ReminderCount(week="2026-W48", told=True, share=0.1, repeated=False, n=4)
-    figures = figure_reminders([*COMPARED, later], COSTS)
-    assert [tally.week for tally in figures.weeks] == [WEEK, "2026-W48"]
-    saved = [tally.calls_saved or 0.0 for tally in figures.weeks]
-    assert sum(saved) == pytest.approx(figures.total.calls_saved)
-    assert sum(tally.told for tally in figures.weeks) == figures.total.told
 
 
 @pytest.mark.parametrize(
@@ -82,7 +72,7 @@ def test_a_figure_without_enough_data_says_what_is_missing(
 
 
 def test_a_reminder_without_a_verdict_is_none_of_the_others() -> None:
-    open_ones = ReminderCount(week=WEEK, told=True, share=0.1, repeated=None, n=7)
+    open_ones = ReminderCount(told=True, share=0.1, repeated=None, n=7)
     figures = figure_reminders([*COMPARED, open_ones], COSTS)
     assert figures.total.no_verdict == 7
     assert figures.total.told == 20

@@ -61,7 +61,7 @@ insert into blame (tenant, project, digest, source, error, state, failed, calls,
 insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1, 2);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into reminder values
-  ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, '2026-W47', 0);
+  ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, 1, 0);
 insert into loop_text (loop, tenant, project, updated, text)
   select n, tenant, project, updated, 'text' from loop;
 insert into loop_note (loop, seq, text, by, created)

@@ -1,4 +1,4 @@
-"""`heedful hook doctor` and `heedful hook agents-md`, and the words about agents."""
+"""`heedful hook doctor`, the section of AGENTS.md, and the words about agents."""
 
 from __future__ import annotations
 
@@ -317,15 +317,3 @@ def write_all(changes: Sequence[FileChange]) -> None:
         is_text = item.kind == "instructions" and not item.is_unread
         if is_text and is_trusted and os.path.realpath(item.path) in written:
             approve("files", {item.name: item.digest})
-
-
-def agents_md() -> int:
-    """Bring the section of heedful in AGENTS.md up to date, or add it.
-
-    The section stands between two marks; the rest of the file stays as it is.
-    """
-    changes = plans.plan_target("agents-md", user=False, text=section())
-    write_all(changes)
-    written = [str(change.path) for change in changes if change]
-    lines = [f"wrote {path}" for path in written] or ["the section is up to date"]
-    return answer({"written": written}, lines)

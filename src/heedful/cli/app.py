@@ -68,7 +68,7 @@ COMMAND_GROUPS = {
         ),
         "rules": (
             "rules:rules",
-            "List your rules for agents; state, move, retire them.",
+            "List your rules for agents; state and retire them.",
         ),
         "trust": (
             "quarantine:trusts",
@@ -85,10 +85,6 @@ COMMAND_GROUPS = {
         ),
         "prune": ("lessons:prune", "Remove lessons of little use, and old loops."),
         "dream": ("dreams:dreams", "Merge lessons, and reflect on what recurs."),
-        "patterns": (
-            "lessons:patterns",
-            "Show merged error patterns, and undo a merge.",
-        ),
         "share": ("share:share", "Write reviewed rules into a file for the team."),
         "export": ("transfer:export", "Write all lessons to a file."),
         "import": (

@@ -19,7 +19,6 @@ from typer import Argument, Exit, Option, Typer, confirm
 from heedful.cli import share as team_rules
 from heedful.cli import vouch
 from heedful.cli.agents import (
-    agents_md,
     check_names,
     describe_doubles,
     describe_limits,
@@ -31,9 +30,9 @@ from heedful.cli.agents import (
     write_all,
 )
 from heedful.cli.app import group
-from heedful.cli.output import answer, counted, page, say
-from heedful.cli.reminders import stats
-from heedful.errors import UsageError
+from heedful.cli.output import answer, counted, say
+from heedful.cli.resources import ask
+from heedful.errors import NotFound, UsageError
 from heedful.integrations import clone
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
@@ -42,18 +41,13 @@ from heedful.integrations.file_changes import FileChange
 from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
 from heedful.integrations.places import TARGETS
-from heedful.integrations.plugin import (
-    PLUGIN_PLACE,
-    local_programs,
-    plan_marketplace,
-    plan_plugin,
-    registry_name,
-)
 from heedful.integrations.rules import RULES_PART
 from heedful.lessons.waiting import OWN_COMMAND
 from heedful.loop.policies import policy
+from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import visible
+from heedful.store import reminders
 from heedful.store.ownership import (
     HAS_JOURNAL,
     IS_AMONG_FILES,
@@ -139,19 +133,13 @@ def _has_settings(name: str, user: bool) -> bool:
     return False
 
 
-def _plan(
-    names: Sequence[str], user: bool, http: str, plugin: Path | None
-) -> list[FileChange]:
+def _plan(names: Sequence[str], user: bool, http: str) -> list[FileChange]:
     """Return the changes that install the hooks of agents. Raises UsageError.
 
     Agents that share a file get it once.
     """
-    if (http or plugin) and list(names) != [plans.INSTALL_AGENT]:
-        raise UsageError(f"--http and --plugin are for {plans.INSTALL_AGENT} only")
-    if plugin is not None:
-        events = plans.hooks(plans.command(everywhere=True), http)
-        skill = page("skill") + "\n"
-        return plan_plugin(plugin, local_programs(), skill=skill, hooks=events)
+    if http and list(names) != [plans.INSTALL_AGENT]:
+        raise UsageError(f"--http is for {plans.INSTALL_AGENT} only")
 
     run = plans.command(everywhere=user)
     changes: dict[Path, FileChange] = {}
@@ -202,9 +190,6 @@ def install(
     http: Annotated[
         str, Option(help="The address of heedful serve, instead of commands.")
     ] = "",
-    plugin: Annotated[
-        Path | None, Option(help="Write a plugin into this folder instead.")
-    ] = None,
     trust: Annotated[
         str,
         Option(help="Whom to trust: own (your words, tools, programs), or names."),
@@ -223,30 +208,28 @@ def install(
     if listed:
         return list_agents()
     targets = _installable(agents, is_all, user)
-    # The user's own settings and a plugin are for all projects.
-    everywhere = user or plugin is not None
     names = vouch.names_of(trust, no_trust)
     brought = _Brought()
-    if not everywhere:
+    if not user:
         brought = _what_the_project_brings()
 
-    changes = _plan(targets, user, http, plugin)
+    changes = _plan(targets, user, http)
     if dry_run:
         return _preview(changes)
     written = _write_if_agreed(changes, yes)
 
     may_ask = vouch.is_terminal() and not yes
     if may_ask and not names:
-        names = vouch.ask_own(everywhere)
+        names = vouch.ask_own(user)
     if may_ask:
         _decide_all(brought.ignored)
         vouch.decide_clone(brought.items)
     else:
         _leave(brought.ignored, brought.items)
     if names:
-        vouch.state_names(names, everywhere)
+        vouch.state_names(names, user)
 
-    lines = _describe_install(written, names, everywhere)
+    lines = _describe_install(written, names, user)
     if written:
         lines += [*describe_limits(targets), *describe_doubles(targets)]
     if plans.INSTALL_AGENT in targets:
@@ -300,39 +283,6 @@ def _offer_to_learn(may_ask: bool, is_new: bool) -> list[str]:
 
         learn_from([past_sessions], approved_only=True)
     return []
-
-
-@hook.command("plugin")
-def plugin_folder(
-    folder: Annotated[Path, Argument(help="Where the marketplace is written.")],
-    owner: Annotated[
-        str, Option(help="The account on GitHub that publishes it.", show_default=False)
-    ],
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would be written.")
-    ] = False,
-    yes: Yes = False,
-) -> int:
-    """Write a plug-in for others: a marketplace for Claude Code and Codex, and
-    server.json for the registry of MCP servers.
-
-    Its commands have no path of this machine: heedful must be in the PATH.
-    """
-    changes = plan_marketplace(folder, owner, page("skill") + "\n")
-    if dry_run:
-        return _preview(changes)
-
-    written = _write_if_agreed(changes, yes)
-    lines = ["the plug-in is written already"]
-    if written:
-        lines = [f"wrote {path}" for path in written]
-    lines += [
-        f"to try it: claude --plugin-dir {folder / PLUGIN_PLACE}",
-        f"to offer it in Claude Code: claude plugin marketplace add {folder}",
-        f"to offer it in Codex: codex plugin marketplace add {folder}",
-        f"for server.json, the README on PyPI needs: mcp-name: {registry_name(owner)}",
-    ]
-    return answer({"written": written, "name": registry_name(owner)}, lines)
 
 
 @hook.command("uninstall")
@@ -552,6 +502,20 @@ def _describe_repairs(mode: str) -> list[str]:
     return [f"a call that surely fails: {words[mode]}"] if mode in words else []
 
 
+def _describe_reminders() -> list[str]:
+    """Return in a line what the reminders of all sessions did; [] if none has ended."""
+
+    async def look(memory: Memory) -> str:
+        figures = await memory.store.read(memory.scope, reminders.figures)
+        return str(figures.total)
+
+    try:
+        total = ask(look, approved_only=True)
+    except NotFound:  # no hook has run here yet
+        return []
+    return [f"in all: {total}"] if total else []
+
+
 @hook.command("status")
 def status() -> int:
     """Show which settings have hooks (two answer each event twice), and what the hooks
@@ -579,15 +543,14 @@ def status() -> int:
         lines += _describe_effects(settings)
         lines += vouch.describe_clone(vouch.open_items(Path.cwd()))
         lines += vouch.describe_waiting()
+        lines += _describe_reminders()
     except UsageError as error:
         say(f"the hooks do nothing: {error}")
 
     return answer(events_by_file, lines)
 
 
-hook.command("stats")(stats)
 hook.command("doctor")(doctor)
-hook.command("agents-md")(agents_md)
 
 
 @hook.command("run")

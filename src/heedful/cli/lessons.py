@@ -1,4 +1,4 @@
-"""`heedful seen`, `before`, `recall`, `lessons`, `patterns`, `pin`, `prune`, `reembed`.
+"""`heedful seen`, `before`, `recall`, `lessons`, `pin`, `prune`, `reembed`.
 
 They ask memory, and show and change what is in it. `seen`, `before` and `recall` ask
 your own memory as well as the project's. Texts in quarantine are never printed.
@@ -21,7 +21,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 from typer import Argument, Context, Option, Typer
 
-from heedful.cli.app import group, group_with_default
+from heedful.cli.app import group_with_default
 from heedful.cli.databases import other_scopes
 from heedful.cli.output import (
     answer,
@@ -313,7 +313,6 @@ def _seen_texts(
         patterns_count = counted(len(result.group.members), "pattern")
         template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
         lines.append(f"{patterns_count} merged as: {template}")
-        notes.append(following("patterns", "list", error_type, db=db))
     return lines, notes
 
 
@@ -649,48 +648,6 @@ def _explain_recall(task: str, key: str) -> int:
     _, first = briefings[0]
     others = {db: briefing.plain() for db, briefing in briefings[1:]}
     return answer({**first.plain(), "beside": others}, lines)
-
-
-patterns: Typer = group()
-
-
-@patterns.command("list")
-def list_patterns(
-    error_type: Annotated[str, Argument(help="Only errors of this type.")] = "",
-    limit: Limit = 50,
-) -> int:
-    """List merged patterns with the reasons for their merge, then patterns that are
-    kept apart.
-    """
-    groups = ask(lambda memory: memory.patterns(error_type))[:limit]
-    if not groups:
-        nothing = "no patterns are merged, and none are kept apart"
-        return answer({"patterns": []}, nothing)
-
-    first = groups[0]
-    digest = first["patterns"][0]["signature"]
-    then = following("patterns", "unmerge", digest, by="NAME", undo=first["apart"])
-    return answer({"patterns": groups}, page("patterns", found=groups), then)
-
-
-@patterns.command()
-def unmerge(
-    digests: Annotated[list[str], Argument(help="Digests from the list of patterns.")],
-    by: By,
-    why: Why = "",
-    undo: Annotated[bool, Option("--undo", help="Allow the merge again.")] = False,
-) -> int:
-    """Keep patterns apart from all other patterns from now on."""
-
-    async def set_apart(memory: Memory) -> None:
-        await memory.set_apart(*digests, by=by, why=why, apart=not undo)
-
-    ask(set_apart)
-
-    state = "mergeable again" if undo else "kept apart"
-    words = f"{counted(len(digests), 'pattern')} {state}"
-    document = {"patterns": digests, "apart": not undo, "by": by, "why": why}
-    return answer(document, words, following("patterns", "list"))
 
 
 def pin(

@@ -7,7 +7,6 @@ projects are in the user's own memory.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -37,13 +36,6 @@ Everywhere = Annotated[
     bool, Option("--everywhere", help="The rule is for all your projects.")
 ]
 MAX_RULE_CELL_CHARS = 240
-
-
-class StoredReach(Enum):
-    """How far a rule can be moved."""
-
-    project = "project"
-    all = "all"
 
 
 def _words_of(stated: StatedRule) -> str:
@@ -144,35 +136,6 @@ def add_rule(
     )
     document = {"id": remembered.id, "seen": remembered.seen}
     return answer(document, f"rule {remembered.id} is in force", following("rules"))
-
-
-@rules.command("move")
-def move_rule(
-    id: RuleId,
-    reach: Annotated[StoredReach, Argument(help="How far it reaches from now on.")],
-    by: By,
-) -> int:
-    """Let a rule of this project hold in all your projects, or the other way round.
-
-    With `project`, the id is that of a rule for all projects.
-    """
-    is_wider = reach is StoredReach.all
-    wanted: RuleReach = "all" if is_wider else "project"
-
-    async def retire(memory: Memory) -> StatedRule:
-        """Take the rule out of the memory that has it."""
-        why = f"moved to {reach.value}"
-        return await memory.user_rules.retire(id, by=by, why=why)
-
-    moved = _ask_project(retire) if is_wider else ask_own(retire)
-
-    async def state(memory: Memory) -> Remembered:
-        return await memory.user_rules.state(moved.text, by=by, reach=wanted)
-
-    remembered = ask_own(state, new=True) if is_wider else _ask_project(state, new=True)
-    extent = "all projects" if is_wider else "this project"
-    document = {"id": remembered.id, "reach": reach.value}
-    return answer(document, f"rule {remembered.id} is for {extent}", following("rules"))
 
 
 @rules.command("deny")

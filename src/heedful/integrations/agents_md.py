@@ -11,7 +11,7 @@ from heedful.store import briefs, shared, user_rules
 
 SECTION_HEADING = "## What earlier sessions taught"
 SECTION_NOTE = (
-    "heedful keeps this section up to date (`heedful hook agents-md`). These are facts "
+    "`heedful hook install agents-md` keeps this section up to date. These are facts "
     "to weigh, and rules of the user."
 )
 NOTHING_KNOWN = "Nothing is known yet."

@@ -30,7 +30,7 @@ from heedful.integrations.agents import (
     tool_name,
 )
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
-from heedful.integrations.reminders import reminder_news
+from heedful.integrations.reminders import reminder_news, week_of
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
@@ -488,7 +488,6 @@ async def _waiting_note(memory: Memory) -> str:
         return ""
 
     from heedful.lessons.waiting import explain_wait
-    from heedful.loop.rungs import week_of
     from heedful.store.quarantine import note_waiting
 
     ids = [entry.id for entry in quarantined]

@@ -129,26 +129,22 @@ def installed(path: Path) -> tuple[list[str], str]:
     return list(items_by_event), "".join(notes)
 
 
-def command(
-    everywhere: bool = False,
-    name: str = "heedful-hook",
-    module: str = "heedful.integrations.hook",
-) -> str:
+def command(everywhere: bool = False) -> str:
     """Return the command of the hook process, with its path if it runs `everywhere`.
 
     An agent may not find a program of an environment that is active here, so it gets
     the Python.
     """
-    program = shutil.which(name)
+    program = shutil.which("heedful-hook")
     environments = map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
     is_in_environment = program is not None and any(
         folder and Path(program).is_relative_to(folder) for folder in environments
     )
     if program and not is_in_environment:
-        return shlex.quote(program) if everywhere else name
+        return shlex.quote(program) if everywhere else "heedful-hook"
 
     # With -P no file of the folder in which an agent works is taken for a module.
-    return f"{shlex.quote(sys.executable)} -P -m {module}"
+    return f"{shlex.quote(sys.executable)} -P -m heedful.integrations.hook"
 
 
 def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:

@@ -343,7 +343,7 @@ TARGETS: Mapping[str, Target] = {
             "these agents know only what AGENTS.md says",
             "heedful learns nothing from their sessions",
         ),
-        next_step="`heedful hook agents-md` updates the section; with Aider, "
+        next_step="`heedful hook install agents-md` updates the section; with Aider, "
         "add `read: AGENTS.md` to .aider.conf.yml",
     ),
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import ActionHistory, command_of
@@ -82,12 +82,9 @@ async def settle_reminders(
     if not pending:
         return
 
-    from heedful.loop.rungs import week_of
-
     events = await read_events()
     calls = _finished_calls(events, folder)
     verdicts = {reminder.subject: _is_repeated(reminder, calls) for reminder in pending}
-    ended_at = max((event["at"] for event in events), default=time.time())
     await memory.store.write(
         memory.scope,
         reminders.settle,
@@ -97,7 +94,6 @@ async def settle_reminders(
             for subject, verdict in verdicts.items()
             if verdict is not None
         },
-        week=week_of(ended_at),
     )
 
 
@@ -202,6 +198,12 @@ def _finished_call(
     digests = frozenset(precondition.digest for precondition in blamed)
     signatures = episodes.error_digests(event, call.get("arguments"), names)
     return replace(finished, signatures=signatures, preconditions=digests)
+
+
+def week_of(at: float) -> str:
+    """Return the week of a time in seconds since 1970, as 2026-W48."""
+    year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
+    return f"{year}-W{week:02}"
 
 
 async def reminder_news(memory: Memory) -> str:

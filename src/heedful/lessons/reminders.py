@@ -14,7 +14,7 @@ sessions of the project lost on average to such a failure. Pure.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -27,13 +27,12 @@ MIN_FAILURES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderCount:
-    """How many reminders of a `week` were told, or withheld, and ended in one way.
+    """How many reminders were told, or withheld, and ended in one way.
 
     `share` is the probability with which they were withheld, and `repeated` says
     whether the mistake came again; None if no later call could show it.
     """
 
-    week: str
     told: bool
     share: float
     repeated: bool | None
@@ -57,7 +56,7 @@ class FailureCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderTally:
-    """How the reminders of a `week` of ISO 8601 ended; of all weeks if it is "".
+    """How reminders ended.
 
     Of those `told`, some mistakes were `not_repeated`, and some reminders `unhelpful`:
     it came again. Of those `withheld`, so many mistakes were `withheld_repeated`. After
@@ -65,7 +64,6 @@ class ReminderTally:
     data.
     """
 
-    week: str = ""
     told: int = 0
     not_repeated: int = 0
     unhelpful: int = 0
@@ -91,7 +89,7 @@ class ReminderTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderFigures:
-    """What reminders did, in all and by week, oldest first.
+    """What reminders did.
 
     `told_repeated` and `withheld_repeated` are the shares of mistakes that came again,
     where a draw decided; None without such reminders. The true difference, withheld
@@ -100,7 +98,6 @@ class ReminderFigures:
     """
 
     total: ReminderTally = ReminderTally()
-    weeks: tuple[ReminderTally, ...] = ()
     told_repeated: float | None = None
     withheld_repeated: float | None = None
     low: float = -1.0
@@ -143,18 +140,12 @@ def figure_reminders(
     )
     saved_by_one = figures.saved_by_one
 
-    by_week = defaultdict[str, list[ReminderCount]](list)
-    for count in counts:
-        by_week[count.week].append(count)
-    weeks = [_tally(week, by_week[week], saved_by_one) for week in sorted(by_week)]
-
     low = -1.0
     high = 1.0
     if reminded.total() and withheld.total():
         low, high = _difference(compared)
     return ReminderFigures(
-        total=_tally("", counts, saved_by_one),
-        weeks=tuple(weeks),
+        total=_tally(counts, saved_by_one),
         told_repeated=figures.told_repeated,
         withheld_repeated=figures.withheld_repeated,
         low=low,
@@ -168,7 +159,7 @@ def tally_session(
     counts: Iterable[ReminderCount], figures: ReminderFigures
 ) -> ReminderTally:
     """Return how the reminders of some sessions ended, by the figures of all."""
-    return _tally("", list(counts), figures.saved_by_one)
+    return _tally(list(counts), figures.saved_by_one)
 
 
 def _sum(counts: Iterable[ReminderCount], *, is_told: bool) -> Counter[bool]:
@@ -186,15 +177,12 @@ def _share(sums: Mapping[bool, int]) -> float | None:
     return sums.get(True, 0) / total if total else None
 
 
-def _tally(
-    week: str, counts: list[ReminderCount], saved_by_one: float | None
-) -> ReminderTally:
+def _tally(counts: list[ReminderCount], saved_by_one: float | None) -> ReminderTally:
     """Return the tally of counts."""
     reminded = _sum(counts, is_told=True)
     withheld = _sum(counts, is_told=False)
     saved = None if saved_by_one is None else reminded[False] * saved_by_one
     return ReminderTally(
-        week=week,
         told=reminded.total(),
         not_repeated=reminded[False],
         unhelpful=reminded[True],

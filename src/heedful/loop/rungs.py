@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from heedful.loop.ladder import Climb, Overhead, RungAttempt
 
@@ -79,12 +78,6 @@ def figure_loop(climb: Climb | None) -> tuple[RungFigures, ...]:
     if climb is None:
         return ()
     return figure_ladders([climb]).rungs
-
-
-def week_of(at: float) -> str:
-    """Return the week of a time in seconds since 1970, as 2026-W48."""
-    year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
-    return f"{year}-W{week:02}"
 
 
 def _figure_rung(

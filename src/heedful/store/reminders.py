@@ -116,22 +116,20 @@ def _coin(
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
     """Return the reminders of a session that have no outcome."""
     columns = "subject, signature, precondition, at"
-    key = {**key_of(scope), "session": storable(session), "week": ""}
+    key = {**key_of(scope), "session": storable(session), "settled": False}
     return [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
 
 
 @resumable(result=None)
-def settle(
-    db: Db, scope: Scope, session: str, repeated: Mapping[str, bool], week: str
-) -> None:
+def settle(db: Db, scope: Scope, session: str, repeated: Mapping[str, bool]) -> None:
     """Record how the reminders of a session ended that have no outcome.
 
     `repeated` says of each subject whether its mistake came again; of the others no
-    call could show it. `week` is that of the end.
+    call could show it.
     """
     for reminder in open_reminders(db, scope, session):
         key = {**key_of(scope), "session": storable(session)}
-        values = {**key, "subject": reminder.subject, "week": week}
+        values = {**key, "subject": reminder.subject}
         is_repeated = repeated.get(reminder.subject)
         db.send("settle_reminder", {**values, "repeated": is_repeated})
 
@@ -151,7 +149,6 @@ def _counts(rows: Sequence[Row]) -> list[ReminderCount]:
 
     return [
         ReminderCount(
-            week=row["week"],
             told=bool(row["told"]),
             share=row["share"],
             repeated=None if row["repeated"] is None else bool(row["repeated"]),

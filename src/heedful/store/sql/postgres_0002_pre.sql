@@ -242,7 +242,7 @@ create policy of_tenant on remark using (tenant = (select current_setting('heedf
 with check (tenant = (select current_setting('heedful.tenant')));
 
 -- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
--- `precondition` (a digest) without one. When the session has ended, `week` is that of the end, and `repeated` says whether
+-- `precondition` (a digest) without one. When the session has ended, it is `settled`, and `repeated` says whether
 -- a later call failed for it. A person knows how it ended if it `is_known`.
 create table reminder (
   tenant text collate "C" not null default current_setting('heedful.tenant'),
@@ -255,11 +255,11 @@ create table reminder (
   share double precision not null check (share >= 0 and share < 1),
   at double precision not null,
   repeated boolean,
-  week text collate "C" not null default '',
+  settled boolean not null default false,
   is_known boolean not null default false,
   primary key (tenant, project, session, subject)
 );
-create index reminder_week on reminder (tenant, project, week, is_known);
+create index reminder_settled on reminder (tenant, project, settled, is_known);
 alter table reminder enable row level security;
 create policy of_tenant on reminder using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));

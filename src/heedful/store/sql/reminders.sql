@@ -1,20 +1,20 @@
 -- name: settle_reminder
-update reminder set repeated = :repeated, week = :week
-where tenant = :tenant and project = :project and session = :session and subject = :subject and week = '';
+update reminder set repeated = :repeated, settled = true
+where tenant = :tenant and project = :project and session = :session and subject = :subject and not settled;
 
 -- name: count_reminders
-select week, told, share, repeated, count(*) as n from reminder
-where tenant = :tenant and project = :project and week <> ''
-group by week, told, share, repeated order by week;
+select told, share, repeated, count(*) as n from reminder
+where tenant = :tenant and project = :project and settled
+group by told, share, repeated;
 
 -- name: sum_losses
 select count(*) as failures, coalesce(sum(calls), 0) as calls from loss where tenant = :tenant and project = :project;
 
 -- name: reminder_news
 select 1 from reminder
-where tenant = :tenant and project = :project and week <> '' and told and not is_known limit 1;
+where tenant = :tenant and project = :project and settled and told and not is_known limit 1;
 
 -- name: take_reminder_news
 update reminder set is_known = true
-where tenant = :tenant and project = :project and week <> '' and not is_known
-returning week, told, share, repeated, 1 as n;
+where tenant = :tenant and project = :project and settled and not is_known
+returning told, share, repeated, 1 as n;

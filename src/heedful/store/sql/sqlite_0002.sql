@@ -275,7 +275,7 @@ create table remark (
 ) without rowid;
 
 -- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
--- `precondition` (a digest) without one. When the session has ended, `week` is that of the end, and `repeated` says whether
+-- `precondition` (a digest) without one. When the session has ended, it is `settled`, and `repeated` says whether
 -- a later call failed for it. A person knows how it ended if it `is_known`.
 create table reminder (
   tenant text not null,
@@ -288,11 +288,11 @@ create table reminder (
   share real not null check (share >= 0 and share < 1),
   at real not null,
   repeated boolean,
-  week text not null default '',
+  settled boolean not null default false,
   is_known boolean not null default false,
   primary key (tenant, project, session, subject)
 ) without rowid;
-create index reminder_week on reminder (tenant, project, week, is_known);
+create index reminder_settled on reminder (tenant, project, settled, is_known);
 
 create table new_moved (
   n integer primary key,
