@@ -483,11 +483,9 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
         if loops_of_name:
             continue
 
-        with suppress(errors.LeaseLost):  # another process takes the name just now
+        with suppress(errors.Conflict):  # another process takes the name just now
             id = f"{name}/{first.id}"
-            owner = loops.new_owner()
-            claimed = await store.write(scope, loops.claim, id, head, owner=owner)
-            if claimed.epoch == 1:
+            if await store.write(scope, loops.begin, id, head) is not None:
                 return name
 
     # Only a given name can be taken: the numbers have no end.

@@ -89,9 +89,8 @@ class _State:
     def is_new(self) -> bool:
         """True before anything was decided or answered."""
         loop = self.loop
-        under_way = loop.attempts or loop.overrides or loop.extra.calls
         is_first = self.verdict == decide.Again(rung=loop.rung)
-        return is_first and not (under_way or self.answer)
+        return is_first and not (loop.is_under_way or self.answer)
 
     @property
     def rung(self) -> int:
@@ -264,6 +263,7 @@ class Run(Generic[C]):
     @telemetry.loop
     async def finish(self) -> Result[C]:
         """Make attempts until the loop ends; return its result. Raises like `step`."""
+        self.go_on()
         while True:
             state = await self._change_state(self._attempt)
             if not isinstance(state.verdict, decide.Done):
@@ -285,6 +285,12 @@ class Run(Generic[C]):
                 briefing=self.briefing,
                 refused_by=self._refusals[-1] if self._refusals else None,
             )
+
+    def go_on(self) -> None:
+        """Say that each attempt follows the last one at once, so that its call counts
+        before it is made.
+        """
+        self._lease.goes_on = True
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict.
@@ -438,7 +444,7 @@ class Run(Generic[C]):
         if not isinstance(self.recall, RecallOnTrial):
             return
         loop = state.loop
-        under_way = state.answer or loop.attempts or loop.overrides or loop.extra.calls
+        under_way = state.answer or loop.is_under_way
         context = self._context(state, len(loop.attempts) + 1)
         self._recalled = await recall_texts(self.recall, context, not under_way)
 
@@ -463,8 +469,9 @@ class Run(Generic[C]):
 
     def _state_of(self, stored_loop: StoredLoop) -> _State:
         """Return the state of a stored loop; its candidates are objects again."""
+        loop = self._with_died_calls(stored_loop)
         loop = replace(
-            stored_loop.loop,
+            loop,
             goals=self._goals,
             improves=self.policy.improvement,
             ladder=resumed_ladder(stored_loop, self._producers, self._ladder),
@@ -487,6 +494,21 @@ class Run(Generic[C]):
 
         return _State(loop=loop, values=values, verdict=verdict, answer=answer)
 
+    def _with_died_calls(self, stored_loop: StoredLoop) -> record.Loop:
+        """Return the loop; a call that died with its process counts, as it was made.
+
+        With an answer, or with the candidate that the caller gives, no call was needed.
+        """
+        loop = stored_loop.loop
+        has_answer = journal.answer_step(loop) in stored_loop.journal
+        is_given = self.initial is not None and not loop.attempts
+        goes_on = isinstance(stored_loop.verdict, decide.Again)
+        if not loop.died or has_answer or is_given or not goes_on:
+            return replace(loop, died=0)
+
+        self._journal.died = True
+        return replace(loop, extra=loop.extra + record.Usage(loop.died))
+
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
         """Make, judge, decide and write the next attempt, unless the loop has ended."""
@@ -494,8 +516,9 @@ class Run(Generic[C]):
             return state
 
         # Calls that failed may have spent a budget before this attempt.
-        if any(rule(state.loop) for rule in self._budgets):
-            return await self._end_by_budget(state)
+        died_out = stop.died_out(self.policy.rules, state.loop)
+        if died_out or any(rule(state.loop) for rule in self._budgets):
+            return await self._end_early(state)
 
         if state.answer is None:
             self._check_countable(state, ended=False)
@@ -904,15 +927,16 @@ class Run(Generic[C]):
         usage = state.answer.usage if state.answer else record.Usage(calls=1)
         extra = state.loop.extra + usage.lasting(seconds)
         loop = replace(state.loop, extra=extra)
-        return await self._end_by_budget(replace(state, loop=loop))
+        return await self._end_early(replace(state, loop=loop))
 
-    async def _end_by_budget(self, state: _State) -> _State:
-        """End the loop because a budget is spent."""
+    async def _end_early(self, state: _State) -> _State:
+        """End the loop, or its rung, because of calls that left no attempt."""
         loop = replace(state.loop, at=time.time())
         verdict = decide.decide(loop, self.policy)
         entry = journal.decision_entry(loop, self.policy, verdict)
         await self._journal.write(replace(entry, extra=loop.extra), loop)
-        return replace(state, verdict=verdict, answer=None)
+        loop = replace(state.loop, died=0)
+        return replace(state, loop=loop, verdict=verdict, answer=None)
 
     async def _record_failure(
         self, seconds: float, why: str, usage: record.Usage | None = None

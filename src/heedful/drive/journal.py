@@ -29,7 +29,7 @@ from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm, alarms_of
 from heedful.lessons.signature import declared_by
-from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
+from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import (
     Attempt,
@@ -152,6 +152,8 @@ class Journal:
         self.memory = memory
         # The planned ladder of a new loop, until the first entry has written it.
         self.ladder: Ladder | None = None
+        # True until the first entry has written that earlier calls died.
+        self.died = False
         self._writer = writer
 
     @property
@@ -170,6 +172,8 @@ class Journal:
             entry = await memory.add_to(entry, loop)
         if self.ladder is not None and entry.ladder is None:
             entry = replace(entry, ladder=self.ladder)
+        if self.died and entry.extra is None:
+            entry = replace(entry, extra=loop.extra)
 
         outcome_number = 0
         if self.store is not None:
@@ -179,6 +183,7 @@ class Journal:
             )
             self._writer.note_written(entry)
             self.ladder = None
+            self.died = False
 
         if memory is not None:
             await memory.note_written(entry, loop, outcome_number)
@@ -209,6 +214,8 @@ class Lease:
         self._head: Head | None = None
         self._claimed = False
         self._epoch = 1
+        # True if the driver makes the next attempt at once.
+        self.goes_on = False
 
     @property
     def durable(self) -> bool:
@@ -287,7 +294,8 @@ class Lease:
         head = self._head
         if self._claimed and entry.verdict is None:
             head = None
-        return replace(entry, epoch=self._epoch, head=head)
+        goes_on = self.goes_on and isinstance(entry.verdict, Again)
+        return replace(entry, epoch=self._epoch, head=head, goes_on=goes_on)
 
     def note_written(self, entry: JournalEntry) -> None:
         """Remember that the loop exists now, and that its head is stored."""
@@ -421,7 +429,7 @@ class LoopMemory:
         if ended and self.together:
             return
 
-        under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
+        under_way = answered or loop.is_under_way
         # Who begins on a higher rung says nothing about the first: that needs no draw.
         begins = not (ended or under_way)
         await self.brief(loop.id, begins, tosses=loop.rung == 1)

@@ -692,7 +692,9 @@ class Improvement:
 class Loop:
     """One task under self-correction: its goals, attempts and overrides.
 
-    `extra` is the usage of calls that failed or were cut off. `cancelled` says who
+    `extra` is the usage of calls without an attempt: those that failed, were cut off or
+    ended with their process. `died` counts the last of these, since the last attempt.
+    `cancelled` says who
     cancelled the loop or why. `echoes` counts finding keys in earlier loops of the
     scope; the host loads it for `Echo(across="scope")`. `improves` decides what counts
     as an improvement; `decide` sets it from the policy. Overrides that expired before
@@ -706,6 +708,7 @@ class Loop:
     attempts: tuple[Attempt, ...] = ()
     overrides: tuple[Override, ...] = ()
     extra: Usage = NO_USAGE
+    died: int = 0
     cancelled: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
     improves: Improvement = Improvement()
@@ -737,6 +740,12 @@ class Loop:
             at=self.at,
             ladder=self.ladder,
         )
+
+    @property
+    def is_under_way(self) -> bool:
+        """True after an attempt, an override or a call that failed in a process."""
+        has_failed = self.extra.calls > self.died
+        return has_failed or bool(self.attempts or self.overrides)
 
     @property
     def rung(self) -> int:

@@ -102,6 +102,7 @@ def judge_names(
 class MaxAttempts:
     """Stop after `limit` attempts, including the first.
 
+    Also stop if as many calls, one after another, ended with their process.
     In a loop with a ladder the limit is that of each rung, unless `rungs` has one for
     each.
     """
@@ -125,9 +126,20 @@ class MaxAttempts:
     def __call__(self, loop: Loop) -> str | None:
         limit = self.limit_of(loop.rung)
         count = len(loop.attempts)
+        if loop.died >= limit:
+            return (
+                f"{loop.died} calls, one after another, ended with their process and "
+                f"left no answer; {limit} attempts are allowed"
+            )
         if count < limit:
             return None
         return f"{count} of {limit} attempts made"
+
+
+def died_out(rules: Iterable[StopRule], loop: Loop) -> bool:
+    """Return True if a limit of attempts ends the loop for the calls that died."""
+    limits = (rule for rule in rules if isinstance(rule, MaxAttempts))
+    return any(0 < limit.limit_of(loop.rung) <= loop.died for limit in limits)
 
 
 @refuses_unknown_options

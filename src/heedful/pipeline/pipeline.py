@@ -644,6 +644,7 @@ class StageRunner:
         """
         task = await self._describe_task()
         run = self._loop(task)
+        run.go_on()
         count = len(self._attempts.candidates)
         limit = self._limit_words()
 

@@ -238,14 +238,15 @@ def _policy_from(text: str) -> Policy:
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop for the driver `owner`; create the loop if necessary.
 
-    Raises LeaseLost if another driver is working on the loop, Conflict if the stored
-    task differs.
+    The claim counts the call that follows it, which may kill its process: `died` of the
+    loop is how many calls did so since the last entry. Raises LeaseLost if another
+    driver is working on the loop, Conflict if the stored task differs.
     """
     key = _loop_key(scope, id)
     now = time.time()
     row = db.first("read_loop", key)
     if row is None:
-        _insert_loop(db, key, head=head, owner=owner, now=now)
+        _insert_loop(db, key, head=head, owner=owner, now=now, unanswered=1)
         return read(db, scope, id)
 
     if row["owner"] != owner and alive(row["owner"], row["held_for"]):
@@ -255,7 +256,9 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
         "claim_loop",
         {"n": row["n"], "owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now},
     )
-    return read(db, scope, id)
+    stored_loop = read(db, scope, id)
+    loop = replace(stored_loop.loop, died=row["unanswered"])
+    return replace(stored_loop, loop=loop)
 
 
 @holds(by=_locks_of_loop)
@@ -677,10 +680,17 @@ def _lease_lost(id: str) -> LeaseLost:
 
 
 def _insert_loop(
-    db: Db, key: Mapping[str, Any], head: Head, owner: str, now: float
+    db: Db,
+    key: Mapping[str, Any],
+    *,
+    head: Head,
+    owner: str,
+    now: float,
+    unanswered: int,
 ) -> int | None:
     """Insert the loop and return its number; return None if it exists."""
     values = _new_loop_values(db, key, head=head, owner=owner, now=now)
+    values["unanswered"] = unanswered
     row = db.first("insert_loop", values)
     return None if row is None else int(row["n"])
 
@@ -696,6 +706,7 @@ def _new_loop_values(
         **key,
         **head_columns(head),
         "owner": owner,
+        "unanswered": 0,
         "lease": LOOP_LEASE_SECONDS if owner else 0.0,
         "via": db.actor.via,
         "now": now,
@@ -765,7 +776,14 @@ def _loop_for_writer(
 
     # A driver that gives a head mostly begins a loop, so this is tried first.
     if entry.head is not None:
-        n = _insert_loop(db, key=key, head=entry.head, owner=owner, now=now)
+        n = _insert_loop(
+            db,
+            key,
+            head=entry.head,
+            owner=owner,
+            now=now,
+            unanswered=int(entry.goes_on),
+        )
         if n is not None:
             return _Loop(n)
 
@@ -775,6 +793,7 @@ def _loop_for_writer(
         "owner": owner,
         "now": now,
         "lease": LOOP_LEASE_SECONDS,
+        "unanswered": int(entry.goes_on),
     }
     row = db.first("fence", values)
     if row is None:

@@ -208,8 +208,9 @@ class JournalEntry:
     was reserved. The `briefing` and its exposures are written once for each loop. The
     fields `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but
     lessons beyond the quota are left out. `alarms` are what the checks of lessons found
-    in the attempt. The `texts` of a large entry were made before the transaction to
-    keep it short.
+    in the attempt. With `goes_on`, the next call follows at once and counts now: its
+    process may not survive it. The `texts` of a large entry were made before the
+    transaction to keep it short.
     """
 
     id: str
@@ -236,6 +237,7 @@ class JournalEntry:
     most: int = 0
     quota: int | None = None
     texts: EntryTexts | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

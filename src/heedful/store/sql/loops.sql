@@ -2,19 +2,19 @@
 
 -- name: insert_loop
 insert into loop (
-  tenant, project, id, kind, run, stage, memory_key, model, ladder, via, settings, task, goals, policy, context, owner, lease, created, updated
+  tenant, project, id, kind, run, stage, memory_key, model, ladder, via, settings, task, goals, policy, context, owner, unanswered, lease, created, updated
 ) values (
-  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :ladder, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
+  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :ladder, :via, :settings, :task, :goals, :policy, :context, :owner, :unanswered, store_clock() + :lease, :now, :now
 ) on conflict do nothing returning n;
 
 -- name: fence
 -- Renew the lease, if the driver still has its epoch.
-update loop set owner = :owner, lease = store_clock() + :lease, updated = :now
+update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, unanswered = :unanswered
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n, state, exists (select 1 from step where step.loop = n) as steps;
 
 -- name: claim_loop
-update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1 where n = :n;
+update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1, unanswered = unanswered + 1 where n = :n;
 
 -- name: renew_lease
 update loop set lease = store_clock() + :lease
@@ -26,7 +26,7 @@ update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now, state 
 where tenant = :tenant and project = :project and n = :n and epoch = :epoch and updated = :seen;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, model, ladder, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
+select n, id, kind, run, stage, memory_key, model, ladder, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, unanswered, created, updated,
        lease - store_clock() as held_for
 from loop where tenant = :tenant and project = :project and id = :id;
 

@@ -3,7 +3,8 @@
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
--- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
+-- each new owner increases `epoch`. `unanswered` counts the calls that owners have begun since the last entry: one when they
+-- claim the loop, or with an entry that another call follows at once. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
 -- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, or made the first. `ladder` is
 -- the record of its rungs, as JSON, '' if it has one rung.
 create table loop (
@@ -29,6 +30,7 @@ create table loop (
   cancelled text not null default '',
   owner text not null default '',
   epoch integer not null default 1,
+  unanswered integer not null default 0,
   lease real not null default 0,
   created real not null,
   updated real not null,
