@@ -560,7 +560,8 @@ class Attempt:
         """
         judging = self.evaluation.usage if self.evaluation else NO_USAGE
         spent: float = getattr(self.usage, unit)
-        return spent > getattr(judging, unit)
+        judged: float = getattr(judging, unit)
+        return spent > judged
 
     @property
     def doubt(self) -> str:

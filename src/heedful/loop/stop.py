@@ -194,9 +194,10 @@ def uncounted(
 ) -> list[str]:
     """Return the units, tokens or cost, that are limited and that no answer reports.
 
-    A draft is no answer. Without answers, nothing is known.
+    A draft is no answer, and nothing is known of one that its function refused by
+    raising. Without answers, all is well.
     """
-    answers = [attempt for attempt in attempts if not attempt.draft]
+    answers = [a for a in attempts if not a.draft and a.has_candidate]
     limited = [part for part in limits if isinstance(part, Budget | Allowance)]
     return [
         unit
