@@ -1,0 +1,369 @@
+"""Exceptions that refuse an answer: what the next attempt hears, and how loops end."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+from openai import LengthFinishReasonError
+from openai.types.chat import ChatCompletion
+from pydantic import BaseModel, Field
+from pydantic_ai import ModelRetry
+
+import heedful
+from heedful import errors
+from heedful.checks.evaluate import Context
+from heedful.loop.decide import Policy
+from heedful.loop.record import NO_CANDIDATE, Evaluation
+from heedful.loop.stop import Echo, MaxAttempts, Repeat
+from heedful.memory.memory import Memory
+from tests.drive.support import FOUR, WANTED, Generator, reread, session
+
+SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+class Leg(BaseModel):
+    harbour: str
+    miles: int = Field(le=500)
+
+
+class Voyage(BaseModel):
+    ship: str
+    legs: list[Leg]
+
+
+class Weight(ValueError):
+    """An exception as a user declares it."""
+
+
+class Busy(OSError):
+    """An exception that is none of an answer, unless a caller says so."""
+
+
+RIGHT = Voyage(ship="Erna", legs=[Leg(harbour="Bergen", miles=80)])
+SHIP_IS_NUMBER = RIGHT.model_dump() | {"ship": 7}
+
+
+def parse(text: str) -> Callable[..., Voyage]:
+    return lambda task, hint: Voyage.model_validate_json(text)
+
+
+def validate(task: Any, hint: str) -> None:
+    schema = {"properties": {"ship": {"enum": ["Erna", "Ida"]}}}
+    jsonschema.validate({"ship": "Olga"}, schema)
+
+
+def cut(task: Any, hint: str) -> None:
+    message = {"role": "assistant", "content": '{"ship": "Er'}
+    choice = {"index": 0, "finish_reason": "length", "message": message}
+    completion = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+    usage = {"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 39}
+    raise LengthFinishReasonError(
+        completion=ChatCompletion.model_validate(
+            {**completion, "choices": [choice], "usage": usage}
+        )
+    )
+
+
+REFUSALS = {
+    "a subclass of ValueError": (Weight("9 kg, not 8 kg"), ["9 kg, not 8 kg"]),
+    "an assertion with a text": (AssertionError("no kg"), ["no kg"]),
+    "an assertion without a text": (AssertionError(), ["refused (AssertionError)"]),
+    "a text that is no JSON": (lambda *_: json.loads("Sure!"), ["not JSON"]),
+    "nested fields of pydantic": (
+        parse('{"legs": [{"harbour": "Oslo", "miles": "far"}]}'),
+        ["$.ship", "$.legs[0].miles: it is 'far', not an integer"],
+    ),
+    "a limit of pydantic": (
+        parse('{"ship": "Ida", "legs": [{"harbour": "Oslo", "miles": 900}]}'),
+        ["at most 500"],
+    ),
+    "an enumeration of jsonschema": (validate, ["$.ship", "'Erna', 'Ida'"]),
+    "a retry of pydantic-ai": (ModelRetry("name the harbour"), ["name the harbour"]),
+    "an answer that the provider cut": (cut, ["cut the answer off"]),
+}
+
+
+@pytest.mark.parametrize(("raising", "wanted"), REFUSALS.values(), ids=REFUSALS)
+async def test_a_generator_that_refuses_is_asked_again_with_what_is_wrong(
+    any_store, raising, wanted
+):
+    generate = Generator(raising, WANTED)
+    result = await session(any_store, generate=generate).finish()
+    assert result.passed is True
+    assert result.candidate == WANTED
+    assert [words for words in wanted if words not in generate.hints[1]] == []
+    assert ".py" not in generate.hints[1]
+    first = str(result.explain()).splitlines()[0]
+    assert " at " in first
+    assert ".py:" in first
+
+
+@pytest.mark.parametrize(
+    ("raising", "text"),
+    [
+        pytest.param(lambda *_: json.loads("Sure!"), "Sure!", id="the text of JSON"),
+        pytest.param(parse("[1"), "[1", id="the text that pydantic read"),
+        pytest.param(cut, '{"ship": "Er', id="the completion of an SDK"),
+        pytest.param(parse("{}"), None, id="unknown for a field"),
+        pytest.param(Weight("too heavy"), None, id="unknown for a text"),
+    ],
+)
+async def test_the_refused_answer_is_the_candidate_where_it_is_known(raising, text):
+    result = await session(None, raising, WANTED).finish()
+    candidate = result.loop.attempts[0].candidate
+    assert candidate.text == text
+    assert (candidate == NO_CANDIDATE) is (text is None)
+
+
+async def test_the_usage_of_a_refused_completion_counts():
+    result = await session(None, cut, WANTED).finish()
+    assert result.usage.tokens == 39
+    assert result.usage.calls == 2
+
+
+async def test_a_loop_without_any_candidate_keeps_none(any_store):
+    answers = [Weight(f"{number} kg") for number in range(4)]
+    result = await session(any_store, *answers).finish()
+    assert result.passed is False
+    assert result.best is None
+    assert result.candidate is None
+    assert [stop.rule for stop in result.stopped_by] == ["attempts"]
+    assert result.wrong == ("3 kg",)
+    assert "nothing: no candidate" in str(result.explain())
+
+
+async def test_an_attempt_without_candidate_is_never_the_best_nor_a_repeat():
+    answers = (Weight("1 kg"), "other", Weight("2 kg"), Weight("3 kg"))
+    policy = Policy((Repeat(), MaxAttempts(4)))
+    result = await session(None, *answers, policy=policy).finish()
+    assert result.best == 2
+    assert result.loop.repeats() == [None] * 4
+
+
+async def test_echo_counts_what_attempts_without_candidate_found():
+    policy = Policy((Echo(), MaxAttempts(9)))
+    result = await session(None, parse("{}"), policy=policy).finish()
+    assert len(result.loop.attempts) == 3
+    assert [stop.rule for stop in result.stopped_by] == ["echo"]
+
+
+async def test_the_same_raised_twice_running_is_a_fault_of_the_function(any_store):
+    def generate(task: Any, hint: str) -> str:
+        hints.append(hint)
+        raise Weight("no scales")
+
+    hints: list[str] = []
+    driver = session(any_store, generate=generate)
+    with pytest.raises(errors.GenerateFailed, match="twice running") as caught:
+        await driver.finish()
+    assert isinstance(caught.value.__cause__, Weight)
+    assert "test_refusing.py:" in str(caught.value)
+    assert len(hints) == 2
+
+
+async def test_errors_about_data_are_answers_however_often_they_come():
+    result = await session(
+        None, parse("{}"), parse("{}"), lambda *_: RIGHT, checks=[]
+    ).finish()
+    assert result.passed is True
+    assert len(result.loop.attempts) == 3
+
+
+@pytest.mark.parametrize(
+    ("refuse", "attempts"),
+    [pytest.param([Busy], 2, id="named"), pytest.param([], 0, id="not named")],
+)
+async def test_a_caller_names_further_exceptions(refuse, attempts):
+    driver = session(None, Busy("429"), WANTED, refuse=refuse)
+    if not attempts:
+        with pytest.raises(errors.GenerateFailed):
+            await driver.finish()
+        return
+    assert len((await driver.finish()).loop.attempts) == attempts
+
+
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        pytest.param(["Busy"], id="a text"),
+        pytest.param(Busy, id="a class alone"),
+        pytest.param([KeyboardInterrupt], id="no Exception"),
+        pytest.param([errors.ModelError], id="an error of heedful"),
+    ],
+)
+async def test_what_refuses_is_checked_before_the_first_attempt(refuse):
+    with pytest.raises(errors.InvalidInput, match="refuse"):
+        session(None, WANTED, refuse=refuse)
+
+
+async def test_errors_of_heedful_refuse_nothing():
+    def check(candidate: Any) -> None:
+        raise errors.InvalidInput("field", 1, "text")
+
+    with pytest.raises(errors.CheckFailed):
+        await session(None, WANTED, checks=[check]).finish()
+
+
+# -- checks
+
+
+def weighs(candidate: str) -> None:
+    if candidate != WANTED:
+        raise Weight(f"{candidate} weighs 9 kg {SECRET}")
+
+
+async def test_a_check_that_refuses_finds_what_it_says(any_store):
+    generate = Generator("one", WANTED)
+    driver = session(any_store, generate=generate, checks=[weighs])
+    result = await driver.finish()
+    assert result.passed is True
+    [finding] = result.loop.attempts[0].evaluation.findings
+    assert finding.check == "weighs"
+    assert finding.raised.startswith("Weight at test_refusing.py:")
+    assert "weighs 9 kg" in generate.hints[1]
+    assert SECRET not in generate.hints[1]
+    if any_store is not None:
+        assert (await reread(any_store)).loop.attempts == result.loop.attempts
+
+
+async def test_problems_of_one_exception_are_bounded():
+    legs = json.dumps({"ship": "Ida", "legs": [{}] * 300})
+    generate = Generator(parse(legs), WANTED)
+    await session(None, generate=generate).finish()
+    assert len(generate.hints[1]) <= 1_500
+    assert "more." in generate.hints[1]
+
+
+def harbour(candidate: str) -> bool:
+    return bool(json.loads(candidate)["legs"][0]["harbour"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("Sure!", id="prose"),
+        pytest.param("null", id="null"),
+        pytest.param("[]", id="a list"),
+        pytest.param("", id="nothing"),
+        pytest.param(json.dumps(SHIP_IS_NUMBER), id="a number for a text"),
+    ],
+)
+async def test_a_check_that_cannot_read_a_refused_answer_is_left_out(answer):
+    checks = [heedful.checks.json_schema(Voyage), harbour]
+    result = await session(
+        None, answer, RIGHT.model_dump_json(), checks=checks
+    ).finish()
+    assert result.passed is True
+    findings = result.loop.attempts[0].evaluation.errors
+    assert {finding.check for finding in findings} <= {"json_schema", "answer"}
+
+
+async def test_a_score_that_a_refused_answer_lacks_does_not_end_the_loop():
+    def rate(candidate: str, context: Context) -> Evaluation:
+        return Evaluation(scores={"speed": json.loads(candidate)["speed"]})
+
+    result = await session(
+        None,
+        "[]",
+        '{"speed": 1}',
+        checks=[heedful.checks.json_schema({"type": "object"})],
+        evaluate=rate,
+        goals=["speed >= 0.5"],
+    ).finish()
+    assert result.passed is True
+    assert len(result.loop.attempts) == 2
+
+
+async def test_a_check_that_raises_the_same_for_every_answer_is_named():
+    def reshape(candidate: str) -> None:
+        raise ValueError("cannot reshape")
+
+    result = await session(None, "one", "two words", checks=[reshape]).finish()
+    named = [line for line in str(result.explain()).splitlines() if "perhaps" in line]
+    assert len(named) == 1
+    assert named[0].startswith("reshape raised ValueError at test_refusing.py:")
+    assert "perhaps a fault of the check" in result.explain().sentence
+
+
+async def test_a_check_that_refuses_only_some_answers_is_not_named():
+    result = await session(None, "one", WANTED, "two", checks=[weighs, never]).finish()
+    assert "weighs raised" not in str(result.explain())
+
+
+def never(candidate: str) -> bool:
+    return False
+
+
+# -- how it ends for the caller
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="the function raises"),
+        pytest.param({"checks": [weighs]}, id="a check raises"),
+    ],
+)
+def test_not_passed_comes_from_the_exception_of_the_caller(options):
+    @heedful.self_correcting(store=None, max_attempts=2, **options)
+    def load(task: str, hint: str) -> str:
+        if options:
+            return f"box {len(hint)}"
+        raise Weight(f"{len(hint)} kg")
+
+    with pytest.raises(heedful.NotPassed) as caught:
+        load("Load it.")
+    assert isinstance(caught.value.__cause__, Weight)
+
+
+async def test_a_revision_that_refuses_is_made_again_of_the_last_candidate():
+    def revise(task: Any, candidate: Any, findings: Any) -> str:
+        seen.append((candidate, [finding.message for finding in findings]))
+        if len(seen) == 1:
+            raise Weight("lost it")
+        return WANTED
+
+    seen: list[Any] = []
+    result = await session(None, "one", revise=revise).finish()
+    assert result.passed is True
+    assert [candidate for candidate, _ in seen] == ["one", "one"]
+    assert seen[1][1] == ["one is not right", "lost it"]
+
+
+async def test_a_stored_loop_goes_on_after_attempts_without_candidate(store):
+    await session(store, Weight("1 kg")).step()
+    driver = session(store, Weight("2 kg"), WANTED)
+    result = await driver.finish()
+    assert result.passed is True
+    assert len(result.loop.attempts) == 3
+    assert (await reread(store)).values == (None, None, WANTED)
+
+
+async def test_what_no_attempt_put_right_teaches_nothing(store):
+    memory = Memory(store)
+    options = {"memory": memory, "memory_key": "load"}
+    await session(store, *map(Weight, "1234"), **options).finish()
+    assert await memory.count() == 0
+    await session(store, Weight("5"), WANTED, id="b", **options).finish()
+    assert await memory.count() == 1
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["with a store", "without"])
+async def test_an_error_says_how_to_go_on(store, stored):
+    driver = session(store if stored else None, Busy("429"))
+    words = "run it again with id='a'" if stored else "an id and a store"
+    with pytest.raises(errors.GenerateFailed, match=words):
+        await driver.finish()
+
+
+async def test_a_rung_that_refuses_is_climbed_past():
+    dear = Generator(WANTED)
+    result = await session(
+        None,
+        generate=[Generator(*map(Weight, "123456789")), dear],
+        policy=FOUR,
+    ).finish()
+    assert result.passed is True
+    assert dear.calls == 1

@@ -1,0 +1,109 @@
+"""Stages and checks of stages that refuse by raising."""
+
+import json
+from typing import Any
+
+import pytest
+
+from heedful.checks.evaluate import Context
+from heedful.compat import StageGuardrail
+from heedful.errors import StageFailed
+from heedful.pipeline import Pipeline
+from tests.pipeline.support import read_statuses, run_pipeline, run_stage
+
+pd = pytest.importorskip("pandas")
+
+
+def answering(*answers: str) -> Any:
+    """A stage that parses these answers, one an attempt, the last one for ever."""
+
+    def load(state: Any, feedback: str | None = None) -> Any:
+        load.hints.append(feedback)
+        return json.loads(answers[min(len(load.hints), len(answers)) - 1])
+
+    load.hints = []
+    return load
+
+
+def no_debts(table: Any) -> None:
+    if (table["cents"] < 0).any():
+        raise ValueError("cents are negative")
+
+
+def broken(table: Any, context: Context) -> None:
+    raise OSError("no disk")
+
+
+@pytest.mark.parametrize("on_exhausted", ["continue", "best", "halt"])
+def test_a_table_that_a_check_refused_by_raising_never_passes(
+    on_exhausted: str,
+) -> None:
+    table = pd.DataFrame({"cents": [5, -5]})
+    report = run_stage(lambda state: table, no_debts, on_exhausted=on_exhausted)
+    assert read_statuses(report) == [["failed"] * 3]
+    assert report.stage("s").attempts[-1].failed[0].message == "cents are negative"
+    assert report.status == ("halted" if on_exhausted == "halt" else "degraded")
+
+
+def test_a_fault_of_a_check_leaves_its_stage_not_validated() -> None:
+    report = run_stage(lambda state: pd.DataFrame({"cents": [5]}), broken)
+    assert read_statuses(report) == [["not_validated"]]
+
+
+def test_a_stage_that_parses_is_run_again_with_what_is_wrong() -> None:
+    load = answering("Sure!", '{"cents": 5}')
+    report = run_stage(load, lambda output: output["cents"] > 0)
+    assert read_statuses(report) == [["failed", "passed"]]
+    assert report.state["s"] == {"cents": 5}
+    assert "not JSON" in load.hints[1]
+
+
+def test_the_last_output_goes_on_if_later_attempts_have_none() -> None:
+    load = answering('{"cents": -5}', "Sure!", "null, I fear")
+    report = run_stage(load, lambda output: output["cents"] > 0)
+    assert report.status == "degraded"
+    assert report.stage("s").kept == 1
+    assert report.state["s"] == {"cents": -5}
+
+
+def test_a_stage_without_any_output_fails_and_can_be_resumed(tmp_path: Any) -> None:
+    def pipeline(stage: Any) -> Pipeline:
+        pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+        pipeline.stage(name="s")(stage)
+        return pipeline
+
+    with pytest.raises(StageFailed, match="again with id='r'") as caught:
+        run_pipeline(pipeline(answering("Sure!")), id="r")
+    assert isinstance(caught.value.__cause__, json.JSONDecodeError)
+
+    report = run_pipeline(pipeline(answering("5")), id="r")
+    assert report.state["s"] == 5
+    assert len(report.stage("s").attempts) == 3
+
+
+def test_a_stage_that_raises_the_same_twice_running_is_at_fault() -> None:
+    def load(state: Any) -> None:
+        calls.append(1)
+        raise ValueError("no key")
+
+    calls: list[int] = []
+    with pytest.raises(StageFailed, match="no key"):
+        run_stage(load)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("check", "refuse", "status"),
+    [
+        pytest.param(no_debts, (), "failed", id="a type that refuses"),
+        pytest.param(broken, (), "not_validated", id="a fault of the check"),
+        pytest.param(broken, (OSError,), "failed", id="a type that the caller names"),
+    ],
+)
+def test_a_guardrail_of_your_own_stage(check: Any, refuse: Any, status: str) -> None:
+    guardrail = StageGuardrail("load", [check], refuse=refuse)
+    report = guardrail.validate(pd.DataFrame({"cents": [-5]}))
+    assert report.overall_status == status
+    assert report.requires_retry is (status == "failed")
+    if status == "failed":
+        assert f"- {check.__name__}: " in report.feedback_for_agent
