@@ -410,7 +410,11 @@ class CheckFailed(UserCodeError):
 
 
 class NotJournalable(UserCodeError):
-    """A candidate is neither text nor JSON data, so it cannot be stored."""
+    """A candidate cannot be stored so that it comes back as it is."""
+
+
+class OutputChanged(UserCodeError):
+    """A stored candidate does not fit the class that its loop declares now."""
 
 
 class StoreError(HeedfulError):

@@ -119,7 +119,7 @@ def judge_text(
     if reading.json is None:
         return None, [_not_json_finding(check, text, reading.error)]
 
-    findings = list(_limited(check, problems(reading.json)))
+    findings = list(limited(check, problems(reading.json)))
     fitting = None if findings else reading.json
     if reading.around:
         message = f"there is text around the JSON: {shorten(reading.around, 60)}"
@@ -128,7 +128,7 @@ def judge_text(
     return fitting, findings
 
 
-def _limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
+def limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first problems, and a finding that counts and names the others."""
     yield from islice(problems, MAX_SCHEMA_PROBLEMS)
 
@@ -184,7 +184,8 @@ def _not_data_finding(check: str, error: Exception) -> Finding:
 class Misfits:
     """Makes the findings of a check about values that do not fit a type.
 
-    `names` are those that the type gives to its fields: other keys of objects are data.
+    `names` are those that the type gives to its fields. Other names in a path are data,
+    or alternatives of a union: what is said about them is no rule.
     """
 
     check: str
@@ -206,15 +207,14 @@ class Misfits:
         `off_by` is how far the value is from the limit of the rule.
         """
         path = json_path(parts)
-        rule_path = "$"
-        for part in parts:
-            is_name = isinstance(part, str) and part in self.names
-            rule_path += json_path([part])[1:] if is_name else "[]"
-
-        key = path_kind(path)
-        rule = f"at {rule_path}: {fix}" if is_rule else ""
+        place = path_kind(path)
+        rule = ""
+        if is_rule and all(
+            isinstance(part, int) or part in self.names for part in parts
+        ):
+            rule = f"at {place}: {fix}"
         message = f"at {path}: {message}"
-        finding = make_finding(self.check, message, fix, f"{key} {kind}", rule)
+        finding = make_finding(self.check, message, fix, f"{place} {kind}", rule)
         return replace(finding, severity=0.5, off_by=off_by)
 
     def missing(self, parts: Sequence[str | int]) -> Finding:

@@ -25,6 +25,14 @@ from heedful.checks.evaluate import (
     pure,
     worded,
 )
+from heedful.checks.output import (
+    OUTPUT_CHECK,
+    OutputCheck,
+    declared_output,
+    from_stored,
+    is_refused,
+    to_stored,
+)
 from heedful.checks.refusal import Refusing, refused_answer, refuses
 from heedful.drive import journal
 from heedful.drive.generate import (
@@ -32,7 +40,6 @@ from heedful.drive.generate import (
     Generators,
     Producer,
     Revise,
-    as_objects,
     check_countable,
     choose_best,
     default_memory_key,
@@ -132,6 +139,7 @@ class Run(Generic[C]):
     tell: Tell = "both"
     recall: RecallFunction | RecallOnTrial | None = None
     refuse: Refusing = ()
+    output: Any = None
     stage: StageHead | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
 
@@ -155,7 +163,8 @@ class Run(Generic[C]):
         self.id = self.id or os.urandom(16).hex()
         # One for each rung. What memory knows of the model before it has answered is
         # the name of the first.
-        self._producers = producers(self.generate, self.model)
+        self._output = declared_output(self.output)
+        self._producers = producers(self.generate, self.model, self._output)
         self._ladder: Ladder | None = None
         if len(self._producers) > 1:
             names = tuple(producer.name for producer in self._producers)
@@ -166,11 +175,11 @@ class Run(Generic[C]):
             allowed = "a store, which counts what a rung spends in a day"
             raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
-        # A check with a schema reads data, so the call of a tool may be an answer.
-        self._reads_data = any(hasattr(check, "schema") for check in self.checks)
-        # Those of a stage are called by its `evaluate`.
-        own_names = stop.judge_names(self.checks, self.evaluate)
-        self._judge_names = self.stage.checks if self.stage else own_names
+        # What has a schema reads data, so the call of a tool may be an answer.
+        self._reads_data = any(
+            hasattr(reader, "schema") for reader in (*self.checks, self._output)
+        )
+        self._judge_names = self._names_of_judges()
 
         if self.memory_key is None:
             self.memory_key = (
@@ -221,6 +230,15 @@ class Run(Generic[C]):
         # When the last call was reserved: what it uses counts on the same day.
         self._reserved_at = 0.0
 
+    def _names_of_judges(self) -> tuple[str, ...]:
+        """Return the names of what judges a candidate, in order."""
+        if self.stage is not None:
+            return self.stage.checks  # its `evaluate` calls them
+        names = stop.judge_names(self.checks, self.evaluate)
+        if self._output is not None:
+            names = (OUTPUT_CHECK, *names)
+        return names
+
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
         judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
@@ -229,7 +247,7 @@ class Run(Generic[C]):
             memory=memory,
             task=journal.text_of(self.task),
             together=shares_store and memory.scope == self._lease.scope,
-            evidence="measured" if judges else "none",
+            evidence="measured" if self._judge_names else "none",
             memory_key=self.memory_key or "",
             model=self._producers[0].model,
             checks=self._judge_names,
@@ -480,17 +498,15 @@ class Run(Generic[C]):
 
         values: tuple[Any, ...] = ()
         if loop.attempts:
-            rungs = [attempt.rung for attempt in loop.attempts]
-            values = as_objects(self._producers, stored_loop.values, rungs)
+            pairs = zip(stored_loop.values, loop.attempts, strict=True)
+            values = tuple(
+                self._restore(value, attempt.type_name) for value, attempt in pairs
+            )
 
         answer = None
         document = stored_loop.journal.get(journal.answer_step(loop))
         if document is not None and isinstance(verdict, decide.Again):
-            answer = CandidateBatch.of(document)
-            rungs = [verdict.rung] * len(answer.values)
-            answer = replace(
-                answer, values=as_objects(self._producers, answer.values, rungs)
-            )
+            answer = CandidateBatch.of(document, self._restore)
 
         return _State(loop=loop, values=values, verdict=verdict, answer=answer)
 
@@ -508,6 +524,11 @@ class Run(Generic[C]):
 
         self._journal.died = True
         return replace(loop, extra=loop.extra + record.Usage(loop.died))
+
+    def _restore(self, data: Any, type_name: str) -> Any:
+        """Return a candidate from its stored data. Raises OutputChanged."""
+        functions = [producer.generate for producer in self._producers]
+        return from_stored(data, type_name, self._output, [*functions, self.revise])
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
@@ -652,6 +673,10 @@ class Run(Generic[C]):
         self, state: _State, value: Any, attempt: record.Attempt
     ) -> _State:
         """Decide on an attempt with its candidate `value`, and write both."""
+        data = value
+        if self._lease.durable:
+            data, type_name = to_stored(value, self._output)
+            attempt = replace(attempt, type_name=type_name)
         loop = journal.append_attempt(state.loop, attempt, time.time())
         verdict = await self._word_verdict(
             state, loop, decide.decide(loop, self.policy)
@@ -663,7 +688,7 @@ class Run(Generic[C]):
                 self.policy,
                 verdict,
                 attempt=attempt,
-                value=journal.journalable(value),
+                value=data,
             )
             # The answer of pure checks has no entry of its own, nor a refused one.
             answered = self._state is not None and self._state.answer is not None
@@ -715,7 +740,7 @@ class Run(Generic[C]):
             answer = replace(answer, usage=usage)
             # Pure checks are quick and repeatable: then the attempt's entry is enough.
             if self._lease.durable and not self._pure:
-                step = (journal.answer_step(loop), answer.plain())
+                step = (journal.answer_step(loop), answer.plain(self._output))
                 entry = JournalEntry(
                     id=self.id,
                     epoch=0,
@@ -730,7 +755,10 @@ class Run(Generic[C]):
 
         value, evaluation = await self._best_of(loop, answer, context, producer)
 
-        candidate = record.Candidate.of(value)
+        text = value
+        if self._output is not None:
+            text = self._output.plain(value)
+        candidate = record.Candidate.of(text)
         near_repeat = self._near_repeat(candidate, loop, rung)
 
         is_revised = self.revise is not None and rung == 1
@@ -832,7 +860,7 @@ class Run(Generic[C]):
         for attempt in attempts[draft:]:
             findings += attempt.evaluation.findings if attempt.evaluation else ()
         context = replace(context, previous=state.values[draft])
-        answer = await revised(self.revise, context, findings)
+        answer = await revised(self.revise, context, findings, self._output)
         return self._producers[0].priced(answer)
 
     async def _best_of(
@@ -846,32 +874,49 @@ class Run(Generic[C]):
 
         The evaluation has the usage of judging all of them.
         """
-        evaluations = [
+        judged = [
             await self._judge(value, context, fault)
             for value, fault in zip(answer.values, answer.faults, strict=True)
         ]
-        if len(evaluations) == 1:  # nearly always
-            return answer.values[0], evaluations[0]
+        if len(judged) == 1:  # nearly always
+            return judged[0]
 
+        evaluations = [evaluation for _, evaluation in judged]
         best = choose_best(producer, evaluations, loop.goals)
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
-        return answer.values[best], replace(evaluations[best], usage=usage)
+        value, evaluation = judged[best]
+        return value, replace(evaluation, usage=usage)
 
     async def _judge(
         self, value: Any, context: Context, fault: record.Finding | None
-    ) -> record.Evaluation:
+    ) -> tuple[Any, record.Evaluation]:
         """Judge a candidate by the loop's own checks, and by those of lessons.
+
+        Returns the candidate, read as the declared output. If it does not fit, no check
+        is asked.
 
         A `fault` in how its provider ended it is an error, whatever the checks say;
         where a check reads data, the arguments of a call are an answer.
         """
         if fault is not None and fault.key == CALL_KEY and self._reads_data:
             fault = None
+
+        checks = self.checks
+        evaluate = self.evaluate
+        is_output = True
+        if self._output is not None:
+            value, findings = self._output.read(value)
+            is_output = not is_refused(findings)
+            if not is_output:
+                checks = ()
+                evaluate = None
+            checks = (OutputCheck(findings), *checks)
+
         evaluation = await evaluated(
             value,
             context,
-            self.checks,
-            self.evaluate,
+            checks,
+            evaluate,
             refuse=self.refuse,
             raised=self._refusals,
             fault=fault,
@@ -880,14 +925,14 @@ class Run(Generic[C]):
         if not self._judge_names:
             evaluation = replace(evaluation, met=None)
         memory = self._memory
-        if memory is None or memory.briefing is None or not memory.briefing.checks:
-            return evaluation
+        if memory is None or memory.briefing is None or not is_output:
+            return value, evaluation
 
         lesson_checks = memory.briefing.checks
-        return (
-            add_findings(evaluation, value, lesson_checks, judges=memory.checks)
-            or evaluation
-        )
+        if lesson_checks:
+            added = add_findings(evaluation, value, lesson_checks, judges=memory.checks)
+            evaluation = added or evaluation
+        return value, evaluation
 
     def _context(self, state: _State, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""
@@ -957,7 +1002,7 @@ class Run(Generic[C]):
             judging_seconds = max(0.0, seconds - answer.usage.seconds)
             failed = (usage or record.Usage()).lasting(judging_seconds)
             if self._lease.durable:
-                step = (journal.answer_step(state.loop), answer.plain())
+                step = (journal.answer_step(state.loop), answer.plain(self._output))
 
         loop = replace(state.loop, extra=state.loop.extra + failed)
         entry = JournalEntry(
@@ -1005,6 +1050,7 @@ async def run(
     tell: Tell = "both",
     recall: RecallFunction | RecallOnTrial | None = None,
     refuse: Refusing = (),
+    output: Any = None,
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop.
 
@@ -1058,5 +1104,6 @@ async def run(
         tell=tell,
         recall=recall,
         refuse=refuse,
+        output=output,
     )
     return await loop.finish()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast, get_args, get_type_hints
+from typing import Any, NamedTuple, cast
 
 from heedful.checks.evaluate import (
     Check,
@@ -22,6 +22,7 @@ from heedful.checks.evaluate import (
     with_second,
 )
 from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
+from heedful.checks.output import Output, to_stored
 from heedful.drive.journal import journalable
 from heedful.errors import (
     GenerateFailed,
@@ -191,7 +192,8 @@ class Producer:
     """What makes the candidates of one rung of a loop.
 
     A call of `generate` blocks its thread if it `blocks`. `model` is the name of its
-    model, "" if it is unknown. Only a rung with a limit has an `allowance`.
+    model, "" if it is unknown. Only a rung with a limit has an `allowance`. `output` is
+    the declared type of the candidates.
     """
 
     generate: Generate | Writer
@@ -199,6 +201,7 @@ class Producer:
     model: str = ""
     price: float | None = None
     allowance: Allowance | None = None
+    output: Output | None = None
 
     @property
     def name(self) -> str:
@@ -223,8 +226,20 @@ class Producer:
 
     async def produce(self, context: Context) -> CandidateBatch:
         """Make the candidates of an attempt. Raises GenerateFailed, ModelError."""
-        batch = await produce(self.generate, context, self.blocks)
+        batch = await produce(self.generate, context, self.blocks, self.output)
         return self.priced(batch)
+
+    def declaring(self, output: Output) -> Producer:
+        """Return the producer of candidates of a declared type.
+
+        A Writer without a schema asks its model for the type, if that is an object.
+        """
+        generate = self.generate
+        if isinstance(generate, Writer) and generate.schema is None:
+            schema = output.schema
+            if schema is not None and schema.get("type") == "object":
+                generate = replace(generate, schema=schema)
+        return replace(self, generate=generate, output=output)
 
     def priced(self, batch: CandidateBatch) -> CandidateBatch:
         """Return the candidates with the name and the price of their model."""
@@ -241,11 +256,21 @@ Generator = Generate | Writer | Model | Rung
 Generators = Generator | Sequence[Generator]
 
 
-def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:
+def producers(
+    generate: Generators, model: str = "", output: Output | None = None
+) -> tuple[Producer, ...]:
     """Return what makes the candidates of each rung; `model` is that of the first one.
 
-    Raises InvalidInput.
+    `output` is the declared type of the candidates. Raises InvalidInput.
     """
+    rungs = _rungs(generate, model)
+    if output is None:
+        return rungs
+    return tuple(rung.declaring(output) for rung in rungs)
+
+
+def _rungs(generate: Generators, model: str) -> tuple[Producer, ...]:
+    """Return what makes the candidates of each rung. Raises InvalidInput."""
     if not isinstance(generate, list | tuple):
         producer = _producer(cast("Generator", generate), model)
         _check_arguments(producer)
@@ -341,8 +366,11 @@ class CandidateBatch:
     model: str = ""
     faults: tuple[Finding | None, ...] = (None,)
 
-    def plain(self) -> list[Any]:
-        """Return JSON data for the journal. Raises NotJournalable."""
+    def plain(self, output: Output | None) -> list[Any]:
+        """Return JSON data for the journal. Raises NotJournalable.
+
+        `output` is the declared type of the candidates.
+        """
         usage = self.usage
         costs = [
             usage.calls,
@@ -352,13 +380,19 @@ class CandidateBatch:
             usage.seconds,
         ]
         faults = [fault and codec.to_document(fault) for fault in self.faults]
-        values = [journalable(value) for value in self.values]
+        values = [to_stored(value, output) for value in self.values]
         return [values, costs, self.model, faults]
 
     @classmethod
-    def of(cls, plain: Sequence[Any]) -> CandidateBatch:
-        """Return the candidates from JSON data that the method `plain` returned."""
-        values, costs, model, documents = plain
+    def of(
+        cls, plain: Sequence[Any], restore: Callable[[Any, str], Any]
+    ) -> CandidateBatch:
+        """Return the candidates from JSON data that the method `plain` returned.
+
+        `restore(data, type name)` returns a candidate.
+        """
+        stored_values, costs, model, documents = plain
+        values = [restore(data, type_name) for data, type_name in stored_values]
         calls, prompt_tokens, completion_tokens, cost, seconds = costs
         usage = Usage(
             calls,
@@ -372,13 +406,18 @@ class CandidateBatch:
 
 
 async def produce(
-    generate: Generate | Writer, context: Context, thread: bool
+    generate: Generate | Writer,
+    context: Context,
+    thread: bool,
+    output: Output | None = None,
 ) -> CandidateBatch:
     """Make the candidates of an attempt; with `thread`, call the function in a thread.
 
-    Raises GenerateFailed, ModelError.
+    `output` is their declared type. Raises GenerateFailed, ModelError.
     """
     if isinstance(generate, Writer):
+        if output is not None:
+            context = replace(context, previous=output.plain(context.previous))
         answer = await complete(
             generate.model,
             generate.messages(context),
@@ -392,24 +431,34 @@ async def produce(
         return _batch_of([answer])
 
     ask = with_second(generate, context.task, whole_hint(context), HINT_PARAMETERS)
-    return await _ask_function("generate", ask, context, thread=thread)
+    return await _ask_function("generate", ask, context, thread=thread, output=output)
 
 
 async def revised(
-    revise: Revise, context: Context, findings: Sequence[Finding]
+    revise: Revise,
+    context: Context,
+    findings: Sequence[Finding],
+    output: Output | None = None,
 ) -> CandidateBatch:
     """Return the result of `revise` on the last candidate. Raises GenerateFailed."""
     ask = partial(revise, context.task, context.previous, findings)
-    return await _ask_function("revise", ask, context, thread=blocking(revise))
+    thread = blocking(revise)
+    return await _ask_function("revise", ask, context, thread=thread, output=output)
 
 
 async def _ask_function(
-    name: str, ask: Callable[[], Any], context: Context, *, thread: bool
+    name: str,
+    ask: Callable[[], Any],
+    context: Context,
+    *,
+    thread: bool,
+    output: Output | None,
 ) -> CandidateBatch:
     """Call the user's function, the argument `name` of a loop; return its candidates.
 
     The function may return a candidate, a list of candidates, a candidate with its
-    usage, or the answer of an SDK; or it yields the parts of one text. Raises
+    usage, or the answer of an SDK; or it yields the parts of one text. A list, tuple or
+    None that is a value of the declared type, `output`, is one candidate. Raises
     GenerateFailed, InvalidInput.
     """
     failed = partial(_generate_failed, name)
@@ -424,6 +473,11 @@ async def _ask_function(
         if answer is not None:
             return _batch_of([answer])
         _check_pair(name, *result)
+
+    if output is not None and isinstance(result, list | tuple | None):
+        _, mismatches = output.read(result)
+        if not mismatches:
+            return CandidateBatch((result,), SINGLE_CALL_USAGE)
 
     # A pair without a usage is a list of two candidates.
     candidates = [result]
@@ -486,31 +540,6 @@ def _as_answer(candidate: Any) -> Answer:
     if not isinstance(candidate, str | dict):
         answer = answer_of(candidate)
     return answer or Answer(candidate)
-
-
-def declared(function: Any) -> Any:
-    """Return the pydantic class that a function declares to return, or None."""
-    # A name in the hints may not be defined, and the object may not be a function.
-    with suppress(NameError, TypeError, AttributeError):
-        returned = get_type_hints(function).get("return")
-        for kind in (returned, *get_args(returned)):
-            if hasattr(kind, "model_validate"):
-                return kind
-
-    return None
-
-
-def as_object(kind: Any, value: Any) -> Any:
-    """Return JSON data as an object of the pydantic class `kind`, if it fits.
-
-    If `kind` is None, the data is returned as it is.
-    """
-    if kind is None:
-        return value
-    # It does not fit if a secret in it was replaced, or if the class has changed.
-    with suppress(ValueError):
-        return kind.model_validate(value)
-    return value
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
@@ -578,21 +607,6 @@ def _flagged_parts(text: str, findings: Sequence[Finding]) -> list[_FlaggedPart]
         parts.append(part)
 
     return parts
-
-
-def as_objects(
-    rungs: Sequence[Producer], values: Sequence[Any], made_by: Sequence[int]
-) -> tuple[Any, ...]:
-    """Return stored candidates as objects of the classes that functions declare.
-
-    `made_by` has the rung that made each of them.
-    """
-    kinds = [declared(producer.generate) for producer in rungs]
-    if not any(kinds):
-        return tuple(values)
-
-    kinds_of_rungs = [kinds[min(rung, len(kinds)) - 1] for rung in made_by]
-    return tuple(map(as_object, kinds_of_rungs, values))
 
 
 def default_memory_key(first: Producer, checks: Sequence[Check]) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.checks.evaluate import blocking
 from heedful.checks.identity import key_of
+from heedful.checks.output import declared_output, returned_type
 from heedful.drive.drive import RUN_OPTIONS, Run
 from heedful.drive.generate import (
     HINT_PARAMETERS,
@@ -28,7 +29,6 @@ from heedful.drive.generate import (
     Generators,
     Rung,
     Writer,
-    declared,
 )
 from heedful.drive.options import validate_options
 from heedful.errors import HeedfulError, NotPassed, UsageError
@@ -186,6 +186,7 @@ def self_correcting(
     validate_options(**options)
     is_list = isinstance(then, list | tuple)
     require(is_list, "then", then, "a list of generators")
+    options["output"] = declared_output(options.get("output"))
     # All calls of the function share one memory.
     if options.get("memory") == ":memory:":
         options["memory"] = Memory.of(":memory:", options.get("scope"))
@@ -282,7 +283,7 @@ class _TaskFunction:
             outer=signature.replace(parameters=[parameters[name] for name in names]),
             task=task,
             hints=tuple(hints),
-            returns=declared(function),
+            returns=returned_type(function),
         )
 
     @property

@@ -520,7 +520,8 @@ class Attempt:
     candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
     the attempt; without a ladder it is 1. The candidate of a `draft` came from the
     caller of the loop. `deaf` names the function that made the candidate, if there was
-    a hint and the function has no parameter for it.
+    a hint and the function has no parameter for it. `type_name` is the class of a
+    stored candidate, "" for text and JSON data.
     """
 
     number: int
@@ -539,6 +540,7 @@ class Attempt:
     rung: int = 1
     draft: bool = False
     deaf: str = ""
+    type_name: str = ""
 
     @property
     def has_candidate(self) -> bool:

@@ -1,0 +1,392 @@
+"""The declared type of candidates: read from answers, and restored as they were.
+
+`Output` is a type with one adapter of pydantic, which reads, writes and restores its
+values. What does not fit is a finding of the check "output". A value is stored only if
+its data give the same value again: the same class, with the same values inside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from heedful.checks.json_values import Json
+from heedful.checks.schema import (
+    Misfits,
+    Problems,
+    field_names,
+    judge_text,
+    limited,
+    make_type_judge,
+    schema_of,
+    type_problems,
+)
+from heedful.checks.text import read
+from heedful.errors import (
+    CheckFailed,
+    InvalidInput,
+    NotJournalable,
+    OutputChanged,
+    UserCode,
+)
+from heedful.faults import shorten
+from heedful.loop.record import Finding
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+OUTPUT_CHECK = "output"
+_PLAIN_TYPES = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A declared type; `schema` is its JSON Schema, None if JSON Schema has none."""
+
+    type: Any
+    adapter: TypeAdapter[Any]
+    schema: Mapping[str, Any] | None
+    misfits: Misfits
+    problems: Problems
+
+    @classmethod
+    def of(cls, type: Any) -> Output:
+        """Return the declaration of a type. Raises InvalidInput."""
+        if isinstance(type, Output):
+            return type
+        from pydantic import PydanticUserError, TypeAdapter
+
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(_readable(type))
+            adapter.rebuild()  # raises for a name that is not defined
+        except (PydanticUserError, NameError, TypeError) as error:
+            allowed = f"a type that pydantic reads, such as a class ({error})"
+            raise InvalidInput("output", type, allowed) from error
+
+        schema = schema_of(adapter.json_schema)
+        misfits = Misfits(OUTPUT_CHECK, frozenset(field_names(schema)))
+        return cls(
+            type=type,
+            adapter=adapter,
+            schema=schema,
+            misfits=misfits,
+            problems=make_type_judge(misfits, adapter.validate_json),
+        )
+
+    @property
+    def name(self) -> str:
+        """The type as a person writes it."""
+        return self.type.__qualname__ if isinstance(self.type, type) else str(self.type)
+
+    def read(self, answer: Any) -> tuple[Any, list[Finding]]:
+        """Return the value in an answer, or the answer itself, with the findings.
+
+        With a finding of level error, the answer does not fit. Raises CheckFailed if
+        code of the type fails.
+        """
+        with UserCode(partial(CheckFailed, OUTPUT_CHECK)):
+            if isinstance(answer, str):
+                return self._read_text(answer)
+            return self._read_data(answer)
+
+    def _read_text(self, answer: str) -> tuple[Any, list[Finding]]:
+        """Return the value in a text, as `read` does.
+
+        A type of texts takes the text as it is, any other the JSON in it first.
+        """
+        from pydantic import ValidationError
+
+        is_text = self.schema is not None and self.schema.get("type") == "string"
+        for text in (answer, answer.strip()):
+            with suppress(ValidationError):
+                if is_text:
+                    return self.adapter.validate_python(text), []
+
+        text_or_finding = read(OUTPUT_CHECK, answer)
+        if isinstance(text_or_finding, Finding):
+            return answer, [text_or_finding]
+
+        found, findings = judge_text(OUTPUT_CHECK, answer, self.problems)
+        if found is not None:
+            return self.adapter.validate_json(found.text), findings
+        if "{" in answer or "[" in answer:
+            return answer, findings
+        try:
+            return self.adapter.validate_python(answer.strip()), []
+        except ValidationError as error:
+            if findings[0].key == f"{OUTPUT_CHECK}: not JSON":
+                problems = type_problems(self.misfits, error)
+                findings = list(limited(OUTPUT_CHECK, problems))
+            return answer, findings
+
+    def _read_data(self, answer: Any) -> tuple[Any, list[Finding]]:
+        """Return data or an object as a value of the type, as `read` does."""
+        from pydantic import ValidationError
+
+        try:
+            return self.adapter.validate_python(answer), []
+        except ValidationError as error:
+            problems = type_problems(self.misfits, error)
+
+        with suppress(TypeError, ValueError, RecursionError):
+            data = Json(answer, json.dumps(answer))
+            problems = self.problems(data)
+            findings = list(limited(OUTPUT_CHECK, problems))
+            if not findings:
+                return self.adapter.validate_json(data.text), []
+            return answer, findings
+        return answer, list(limited(OUTPUT_CHECK, problems))
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as JSON data for a prompt or a memory, or as it is."""
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            return self.adapter.dump_python(
+                value, mode="json", by_alias=True, round_trip=True, warnings=False
+            )
+        except PydanticSerializationError:
+            return value
+
+    def dump(self, value: Any) -> Any:
+        """Return JSON data that give the same value again. Raises NotJournalable."""
+        with UserCode(self._cannot_be_stored):
+            text = self.adapter.dump_json(
+                value, by_alias=False, round_trip=True, warnings="error"
+            )
+            difference = next(_differences(value, self._load(text)), "")
+        if difference:
+            raise self._cannot_be_stored(difference)
+        return json.loads(text)
+
+    def restore(self, data: Any, type_name: str) -> Any:
+        """Return the value that `dump` stored, of the class with this name.
+
+        Raises OutputChanged if it would be another one.
+        """
+
+        def changed(reason: object) -> OutputChanged:
+            """Return the error for a class that has changed."""
+            fields = ", ".join(dict.fromkeys(field_names(self.schema)))
+            return OutputChanged(
+                f"the stored {type_name} {shorten(data, 200)} does not fit {self.name} "
+                f"with the fields {fields or '(none)'}: {reason}; declare the class as "
+                "it was, or begin another loop"
+            )
+
+        with UserCode(changed):
+            value = self._load(json.dumps(data))
+            again = self.adapter.dump_json(value, by_alias=False, round_trip=True)
+            difference = next(_differences(data, json.loads(again)), "")
+        if name_of(type(value)) != type_name:
+            raise changed(f"it is a {name_of(type(value))} now")
+        if difference:
+            raise changed(difference)
+        return value
+
+    def _load(self, text: str | bytes) -> Any:
+        """Return the value in JSON text, whose fields have their own names."""
+        return self.adapter.validate_json(text, by_alias=False, by_name=True)
+
+    def _cannot_be_stored(self, reason: object) -> NotJournalable:
+        """Return the error for a value that would not come back as it is."""
+        return NotJournalable(
+            f"a candidate of type {self.name} cannot be stored: {reason}; declare a "
+            "type whose values pydantic writes and reads again, as in output=Invoice, "
+            "or run with store=None"
+        )
+
+
+def declared_output(type: Any) -> Output | None:
+    """Return the declaration of a type; None without a type. Raises InvalidInput."""
+    return None if type is None else Output.of(type)
+
+
+def _readable(kind: Any) -> Any:
+    """Return a type with the TypedDict classes that pydantic reads.
+
+    Before Python 3.12 it refuses those of `typing`.
+    """
+    parts = get_args(kind)
+    readable = tuple(map(_readable, parts))
+    if readable != parts:
+        origin: Any = get_origin(kind)
+        if origin is UnionType:
+            origin = Union
+        return origin[readable]
+    if type(kind).__module__ != "typing" or not is_typeddict(kind):
+        return kind
+
+    import typing_extensions
+
+    hints = get_type_hints(kind, include_extras=True)
+    fields = {name: _readable(hint) for name, hint in hints.items()}
+    for name in kind.__optional_keys__:
+        if get_origin(fields[name]) is not NotRequired:
+            fields[name] = NotRequired[fields[name]]
+    make: Any = typing_extensions.TypedDict
+    return make(kind.__name__, fields)
+
+
+def to_stored(value: Any, output: Output | None) -> tuple[Any, str]:
+    """Return a candidate as JSON data, and the name of its class; "" for plain data.
+
+    Without an `output` that it fits, its own class writes it. Raises NotJournalable.
+    """
+    if type(value) is str:
+        return value, ""
+    with suppress(ValueError, RecursionError):
+        if is_plain(value):
+            json.dumps(value, allow_nan=False)
+            return value, ""
+
+    if output is None or is_refused(output.read(value)[1]):
+        kind: Any = type(value)
+        output = _output_of_class(kind)
+    return output.dump(value), name_of(type(value))
+
+
+def from_stored(
+    data: Any, type_name: str, output: Output | None, functions: Iterable[Any]
+) -> Any:
+    """Return the candidate that `to_stored` stored.
+
+    Without an `output`, its class is found in what the `functions` declare to return.
+    Raises OutputChanged if no class is declared, or if it has changed.
+    """
+    if not type_name:
+        return data
+    if output is not None:
+        return output.restore(data, type_name)
+
+    for function in functions:
+        for kind in _declared_classes(function):
+            if name_of(kind) == type_name:
+                return _output_of_class(kind).restore(data, type_name)
+
+    raise OutputChanged(
+        f"the loop has candidates of the class {type_name}, and its functions do not "
+        f"declare it; resume it with output={type_name.rpartition('.')[2]}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCheck:
+    """The check that reports how an answer was read as the declared type."""
+
+    findings: Sequence[Finding]
+    name: ClassVar[str] = OUTPUT_CHECK
+    pure: ClassVar[bool] = True
+
+    def __call__(self, candidate: Any) -> Sequence[Finding]:
+        """Return the findings."""
+        return self.findings
+
+
+def is_refused(findings: Iterable[Finding]) -> bool:
+    """Return whether one of the findings is an error."""
+    return any(finding.level == "error" for finding in findings)
+
+
+def name_of(kind: type) -> str:
+    """Return the full name of a class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@lru_cache(256)
+def _output_of_class(kind: Any) -> Output:
+    """Return the declaration of a class that nobody declared. Raises NotJournalable."""
+    try:
+        return Output.of(kind)
+    except InvalidInput as error:
+        raise NotJournalable(
+            f"a candidate of type {kind.__name__} cannot be stored; generate text, "
+            "JSON data or a pydantic object, or run with store=None"
+        ) from error
+
+
+def returned_type(function: Any) -> Any:
+    """Return the type that a function declares to return; None if it declares none."""
+    # A name in the hints may not be defined, and the object may not be a function.
+    with suppress(NameError, TypeError, AttributeError):
+        return get_type_hints(function).get("return")
+    return None
+
+
+def _declared_classes(function: Any) -> Iterator[type]:
+    """Yield the classes in the type that a function declares to return."""
+    kinds = [returned_type(function)]
+    while kinds:
+        kind = kinds.pop()
+        kinds += get_args(kind)
+        if isinstance(kind, type):
+            yield kind
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is of the types of JSON data, and not of subclasses.
+
+    Raises RecursionError for a value that is nested too deep.
+    """
+    kind = type(value)
+    if kind is list:
+        return all(map(is_plain, value))
+    if kind is dict:
+        are_texts = all(type(key) is str for key in value)
+        return are_texts and all(map(is_plain, value.values()))
+    return kind in _PLAIN_TYPES
+
+
+def _differences(first: Any, second: Any, path: str = "$") -> Iterator[str]:
+    """Yield where a value that came back differs from the first, in class or value."""
+    kind = type(first).__name__
+    if type(first) is not type(second):
+        yield f"at {path}: {kind} came back as {type(second).__name__}"
+        return
+
+    parts = _parts(first)
+    other_parts = _parts(second)
+    if parts is None or other_parts is None:
+        if first != second:
+            yield f"at {path}: {shorten(first)} came back as {shorten(second)}"
+        return
+
+    names = [(type(name), name) for name in parts]
+    other_names = [(type(name), name) for name in other_parts]
+    if names != other_names:
+        yield f"at {path}: {list(parts)} came back as {list(other_parts)}"
+        return
+    for name, part in parts.items():
+        yield from _differences(part, other_parts[name], f"{path}.{name}")
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """Return what a value has inside, by name; None if nothing is known of it."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+
+    kind = type(value)
+    fields = getattr(kind, "model_fields", getattr(kind, "__dataclass_fields__", None))
+    if fields is None:
+        return None
+    parts = {name: getattr(value, name, None) for name in fields}
+    for name in ("__pydantic_extra__", "__pydantic_private__"):
+        parts |= getattr(value, name, None) or {}
+    return parts

@@ -1,0 +1,599 @@
+"""The declared output: what is read, what is refused, and what comes back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
+
+import pytest
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    SecretStr,
+    computed_field,
+)
+
+import heedful
+from heedful import errors
+from heedful.loop.record import Finding
+from heedful.store.store import Store
+from heedful.testing import ScriptedModel
+
+T = TypeVar("T")
+
+
+class Shade(enum.Enum):
+    """A shade of a paint."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
+class Size(enum.StrEnum):
+    """A size, which is a text, too."""
+
+    SMALL = "S"
+    LARGE = "L"
+
+
+class Paint(BaseModel):
+    """A paint, of which some are glossy."""
+
+    name: str
+    litres: float = Field(gt=0)
+
+
+class Gloss(Paint):
+    """A glossy paint."""
+
+    shine: int = 1
+
+
+class Order(BaseModel):
+    """An order of one paint."""
+
+    paint: Paint
+
+
+class Named(BaseModel):
+    """Fields with aliases, one with a default."""
+
+    total: float = Field(alias="Total")
+    note: str = Field("none", alias="Note")
+    code: int = Field(0, validation_alias=AliasChoices("code", "no"))
+
+
+class Exact(BaseModel):
+    """A strict class that allows no other fields and computes one."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    day: dt.date
+    shade: Shade
+    price: Decimal
+    counts: set[int]
+    pair: tuple[int, str]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> Decimal:
+        return 2 * self.price
+
+
+class Box(BaseModel, Generic[T]):
+    """A box of anything."""
+
+    content: T
+
+
+class Cat(BaseModel):
+    """A cat."""
+
+    kind: Literal["cat"]
+    age: int
+
+
+class Dog(BaseModel):
+    """A dog."""
+
+    kind: Literal["dog"]
+    age: int
+
+
+Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+class Bird(BaseModel):
+    """A bird."""
+
+    age: int
+
+
+class Fish(BaseModel):
+    """A fish, whose fields are those of a bird."""
+
+    age: int
+
+
+class Loose(BaseModel):
+    """Anything."""
+
+    value: Any
+
+
+class Locked(BaseModel):
+    """A secret."""
+
+    code: SecretStr
+
+
+@dataclass(slots=True)
+class Visit:
+    """A visit."""
+
+    begun: dt.datetime
+
+
+@dataclass
+class Day:
+    """A day of visits."""
+
+    number: int
+    visits: list[Visit] = field(default_factory=list)
+
+
+class Part(TypedDict, total=False):
+    """A part with optional keys."""
+
+    name: str
+    made: dt.date
+
+
+Numbers = RootModel[list[int]]
+NOON = dt.datetime(2026, 5, 3, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+GREEN = '{"name": "green", "litres": 2.5}'
+
+
+async def answer(
+    output: Any,
+    *answers: Any,
+    checks: Sequence[Callable[..., Any]] = (),
+    store: Store | str | None = None,
+    **options: Any,
+) -> tuple[heedful.Result[Any], list[str]]:
+    """Return the result of a loop that gives these answers, and its hints."""
+    hints: list[str] = []
+    remaining = iter(answers)
+
+    def write(task: Any, hint: str) -> Any:
+        hints.append(hint)
+        return next(remaining)
+
+    result = await heedful.run(
+        "paint",
+        generate=write,
+        checks=checks,
+        output=output,
+        store=store,
+        max_attempts=len(answers),
+        **options,
+    )
+    return result, hints
+
+
+def notes(result: heedful.Result[Any]) -> list[Finding]:
+    """Return the findings of the last attempt."""
+    evaluation = result.loop.attempts[-1].evaluation
+    assert evaluation is not None
+    return list(evaluation.findings)
+
+
+# Each with an answer in plain words and one with words around the value.
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        pytest.param(Paint, GREEN, Paint(name="green", litres=2.5), id="a model"),
+        pytest.param(Day, '{"number": 1}', Day(1), id="a dataclass"),
+        pytest.param(
+            Part, '{"made": "2026-05-03"}', {"made": dt.date(2026, 5, 3)}, id="a dict"
+        ),
+        pytest.param(list[Bird], '[{"age": 1}]', [Bird(age=1)], id="a list of models"),
+        pytest.param(
+            dict[str, Part],
+            '{"a": {"name": "x"}}',
+            {"a": {"name": "x"}},
+            id="a mapping",
+        ),
+        pytest.param(
+            Pet, '{"kind": "dog", "age": 2}', Dog(kind="dog", age=2), id="a union"
+        ),
+        pytest.param(Bird | None, "null", None, id="nothing"),
+        pytest.param(int, "42", 42, id="a number"),
+        pytest.param(bool, "true", True, id="a truth value"),
+        pytest.param(Shade, '"dark"', Shade.DARK, id="an enum by its value"),
+        pytest.param(Literal["yes", "no"], '"no"', "no", id="a literal"),
+        pytest.param(dt.date, '"2026-05-03"', dt.date(2026, 5, 3), id="a date"),
+        pytest.param(Decimal, '"12.50"', Decimal("12.50"), id="a decimal"),
+    ],
+)
+async def test_an_answer_becomes_the_declared_object(
+    output: Any, text: str, value: Any
+) -> None:
+    seen: list[Any] = []
+    result, _ = await answer(output, text, checks=[seen.append])
+    assert result.passed
+    assert result.candidate == value
+    assert seen == [value]
+    assert notes(result) == []
+
+    result, _ = await answer(output, f"So it is {text}.")
+    assert result.candidate == value
+    assert [finding.level for finding in notes(result)] == ["note"]
+    assert result.attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        pytest.param(str, '"so"', '"so"', id="a text is itself"),
+        pytest.param(Bird | str, "none", "none", id="a text beside a class"),
+        pytest.param(Bird | str, '{"age": 1}', Bird(age=1), id="a class beside a text"),
+        pytest.param(Shade, " dark\n", Shade.DARK, id="an enum without quotes"),
+        pytest.param(Decimal, "12.50 ", Decimal("12.5"), id="a decimal alone"),
+        pytest.param(dt.date, "2026-05-03", dt.date(2026, 5, 3), id="a date alone"),
+    ],
+)
+async def test_a_text_may_be_the_value(output: Any, text: str, value: Any) -> None:
+    result, _ = await answer(output, text)
+    assert result.candidate == value
+    assert type(result.candidate) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "value"),
+    [
+        pytest.param(Bird, Bird(age=1), Bird(age=1), id="an object"),
+        pytest.param(Bird, {"age": 1}, Bird(age=1), id="data"),
+        pytest.param(
+            Exact,
+            {
+                "day": "2026-05-03",
+                "shade": "dark",
+                "price": "1.5",
+                "counts": [1],
+                "pair": [1, "a"],
+            },
+            Exact(
+                day=dt.date(2026, 5, 3),
+                shade=Shade.DARK,
+                price=Decimal("1.5"),
+                counts={1},
+                pair=(1, "a"),
+            ),
+            id="data of JSON for a strict class",
+        ),
+        pytest.param(list[int], [1, 2], [1, 2], id="a list is one candidate"),
+        pytest.param(list[int], [], [], id="an empty list"),
+        pytest.param(tuple[int, str], (1, "a"), (1, "a"), id="a tuple"),
+        pytest.param(int, [3], 3, id="a list with one candidate"),
+        pytest.param(Bird | None, None, None, id="nothing"),
+    ],
+)
+async def test_what_a_function_returns_is_read_too(
+    output: Any, given: Any, value: Any
+) -> None:
+    result, _ = await answer(output, given)
+    assert result.candidate == value
+
+
+@pytest.mark.parametrize(
+    ("output", "wrong", "key", "fix"),
+    [
+        pytest.param(
+            Paint,
+            '{"name": "green", "litres": 0}',
+            "$.litres greater_than",
+            "make it greater than 0.0",
+            id="a limit",
+        ),
+        pytest.param(
+            Shade, "blue", "$ enum", "make it 'light' or 'dark'", id="an enum"
+        ),
+        pytest.param(
+            Literal["a", "b"],
+            "c",
+            "$ literal_error",
+            "make it 'a' or 'b'",
+            id="literal",
+        ),
+        pytest.param(int, "many", "$ int_parsing", "make it an integer", id="a number"),
+        pytest.param(
+            Paint, "Sorry.", "$ model_type", "make it a JSON object", id="no JSON"
+        ),
+        pytest.param(
+            Paint, GREEN[:-1], "breaks off", "complete JSON", id="an answer that is cut"
+        ),
+        pytest.param(
+            Paint, f"{GREEN[:-1]},}}", "not JSON", "bare JSON", id="a comma too many"
+        ),
+        pytest.param(
+            Pet,
+            '{"kind": "cow", "age": 1}',
+            "$ union_tag_invalid",
+            "one of 'cat', 'dog'",
+            id="a union",
+        ),
+        pytest.param(
+            Bird, {"age": "old"}, "$.age int_parsing", "make it an integer", id="data"
+        ),
+        pytest.param(Paint, " ", "empty", "", id="an empty answer"),
+    ],
+)
+async def test_what_does_not_fit_is_asked_again_and_no_check_sees_it(
+    output: Any, wrong: Any, key: str, fix: str
+) -> None:
+    seen: list[Any] = []
+    result, _ = await answer(output, wrong, checks=[seen.append])
+    assert not result.passed
+    assert result.candidate == wrong
+    assert seen == []
+    finding = next(item for item in notes(result) if item.check == "output")
+    assert finding.key == f"output: {key}"
+    assert fix in finding.fix
+
+
+async def test_checks_revise_and_evaluate_get_the_object() -> None:
+    async def revise(task: Any, paint: Any, findings: Sequence[Finding]) -> Any:
+        return {"name": paint.name, "litres": paint.litres + 1}
+
+    def evaluate(paint: Any, context: Any) -> heedful.Evaluation:
+        return heedful.Evaluation(scores={"litres": paint.litres})
+
+    result = await heedful.run(
+        "paint",
+        generate=lambda task: GREEN,
+        revise=revise,
+        evaluate=evaluate,
+        goals=["litres >= 3"],
+        output=Paint,
+        store=None,
+    )
+    assert result.candidate == Paint(name="green", litres=3.5)
+
+
+async def test_a_writer_is_asked_for_the_type_unless_it_has_a_schema() -> None:
+    model = ScriptedModel('{"name": "green", "litres": -1}', GREEN)
+    result = await heedful.run("paint", generate=model, output=Paint, store=None)
+    assert result.candidate == Paint(name="green", litres=2.5)
+    assert model.settings[0]["schema"] == Paint.model_json_schema()
+
+    own = {"type": "object"}
+    model = ScriptedModel(GREEN)
+    writer = heedful.Writer(model, schema=own)
+    await heedful.run("paint", generate=writer, output=Paint, store=None)
+    assert model.settings[0]["schema"] == own
+
+
+async def test_a_model_is_shown_its_last_object_as_json() -> None:
+    name = "a" * 300
+    model = ScriptedModel(json.dumps({"Total": 1, "Note": name}), '{"Total": 2}')
+    check = lambda named: named.total > 1  # noqa: E731
+    await heedful.run("t", generate=model, output=Named, checks=[check], store=None)
+    assert f'"Note": "{name}"' in model.prompts[1][-1].content
+
+
+async def test_a_decorated_function_returns_the_object() -> None:
+    @heedful.self_correcting(output=Paint, store=None)
+    def paint(task: str, hint: str) -> str:
+        return GREEN if hint else "green"
+
+    candidate: Any = paint("t")
+    assert candidate == Paint(name="green", litres=2.5)
+
+
+@pytest.mark.parametrize("output", [pytest, "Nowhere", 7], ids=["module", "name", "7"])
+def test_what_is_no_type_is_refused_at_once(output: Any) -> None:
+    with pytest.raises(errors.InvalidInput, match="output is"):
+        heedful.Run("t", generate=len, output=output, store=None)
+
+
+RESTORED = [
+    pytest.param(Paint, Paint(name="a", litres=1), id="a model"),
+    pytest.param(
+        Named, Named.model_validate({"Total": 1, "Note": "x", "no": 3}), id="aliases"
+    ),
+    pytest.param(
+        Named, Named.model_validate({"Total": 1}), id="an alias with its default"
+    ),
+    pytest.param(
+        Exact,
+        Exact(
+            day=dt.date(2026, 5, 3),
+            shade=Shade.DARK,
+            price=Decimal("1.50"),
+            counts={2, 1},
+            pair=(1, "a"),
+        ),
+        id="a strict class with a computed field",
+    ),
+    pytest.param(Gloss, Gloss(name="a", litres=1, shine=3), id="a subclass"),
+    pytest.param(Order, Order(paint=Paint(name="a", litres=1)), id="a nested model"),
+    pytest.param(Box[Shade], Box[Shade](content=Shade.LIGHT), id="a generic model"),
+    pytest.param(Pet, Dog(kind="dog", age=1), id="a union"),
+    pytest.param(Day, Day(1, [Visit(NOON)]), id="nested dataclasses, a time zone"),
+    pytest.param(Part, {"made": dt.date(2026, 5, 3)}, id="a typed dict"),
+    pytest.param(Numbers, Numbers([1, 2]), id="a root model"),
+    pytest.param(Loose, Loose(value=[1, {"a": None}]), id="plain data in any field"),
+    pytest.param(list[Paint], [Paint(name="a", litres=1)], id="a list"),
+    pytest.param(dict[str, Shade], {"a": Shade.DARK}, id="a mapping"),
+    pytest.param(Size, Size.LARGE, id="an enum of texts"),
+    pytest.param(dt.date, dt.date(2026, 5, 3), id="a date"),
+    pytest.param(Decimal, Decimal("12.50"), id="a decimal"),
+    pytest.param(int, 3, id="a number"),
+    pytest.param(str, "text", id="a text"),
+]
+
+
+@pytest.mark.parametrize(("output", "value"), RESTORED)
+@pytest.mark.parametrize("is_pure", [True, False], ids=["pure", "other checks"])
+async def test_a_stored_object_comes_back_as_it_was(
+    store: Store, output: Any, value: Any, is_pure: bool
+) -> None:
+    def check(candidate: Any) -> None:
+        """Accept all."""
+
+    check.pure = is_pure  # type: ignore[attr-defined]
+    options: dict[str, Any] = {"checks": [check], "store": store, "id": "a"}
+    await answer(output, value, **options)
+    result, hints = await answer(output, "never asked", **options)
+    assert hints == []
+    assert result.candidate == value
+    assert type(result.candidate) is type(value)
+
+
+async def test_an_answer_that_waits_for_its_checks_comes_back_too(store: Store) -> None:
+    seen: list[Any] = []
+
+    def check(visit: Any) -> None:
+        seen.append(visit)
+        if len(seen) < 3:
+            raise OSError("away")
+
+    options: dict[str, Any] = {"checks": [check], "store": store, "id": "a"}
+    with pytest.raises(errors.CheckFailed):
+        await answer(Visit, Visit(NOON), **options)
+    await answer(Visit, "never asked", **options)
+    assert seen == [Visit(NOON)] * 3
+
+
+@pytest.mark.parametrize(
+    ("output", "value", "reason"),
+    [
+        pytest.param(
+            Paint,
+            Gloss(name="a", litres=1),
+            r"at \$: Gloss came back as Paint",
+            id="sub",
+        ),
+        pytest.param(
+            Order,
+            Order(paint=Gloss(name="a", litres=1)),
+            r"type Order .* at \$\.paint: Gloss came back as Paint",
+            id="a subclass in a field",
+        ),
+        pytest.param(
+            Bird | Fish, Fish(age=1), r"at \$: Fish came back as Bird", id="a union"
+        ),
+        pytest.param(
+            Loose,
+            Loose(value=Size.SMALL),
+            r"at \$\.value: Size came back as str",
+            id="an enum in any field",
+        ),
+        pytest.param(
+            Locked, Locked(code=SecretStr("x")), r"at \$\.code", id="a secret"
+        ),
+        pytest.param(
+            None,
+            {"paint": Paint(name="a", litres=1)},
+            r"at \$\.paint: Paint came back as dict",
+            id="a model in a dict that nobody declared",
+        ),
+    ],
+)
+async def test_what_would_come_back_as_another_is_refused_at_the_first_write(
+    store: Store, output: Any, value: Any, reason: str
+) -> None:
+    with pytest.raises(errors.NotJournalable, match=reason):
+        await answer(output, value, store=store)
+    result, _ = await answer(output, value)
+    assert result.candidate is value
+
+
+async def test_an_object_that_nobody_declared_asks_for_its_class(store: Store) -> None:
+    await answer(None, Bird(age=1), store=store, id="a")
+    with pytest.raises(errors.OutputChanged, match="resume it with output=Bird"):
+        await answer(None, "never asked", store=store, id="a")
+    result, _ = await answer(Bird, "never asked", store=store, id="a")
+    assert result.candidate == Bird(age=1)
+
+
+def version(name: str = "Leaf", **fields: Any) -> type[BaseModel]:
+    """Return one of the versions of a class, which change its fields."""
+    from pydantic import create_model
+
+    model: type[BaseModel] = create_model(name, **fields)
+    model.__module__ = __name__
+    return model
+
+
+LEAF = version(length=(int, ...), colour=(str, "green"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(version(length=(int, ...)), id="a field less"),
+        pytest.param(
+            version(length=(int, ...), colour=(str, "green"), form=(str, "oval")),
+            id="a field more, with a default",
+        ),
+        pytest.param(
+            version(size=(int, 3), colour=(str, "green")), id="another name of a field"
+        ),
+        pytest.param(
+            version(length=(float, ...), colour=(str, "green")), id="another type"
+        ),
+        pytest.param(
+            version("Blade", length=(int, ...), colour=(str, "green")),
+            id="another class",
+        ),
+    ],
+)
+async def test_a_class_that_has_changed_is_told_with_both_shapes(
+    store: Store, changed: type[BaseModel]
+) -> None:
+    await answer(LEAF, LEAF(length=3), store=store, id="a")
+    with pytest.raises(errors.OutputChanged) as error:
+        await answer(changed, "never asked", store=store, id="a")
+    assert "'length': 3, 'colour': 'green'" in str(error.value)
+    assert f"{changed.__name__} with the fields" in str(error.value)
+
+
+def test_all_of_them_come_back_in_another_process(tmp_path: Any) -> None:
+    database = tmp_path / "loops.db"
+    for number, parameter in enumerate(RESTORED):
+        output, value = parameter.values
+        loop = answer(output, value, store=str(database), id=f"loop-{number}")
+        heedful.run_sync(loop)
+    program = f"""
+import asyncio
+from tests.drive import test_output as values
+
+async def main():
+    for number, parameter in enumerate(values.RESTORED):
+        output, value = parameter.values
+        result, hints = await values.answer(
+            output, "never asked", store={str(database)!r}, id=f"loop-{{number}}"
+        )
+        assert hints == []
+        assert result.candidate == value, parameter.id
+        assert type(result.candidate) is type(value), parameter.id
+
+asyncio.run(main())
+"""
+    subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
