@@ -130,7 +130,7 @@ class Output:
             return self.adapter.validate_python(answer.strip()), []
         except ValidationError as error:
             if findings[0].key == f"{OUTPUT_CHECK}: not JSON":
-                problems = type_problems(self.misfits, error)
+                problems = type_problems(self.misfits, error, answer)
                 findings = list(limited(OUTPUT_CHECK, problems))
             return answer, findings
 
@@ -141,7 +141,7 @@ class Output:
         try:
             return self.adapter.validate_python(answer), []
         except ValidationError as error:
-            problems = type_problems(self.misfits, error)
+            problems = type_problems(self.misfits, error, answer)
 
         with suppress(TypeError, ValueError, RecursionError):
             data = Json(answer, json.dumps(answer))

@@ -185,7 +185,7 @@ class Misfits:
     """Makes the findings of a check about values that do not fit a type.
 
     `names` are those that the type gives to its fields. Other names in a path are data,
-    or alternatives of a union: what is said about them is no rule.
+    which a rule leaves out.
     """
 
     check: str
@@ -207,14 +207,12 @@ class Misfits:
         `off_by` is how far the value is from the limit of the rule.
         """
         path = json_path(parts)
-        place = path_kind(path)
         rule = ""
-        if is_rule and all(
-            isinstance(part, int) or part in self.names for part in parts
-        ):
-            rule = f"at {place}: {fix}"
-        message = f"at {path}: {message}"
-        finding = make_finding(self.check, message, fix, f"{place} {kind}", rule)
+        if is_rule:
+            rule_path = json_path([part if part in self.names else 0 for part in parts])
+            rule = f"at {path_kind(rule_path)}: {fix}"
+        key = f"{path_kind(path)} {kind}"
+        finding = make_finding(self.check, f"at {path}: {message}", fix, key, rule)
         return replace(finding, severity=0.5, off_by=off_by)
 
     def missing(self, parts: Sequence[str | int]) -> Finding:
@@ -231,6 +229,19 @@ def field_names(schema: Any) -> Iterator[str]:
             if keyword in ("properties", "required"):
                 yield from map(str, part)
             yield from field_names(part)
+
+
+def _leads_into(value: Any, path: Sequence[str | int]) -> bool:
+    """Return whether all parts of a path are keys of the data.
+
+    In a union, pydantic adds the name of a type to it.
+    """
+    for part in path:
+        try:
+            value = value[part]
+        except (TypeError, LookupError):
+            return False
+    return True
 
 
 def _number_problems(check: str, json_value: Json) -> Iterator[Finding]:
@@ -317,24 +328,29 @@ def make_type_judge(misfits: Misfits, validate: Callable[[str], Any]) -> Problem
         try:
             validate(json_value.text)
         except ValidationError as error:
-            yield from type_problems(misfits, error)
+            yield from type_problems(misfits, error, json_value.value)
 
     return problems
 
 
-def type_problems(misfits: Misfits, error: "ValidationError") -> Iterator[Finding]:
-    """Yield the problems in an error of pydantic.
+def type_problems(
+    misfits: Misfits, error: "ValidationError", value: Any
+) -> Iterator[Finding]:
+    """Yield the problems of a value in an error of pydantic.
 
     A check of the model itself, and what heedful has no words for, say it in their own,
-    which may quote the value.
+    which may quote the value: that is no rule. Nor is what only one of several types
+    asks for.
     """
     for problem in error.errors(include_url=False):
+        path = problem["loc"]
         message, fix = word_problem(problem)
+        within = path[:-1] if problem["type"] == "missing" else path
         yield misfits.finding(
-            problem["loc"],
+            path,
             message,
             kind=problem["type"],
             fix=fix,
-            is_rule=bool(allowed_form(problem)),
+            is_rule=bool(allowed_form(problem)) and _leads_into(value, within),
             off_by=distance_of_problem(problem),
         )
