@@ -495,3 +495,21 @@ async def test_a_reported_loop_and_a_stage_are_told_it_too(memory: Memory) -> No
 
     await pipeline.run({"to": "Ada"})
     assert "ends without a greeting" in hints[0]
+
+
+async def test_a_function_that_refuses_its_own_answer_teaches_without_a_check(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    hints = []
+
+    @heedful.self_correcting(memory=memory, store=memory.store)
+    async def total(task: str, hint: str) -> int:
+        hints.append(hint)
+        if "digits" not in hint:
+            raise ValueError("write the total in digits")
+        return 12
+
+    assert await total("a basket") == 12
+    assert caplog.records == []
+    assert await total("a trip") == 12
+    assert "write the total in digits" in hints[2]

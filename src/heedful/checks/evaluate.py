@@ -287,6 +287,7 @@ class RemadeCheck:
 
     __slots__ = ("_check_id", "made_by")
     made_by: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+    _check_id: str
 
     @property
     def check_id(self) -> str:

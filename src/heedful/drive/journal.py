@@ -520,7 +520,7 @@ class LoopMemory:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         briefing = self.briefing or Briefing()
         lessons: list[Lesson] = []
-        if self.evidence != "none":
+        if loop.judges_itself or self.evidence != "none":
             learnt = learn(
                 loop,
                 self.task,

@@ -751,6 +751,12 @@ class Loop:
         return has_failed or bool(self.attempts or self.overrides)
 
     @property
+    def judges_itself(self) -> bool:
+        """Whether an exception refused an answer, so that the next ones passed it."""
+        evaluations = [attempt.evaluation for attempt in self.attempts]
+        return any(judged and judged.raised for judged in evaluations)
+
+    @property
     def rung(self) -> int:
         """The rung that made the last attempt, or that makes the first one."""
         if self.attempts:
