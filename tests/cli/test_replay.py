@@ -169,7 +169,7 @@ def test_check_shows_the_shortest_history_of_each_rule(heedful_):
         "repeat can fire, first after attempt 2\n"
         "  attempt 1: a new candidate\n"
         "  attempt 2: nearly the same candidate, no better\n"
-        "  => attempt 2 nearly repeats attempt 1\n"
+        "  => attempt 2 nearly repeats attempt 1 (minimal change)\n"
     )
 
 

@@ -119,16 +119,17 @@ SENTENCES = [
             goals=(QUALITY,),
         ),
         Policy((All(Repeat(1), MaxAttempts(2)),)),
-        "Stopped after attempt 2: the answer repeats attempt 1 and all 2 attempts are "
-        "made. One more attempt would need quality 0.45 instead of 0.4.",
+        "Stopped after attempt 2: the answer repeats attempt 1 (minimal change) and "
+        "all 2 attempts are made. One more attempt would need quality 0.45 instead of "
+        "0.4.",
         id="a rule of two members",
     ),
     pytest.param(
         loop_from([X, X], texts=("same", "same")),
         Policy((Repeat(1), All(Repeat(1), MaxAttempts(2)))),
-        "Stopped after attempt 2: the answer repeats attempt 1, and all 2 attempts are "
-        "made. One more attempt would need a limit of 2 repeated answers instead of 1 "
-        "and a limit of 3 attempts instead of 2.",
+        "Stopped after attempt 2: the answer repeats attempt 1 (minimal change), and "
+        "all 2 attempts are made. One more attempt would need a limit of 2 repeated "
+        "answers instead of 1 and a limit of 3 attempts instead of 2.",
         id="a rule that is also a member of another is said once",
     ),
     pytest.param(

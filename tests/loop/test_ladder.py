@@ -174,7 +174,7 @@ def test_the_answer_of_the_rung_before_is_no_repeat():
     policy = Policy((Repeat(),))
     assert again(climbed("12", texts=["a", "a"]), policy).rung == 2
     ended = done(climbed("122", texts=["b", "a", "a"]), policy)
-    assert ended.stopped_by[0].detail == "attempt 3 repeats attempt 2"
+    assert ended.stopped_by[0].detail == "attempt 3 repeats attempt 2 (minimal change)"
 
 
 def test_plateau_and_fatigue_begin_again_on_each_rung():

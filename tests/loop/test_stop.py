@@ -22,11 +22,19 @@ from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repea
 from heedful.loop.stop import find_near_repeat as near
 from heedful.testing import history
 from tests.loop import support
-from tests.loop.support import QUALITY, evaluated, finding, loop_of, tried
+from tests.loop.support import (
+    QUALITY,
+    evaluated,
+    finding,
+    loop_from,
+    loop_of,
+    tried,
+)
 
 X = evaluated("x")
 BOTH = evaluated("x", "y")
 FLOOR = Plateau(None, floor=0.3)
+PREVIOUS = heedful.Improvement(against="previous")
 
 
 def tagged(errors: str, persistent: bool) -> Evaluation:
@@ -239,12 +247,30 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
     ("rule", "loop", "words"),
     [
         (Fatigue(0.15), history("a", "a"), "fatigue 0.15 has reached 0.15"),
-        (Repeat(), tried("abc", near="3"), "attempt 3 nearly repeats attempt 1"),
-        (Repeat(), tried("abcc", near="34"), "attempt 4 repeats attempt 3"),
+        (
+            Repeat(),
+            tried("ab", near="2"),
+            "attempt 2 nearly repeats attempt 1 (minimal change)",
+        ),
+        (
+            Repeat(),
+            tried("abcc", near="34"),
+            "attempt 4 repeats attempt 3 (minimal change)",
+        ),
         (
             Repeat(2),
             tried("abab"),
-            "attempt 4 repeats attempt 2, the 2nd of 2 repeats",
+            "attempt 4 repeats attempt 2 (a cycle of 2), the 2nd of 2 repeats",
+        ),
+        (
+            Repeat(),
+            tried("abcd", near="4"),
+            "attempt 4 nearly repeats attempt 1 (a cycle of 3)",
+        ),
+        (
+            Repeat(),
+            tried("xabab", near="24"),
+            "attempt 5 repeats attempt 3 (a cycle of 2)",
         ),
         (
             Plateau(2),
@@ -259,7 +285,7 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
         (
             heedful.All(MaxAttempts(2), Repeat()),
             tried("aa"),
-            "2 of 2 attempts made and attempt 2 repeats attempt 1",
+            "2 of 2 attempts made and attempt 2 repeats attempt 1 (minimal change)",
         ),
     ],
     ids=[
@@ -267,6 +293,8 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
         "a near repeat",
         "an equal repeat",
         "the 2nd repeat",
+        "a near cycle",
+        "a cycle of near repeats",
         "a plateau",
         "budgets",
         "a combination",
@@ -410,3 +438,36 @@ def test_nearness_is_symmetric_and_every_text_is_near_itself(one, two):
     assert (
         near(Candidate("d"), [Attempt(1, Candidate("d"))]) is None
     )  # there is no text
+
+
+def cycle(texts: str, *errors: int, **fields) -> Loop:
+    """A loop of these candidates, each with its number of errors."""
+    evaluations = [evaluated(*"wxyz"[:count]) for count in errors]
+    return loop_from(evaluations, texts=list(texts), **fields)
+
+
+@pytest.mark.parametrize(
+    ("rule", "loop", "ends"),
+    [
+        pytest.param(Repeat(), cycle("ababab", *6 * [1]), 3, id="of two"),
+        pytest.param(Repeat(), cycle("abcabc", *6 * [1]), 4, id="of three"),
+        pytest.param(Repeat(2), cycle("ababab", *6 * [1]), 4, id="the second repeat"),
+        pytest.param(
+            Repeat(2), cycle("ababab", 2, 1, 2, 1, 2, 1), 4, id="after an improvement"
+        ),
+        pytest.param(
+            Repeat(2),
+            cycle("ababab", 2, 1, 2, 1, 2, 1, improves=PREVIOUS),
+            4,
+            id="of which every second attempt is better than the previous one",
+        ),
+        pytest.param(
+            Repeat(2), cycle("abcacb", 3, 3, 2, 3, 2, 3), 5, id="in another order"
+        ),
+        pytest.param(Repeat(), cycle("abcdef", *6 * [1]), None, id="none"),
+    ],
+)
+def test_a_cycle_is_a_repeat(rule, loop, ends):
+    silent = [end for end in range(1, 7) if not rule(loop.upto(end))]
+    assert silent == list(range(1, ends or 7))[: len(silent)]
+    assert ends is None or rule(loop.upto(ends))

@@ -213,7 +213,7 @@ def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
     page = words_of(browser.get("/loops/one").text)
     verdict, _, form = page.partition("Let it go on")
     assert "no test or check has passed so far" in verdict
-    assert "the answer repeats attempt 2, the 2nd of 2" in verdict
+    assert "the answer repeats attempt 2 (a cycle of 2), the 2nd of 2" in verdict
     assert "all attempts made nothing passed yet repeated answer Decisions" in form
 
 

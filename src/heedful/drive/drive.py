@@ -245,7 +245,7 @@ class Run(Generic[C]):
         shares_store = memory.store == self._lease.store
         return journal.LoopMemory(
             memory=memory,
-            task=journal.text_of(self.task),
+            task=record.text_of(self.task),
             together=shares_store and memory.scope == self._lease.scope,
             evidence="measured" if self._judge_names else "none",
             memory_key=self.memory_key or "",
@@ -403,7 +403,12 @@ class Run(Generic[C]):
             stored_loop = await self._lease.open(self._head())
 
         if stored_loop is None:
-            new = record.Loop(self.id, self._goals, improves=self.policy.improvement)
+            new = record.Loop(
+                self.id,
+                self._goals,
+                improves=self.policy.improvement,
+                task=record.text_of(self.task),
+            )
             state = _State(loop=new)
             self._began = self._began or time.time()
         else:
@@ -427,6 +432,9 @@ class Run(Generic[C]):
         if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
+        if stop.has_user_code(self.policy.rules):
+            needed = await self._lease.needed(self.memory_key or "")
+            state = replace(state, loop=replace(state.loop, needed=needed))
 
         if self._memory is not None:
             answered = state.answer is not None

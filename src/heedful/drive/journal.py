@@ -50,7 +50,7 @@ from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
 T = TypeVar("T")
-ECHO_WINDOW_LOOPS = 20  # number of other loops whose findings are counted
+ECHO_WINDOW_LOOPS = 20  # number of other loops that stop rules see
 # When several write to one loop, one succeeds in each round; the others try again after
 # a random pause. With these values 64 writers finish within a second.
 MAX_WRITE_ROUNDS = 100
@@ -126,11 +126,6 @@ def cancel_loop(
     verdict = decide(loop, policy)
     entry = decision_entry(loop, policy, verdict)
     return loop, verdict, replace(entry, cancelled=loop.cancelled)
-
-
-def text_of(task: Any) -> str:
-    """Return a task as text, by which memory can search for it."""
-    return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
 class Journal:
@@ -287,6 +282,14 @@ class Lease:
             return {}
         return await self.store.read(
             self.scope, loops.echoes, self.id, ECHO_WINDOW_LOOPS
+        )
+
+    async def needed(self, memory_key: str) -> tuple[int, ...]:
+        """Return how many attempts recent loops of a memory key needed to pass."""
+        if self.store is None or not memory_key:
+            return ()
+        return await self.store.read(
+            self.scope, loops.needed, self.id, memory_key, ECHO_WINDOW_LOOPS
         )
 
     def sign(self, entry: JournalEntry) -> JournalEntry:

@@ -580,7 +580,7 @@ async def open_loop(
 
     if memory is not None:
         loop.briefing = await memory.brief(
-            journal.text_of(task),
+            record.text_of(task),
             loop=id,
             begins=not loop.loop.attempts,
             memory_key=stored_loop.head.memory_key,
@@ -870,7 +870,7 @@ async def _write_entry(
         raise errors.InvalidInput("memory", memory, allowed)
 
     head = snapshot.state.stored.head
-    task = await _call(large, journal.text_of, head.task)
+    task = await _call(large, record.text_of, head.task)
 
     briefing = Briefing(head.memory_key, checks=snapshot.state.checks)
     needs_vector = False

@@ -95,7 +95,7 @@ def _search_history(policy: Policy, place: int, max_tries: int) -> Reach:
     rule = policy.rules[place]
     others = policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(stop.flat((rule,)))
-    if _has_user_code(parts):
+    if stop.has_user_code(parts):
         return Reach(rule, None)
 
     alphabet = _list_symbols(parts)
@@ -137,8 +137,7 @@ def _search_history(policy: Policy, place: int, max_tries: int) -> Reach:
                 longer.append(history)
         waiting = longer
 
-    every_rule = stop.flat(policy.rules)
-    if waiting or policy.unscored == "again" or _has_user_code(every_rule):
+    if waiting or policy.unscored == "again" or stop.has_user_code(policy.rules):
         return Reach(rule, None)
 
     proof = _fatigue_proof(rule, others)
@@ -181,11 +180,6 @@ def _fatigue_proof(rule: StopRule, others: Iterable[StopRule]) -> str:
 def _rules_of_type(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
     """Return the rules of this type."""
     return [rule for rule in rules if isinstance(rule, kind)]
-
-
-def _has_user_code(parts: Iterable[StopRule]) -> bool:
-    """Return True if any rule is user code, such as a subclass of a built-in rule."""
-    return any(type(part) not in stop.STOP_RULES.values() for part in parts)
 
 
 def _list_symbols(parts: Sequence[StopRule]) -> list[Symbol]:

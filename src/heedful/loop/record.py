@@ -506,6 +506,11 @@ class Candidate:
 NO_CANDIDATE = Candidate("")
 
 
+def text_of(task: Any) -> str:
+    """Return a task as text, by which memory can search for it."""
+    return task if isinstance(task, str) else Candidate.of(task).text or ""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a loop; `number` counts from 1.
@@ -702,7 +707,9 @@ class Loop:
     scope; the host loads it for `Echo(across="scope")`. `improves` decides what counts
     as an improvement; `decide` sets it from the policy. Overrides that expired before
     `at` (seconds since 1970) do not count. Without a `ladder`, all attempts are made by
-    the same generator.
+    the same generator. `needed` has the numbers of attempts that earlier loops of the
+    same memory key needed to pass, newest first; the host loads it for rules that are
+    user code.
     """
 
     id: str
@@ -717,6 +724,8 @@ class Loop:
     improves: Improvement = Improvement()
     at: float = 0.0
     ladder: Ladder | None = None
+    task: str = field(default="", repr=False)
+    needed: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = [a.number for a in self.attempts]
@@ -742,6 +751,8 @@ class Loop:
             improves=self.improves,
             at=self.at,
             ladder=self.ladder,
+            task=self.task,
+            needed=self.needed,
         )
 
     @property

@@ -619,6 +619,8 @@ def _finding_result(finding: Finding) -> CheckResult:
         details["evidence"] = finding.evidence
     if finding.span:
         details["span"] = list(finding.span)
+    if finding.off_by is not None:
+        details["off_by"] = finding.off_by
 
     return CheckResult(
         finding.check,

@@ -13,7 +13,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import reduce
 from typing import ClassVar, Literal
 
@@ -307,7 +307,8 @@ class Repeat:
 
     A candidate is repeated if it equals any earlier candidate or, with `near`, is
     nearly the same. If the last attempt is greedy, `times` is at least 2: a warmer
-    retry may differ.
+    retry may differ. An attempt improves if it is better than the best, also where the
+    policy compares with the previous attempt.
     """
 
     times: int = 1
@@ -319,21 +320,36 @@ class Repeat:
         require(isinstance(self.near, bool), "near", self.near, "true or false")
 
     def __call__(self, loop: Loop) -> str | None:
-        if len(loop.attempts) <= self.times or loop.improved[-1]:
+        if len(loop.attempts) <= self.times:
             return None
 
         repeated = loop.repeats(self.near)
-        last = loop.attempts[-1]
-        recent = repeated[loop.last_improvement + 1 :]
-        count = sum(number is not None for number in recent)
+        first = repeated[-1]
+        count = self.count(loop)
         times = self.limit_of(loop)
-        if repeated[-1] is None or count < times:
+        if first is None or count < times:
             return None
 
-        detail = loop.describe_repeats([last.number], repeated[-1])
+        alike = [
+            attempt.number
+            for attempt, number in zip(loop.attempts, repeated, strict=True)
+            if first in (number, attempt.number)
+        ]
+        distance = alike[-1] - alike[-2]
+        manner = "minimal change" if distance == 1 else f"a cycle of {distance}"
+        detail = f"{loop.describe_repeats(alike[-1:], first)} ({manner})"
         if times == 1:
             return detail
         return f"{detail}, the {ordinal(count)} of {times} repeats"
+
+    def count(self, loop: Loop) -> int:
+        """Count the repeated candidates since the last improvement on the best one."""
+        if loop.improves.against == "previous":
+            # Each round of a cycle has an attempt that is better than the one before.
+            improves = replace(loop.improves, against="best")
+            loop = replace(loop, improves=improves)
+        repeated = loop.repeats(self.near)[loop.last_improvement + 1 :]
+        return sum(number is not None for number in repeated)
 
     def limit_of(self, loop: Loop) -> int:
         """Return at which repeated candidate the rule stops the loop now."""
@@ -454,6 +470,11 @@ def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
 def counts_scope(rule: StopRule) -> bool:
     """Return True if the rule, or a member of it, counts in earlier loops, too."""
     return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
+
+
+def has_user_code(rules: Iterable[StopRule]) -> bool:
+    """Return True if any rule is user code, such as a subclass of a built-in rule."""
+    return any(type(part) not in _RULE_CLASSES for part in flat(rules))
 
 
 # A word with its digits, also with an apostrophe before a last "t"; a mark; or "_". The

@@ -27,7 +27,7 @@ from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy, Verdict, state_after
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
+from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
 from heedful.loop.runs import StageHead
 from heedful.redact import redact, redact_data
 from heedful.store import exposures
@@ -595,6 +595,17 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     return dict(counts)
 
 
+def needed(
+    db: Db, scope: Scope, id: str, memory_key: str, window: int
+) -> tuple[int, ...]:
+    """Return how many attempts loops of a memory key needed to pass, newest first.
+
+    The `window` newest loops except `id` count.
+    """
+    rows = db.all("needed_attempts", scope, id=id, memory_key=memory_key, window=window)
+    return tuple(row["attempts"] for row in rows)
+
+
 def _noted_findings(
     db: Db, scope: Scope, id: str, loops: Sequence[Loop], window: int
 ) -> Iterator[str]:
@@ -945,6 +956,7 @@ def _stored_loop(
     decided_at = decisions[-1].decided if decisions and overrides else 0.0
 
     head = _head_from(row, task)
+    task_text = text_of(head.task) if task else ""
     loop = Loop(
         row["id"],
         tuple(codec.from_document(Goal, goal) for goal in head.goals),
@@ -954,6 +966,7 @@ def _stored_loop(
         cancelled=row["cancelled"],
         at=decided_at,
         ladder=head.ladder,
+        task=task_text,
     )
 
     briefing = None

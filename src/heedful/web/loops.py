@@ -747,8 +747,7 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
         case Echo():
             return max(rule.counts(loop).values(), default=0), rule.times
         case Repeat():
-            repeats = loop.repeats(rule.near)[loop.last_improvement + 1 :]
-            return sum(repeat is not None for repeat in repeats), rule.limit_of(loop)
+            return rule.count(loop), rule.limit_of(loop)
         case Plateau():
             without_gain = len(loop.attempts) - 1 - loop.last_improvement
             return max(0, without_gain), rule.patience or 0

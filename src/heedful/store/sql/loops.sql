@@ -53,6 +53,13 @@ where tenant = :tenant and project = :project and substr(id, 1, length(:prefix))
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
 
+-- name: needed_attempts
+-- How many attempts the newest loops with the memory key had that passed.
+select (select count(*) from attempt where loop = passed.n) as attempts
+from loop as passed
+where tenant = :tenant and project = :project and memory_key = :memory_key and state = 'passed' and id <> :id
+order by n desc limit :window;
+
 -- name: ids_of_prefix
 -- The newest loops whose id has the prefix, without the stages of a run that has it, too.
 select id from loop

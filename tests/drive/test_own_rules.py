@@ -1,0 +1,116 @@
+"""What a stop rule of the user's own sees of the task and of earlier loops."""
+
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.drive.drive import Run, run
+from heedful.drive.report import open_loop
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Loop
+from heedful.loop.stop import MaxAttempts
+from heedful.memory.memory import Memory
+from tests.drive.support import SCOPE, WANTED, Check, Generator
+
+pytestmark = pytest.mark.both_nightly
+
+
+class Watch:
+    """A rule that keeps what it sees and never stops a loop."""
+
+    def __init__(self) -> None:
+        self.seen: list[Loop] = []
+
+    def __call__(self, loop: Loop) -> str | None:
+        self.seen.append(loop)
+        return None
+
+
+async def solve(store: Any, attempts: int, key: str, policy: Any = None) -> None:
+    """Run a loop whose attempt of this number is the first that passes."""
+    await run(
+        f"Solve it in {attempts}.",
+        generate=Generator(*map("wrong {}".format, range(1, attempts)), WANTED),
+        checks=[Check()],
+        policy=policy or Policy((MaxAttempts(4),)),
+        memory=Memory(store, SCOPE),
+        memory_key=key,
+        store=store,
+    )
+
+
+async def watched(store: Any, key: str) -> tuple[int, ...]:
+    """Return what a rule sees of earlier loops of this key."""
+    watch = Watch()
+    await solve(store, 2, key, Policy((MaxAttempts(4), watch)))
+    assert len({loop.needed for loop in watch.seen}) == 1
+    return watch.seen[0].needed
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        pytest.param("Name a fish.", "Name a fish.", id="text"),
+        pytest.param({"fish": 1}, '{"fish": 1}', id="data"),
+    ],
+)
+async def test_a_rule_sees_the_task(any_store, task, text):
+    watch = Watch()
+    options: Any = {"policy": Policy((MaxAttempts(2), watch)), "store": any_store}
+    await run(task, generate=Generator("wrong"), checks=[Check()], **options)
+    assert {loop.task for loop in watch.seen} == {text}
+
+
+async def test_a_rule_sees_the_task_of_a_loop_that_is_resumed(store):
+    policy = Policy((MaxAttempts(3), watch := Watch()))
+    options: Any = {"checks": [Check()], "policy": policy, "store": store, "id": "l"}
+    await Run[Any]("Name it.", generate=Generator("a"), **options).step()
+    await Run[Any]("Name it.", generate=Generator("b"), **options).step()
+    assert [(loop.task, len(loop.attempts)) for loop in watch.seen] == [
+        ("Name it.", 1),
+        ("Name it.", 2),
+    ]
+
+
+async def test_a_rule_sees_how_many_attempts_passed_loops_of_its_key_needed(store):
+    await solve(store, 3, key="mine")
+    await solve(store, 1, key="other")
+    await solve(store, 9, key="mine")  # it does not pass
+    await solve(store, 2, key="mine")
+    assert await watched(store, key="mine") == (2, 3)
+    assert await watched(store, key="new") == ()
+
+
+async def test_a_rule_sees_the_newest_20_loops(store):
+    for _ in range(21):
+        await solve(store, 1, key="mine")
+    await solve(store, 2, key="mine")
+    assert await watched(store, key="mine") == (2, *19 * [1])
+
+
+async def test_a_rule_that_adapts_to_earlier_loops_ends_a_loop(store):
+    def adaptive(loop: Loop) -> str | None:
+        """Allow one attempt more than such tasks needed."""
+        limit = max(loop.needed, default=1) + 1
+        return "enough" if len(loop.attempts) >= limit else None
+
+    await solve(store, 2, key="mine")
+    result = await run(
+        "Solve it.",
+        generate=Generator("a", "b", "c", "d"),
+        checks=[Check()],
+        policy=heedful.Policy((MaxAttempts(4), adaptive)),
+        memory=Memory(store, SCOPE),
+        memory_key="mine",
+        store=store,
+    )
+    assert isinstance(result.verdict, Done)
+    assert [stop.detail for stop in result.verdict.stopped_by] == ["enough"]
+    assert len(result.loop.attempts) == 3
+
+
+async def test_a_loop_that_is_reported_has_its_task(store):
+    loop = await open_loop("l", "Name it.", checks=[Check()], store=store)
+    await loop.report("wrong")
+    assert loop.loop.task == "Name it."
