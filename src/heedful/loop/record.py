@@ -724,7 +724,7 @@ class Loop:
     improves: Improvement = Improvement()
     at: float = 0.0
     ladder: Ladder | None = None
-    task: str = field(default="", repr=False)
+    task: str = field(default="", compare=False, repr=False)
     needed: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
