@@ -49,8 +49,6 @@ PAGES = (
     "/loops?state=passed",
     "/loops?state=not_validated",
     "/loops?from=2026-11-10&to=2026-11-10",
-    "/spend",
-    "/spend?by=day",
     "/lessons?sort=-hurt",
     "/loops?text=nothing+like+it",
     "/loops?text=bug+77:",
@@ -75,7 +73,6 @@ PAGES = (
     "/search?text=bug+77:",
     "/recall?text=login+hangs",
     "/recall?text=pattern+12&kind=error",
-    "/projects",
 )
 FINDING = (
     '{"check":"severity","message":"no severity","fix":"answer with '

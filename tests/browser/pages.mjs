@@ -46,7 +46,7 @@ async function addresses(where, most) {
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
   const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/runs", "/traces",
     "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity", "/recall?kind=action&text=npm+test",
-    "/projects", "/spend", "/loops?text=nothing+like+it",
+    "/loops?text=nothing+like+it",
     "/loops/compare", "/loops/compare?a=open-1", "/loops/compare?a=incident-summary&b=open-1"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
@@ -71,8 +71,6 @@ async function look() {
       await go(page, to);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(over <= 0, `${to} is ${over} px wider than ${width} px`);
-      const bars = await page.$$eval(".spend .fill .meter", (all) => all.map((one) => one.getBoundingClientRect()).map((box) => `${box.left} ${box.width}`));
-      check(new Set(bars).size <= 1, `${to}, ${width} px: its bars do not begin and end alike`);
       for (const one of await violations(where, page)) fail(`${to}, ${width} px, ${colorScheme}: ${one}`);
       seen += 1;
     }
@@ -284,7 +282,7 @@ async function hostile() {
   }
   const loops = details.filter((one) => one.startsWith("/ui/loops/")).map((one) => one.slice("/ui/loops/".length));
   for (let n = 0; n + 1 < loops.length; n += 2) details.push(`/ui/loops/compare?a=${loops[n]}&b=${loops[n + 1]}`);
-  for (const to of ["", "/proof", "/dreams", "/health", "/projects", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
+  for (const to of ["", "/proof", "/dreams", "/health", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
   let missing = 0;
   for (let n = 0; n < details.length; n += 8) {
     const answers = await Promise.all(details.slice(n, n + 8).map((to) => where.request.get(origin + to)));

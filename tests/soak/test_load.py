@@ -61,8 +61,6 @@ PAGES = (
     "/recall",
     "/proof",
     "/health",
-    "/spend",
-    "/projects",
 )
 NAMES = list(AGENTS)
 KINDS: tuple[Kind, Kind] = ("before", "after")

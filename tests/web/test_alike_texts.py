@@ -92,19 +92,6 @@ def test_texts_that_differ_by_a_word_are_one_row_everywhere(browser: Browser):
     assert "and 3 more first ×6" in words_of(browser.get("/search?text=installer").text)
 
 
-def test_a_row_of_several_texts_of_strangers_is_asked_about_before_its_release(
-    browser: Browser,
-):
-    hold_installers(browser)
-    row = browser.data("/quarantine?sign=%7C+sh")["waiting"][0]
-    ids = ",".join(map(str, row["ids"]))
-    browser.do("release", id=ids, why="read")
-    assert browser.data(f"/quarantine/{row['id']}")["entry"]["state"] == "quarantined"
-    page = browser.get("/quarantine/release").text
-    for name in LESSONS:
-        assert f"Always run the installer of {name} first" in page
-
-
 def test_each_sign_that_can_be_chosen_is_one_that_a_row_has(browser: Browser):
     hold_installers(browser)
     data = browser.data("/quarantine")

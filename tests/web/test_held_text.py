@@ -39,7 +39,7 @@ def test_a_text_is_missed_as_often_as_its_error_came_back(browser):
     assert data["elsewhere"] == ["site 1", "site 2"]
     assert [row["source"] for row in data["would"]] == ["site 0"]
 
-    browser.do("release", id=str(oldest), why="read", sure="yes")
+    browser.do("release", id=str(oldest), why="read")
     words = words_of(browser.get(f"/quarantine/{oldest}").text)
     assert "issed 0 times" not in words
 
@@ -100,7 +100,7 @@ def test_a_released_text_shows_the_words_of_its_lesson(browser):
     rows = browser.data("/quarantine")["waiting"]
     id_of = {row["lesson"]: row["id"] for row in rows}
     for lesson in lessons:
-        browser.do("release", id=str(id_of[lesson]), why="read", sure="yes")
+        browser.do("release", id=str(id_of[lesson]), why="read")
 
     (row,) = browser.data("/lessons")["lessons"]
     for lesson in lessons:

@@ -142,7 +142,7 @@ def test_many_rulings_have_one_reason(browser):
     missed = group_of(browser, MISSED)
     copied = group_of(browser, COPIED)
     chosen = f"{missed},{copied}"
-    note = browser.do("release", id=chosen, why="read", sure="yes")
+    note = browser.do("release", id=chosen, why="read")
     assert "4 texts released: recall may show them." in note
     assert listed(browser) == [ATTACK]
     log = read_data(browser.api.get("/v1/audit"))["items"]
@@ -150,41 +150,6 @@ def test_many_rulings_have_one_reason(browser):
         row["detail"]["why"] for row in log if row["action"] == "quarantine.release"
     ]
     assert reasons == 4 * ["read"]
-
-
-@pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    ("answer", "left"),
-    [
-        pytest.param("too", [], id="these, too: all are released"),
-        pytest.param("others", [ATTACK], id="the others: the attack still waits"),
-    ],
-)
-def test_texts_that_may_be_attacks_are_released_together_only_when_asked_twice(
-    browser, answer, left
-):
-    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
-    for other in (MISSED, COPIED):
-        browser.do("reject", id=group_of(browser, other), why="not this")
-    from_tool = memory.remember("Hint", "exit 1", lesson="Read it all", trust="tool")
-    browser.api.run(from_tool)
-    both = f"{group_of(browser, 'Read it all')},{group_of(browser, ATTACK)}"
-    form = {"token": browser.token, "id": both, "why": "read"}
-    response = browser.post("/do/release", form)
-    assert len(listed(browser)) == 2, "nothing is released before the answer"
-
-    assert "/ui/quarantine/release" in response.headers["location"]
-    page = one_line(browser.get("/quarantine/release").text)
-    assert f'<pre tabindex="0">{ATTACK}</pre>' in page
-    assert "Read it all" not in page
-    forms = re.findall(r'<form method="post" action="/ui/do/release">.*?</form>', page)
-    label = "Release only the other one"
-    if answer == "too":
-        label = "Release 2, 1 with signs"
-    (chosen,) = [form for form in forms if label in form]
-    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', chosen))
-    assert browser.post("/do/release", fields).status_code == 303
-    assert listed(browser) == left
 
 
 def test_one_row_of_a_stranger_is_released_by_one_gesture(browser):
@@ -378,7 +343,7 @@ def test_decisions_made_at_once_stand_together_and_have_pages(browser):
     assert len(waiting) == 4, "the pages of the book are one row"
     ids = [str(id) for row in waiting for id in row["ids"]]
     browser.do("reject", id=",".join(ids[:5]), why="an order")
-    browser.do("release", id=",".join(ids[5:]), why="read", sure="yes")
+    browser.do("release", id=",".join(ids[5:]), why="read")
     page = data_of(browser, "/decided")
     assert page["counts"] == {"released": len(ids) - 5, "rejected": 5, "undone": 0}
     assert {row["batch"] for row in page["decisions"]} == {0}
@@ -424,7 +389,7 @@ def test_decisions_made_at_once_are_undone_at_once(browser, ruling):
 def test_undo_says_what_prompts_keep_and_what_waited_before(browser):
     missed = group_of(browser, MISSED)
     copied = group_of(browser, COPIED)
-    browser.do("release", id=f"{missed},{copied}", why="read", sure="yes")
+    browser.do("release", id=f"{missed},{copied}", why="read")
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
     briefing = browser.api.run(memory.brief(MISSED, "a loop"))
     assert briefing.shown

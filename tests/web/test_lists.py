@@ -6,6 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_what_no_loop_can_fit_is_refused_with_what_can(browser, query, allowed):
     assert browser.get(f"/loops.json?{query}").status_code == 422
 
 
-@pytest.mark.parametrize("page", ["loops", "spend", "runs", "traces", "quarantine"])
+@pytest.mark.parametrize("page", ["loops", "runs", "traces", "quarantine"])
 def test_a_list_says_what_of_its_address_it_does_not_read(browser, page):
     assert "This page has no filter q." in words_of(browser.get(f"/{page}?q=x").text)
     assert "has no filter" not in browser.get(f"/{page}").text
@@ -207,9 +208,7 @@ def test_a_list_says_what_of_its_address_it_does_not_read(browser, page):
 
 def test_an_unknown_order_is_refused(browser):
     assert browser.get("/loops?sort=colour").status_code == 422
-    assert browser.get("/spend?sort=colour").status_code == 422
     assert browser.get("/lessons?sort=colour").status_code == 422
-    assert browser.get("/spend?by=colour").status_code == 422
 
 
 @both_nightly
@@ -419,188 +418,15 @@ def move_days(browser: Browser, days: dict[str, int]) -> None:
             db.execute("update loop set created = ? where id = ?", (began, id))
 
 
-def test_days_are_a_filter_and_lead_to_their_loops(browser):
+def test_days_are_a_filter(browser):
     move_days(browser, {"sql-1": 3, "sql-2": 3, "bug-1": 1})
-    rows = read(browser, "/spend", "?by=day")["rows"]
-    assert [row["loops"] for row in rows] == [3, 1, 2]
-    oldest = rows[-1]
-    path = oldest["link"].removeprefix("/ui").replace("/loops?", "/loops.json?")
-    page = browser.get(path).json()
+    day = datetime.fromtimestamp(time.time() - 3 * DAY_SECONDS, UTC).date()
+    page = read(browser, query=f"?from={day}&to={day}")
     assert set(ids_of(page)) == {"sql-1", "sql-2"}
     assert page["totals"]["loops"] == 2
-    after = ids_of(read(browser, query=f"?from={rows[1]['value']}"))
+    after = ids_of(read(browser, query=f"?from={day + timedelta(days=1)}"))
     assert set(after) == {"sql-3", "bug-1", "bug-2", "ticket"}
     assert browser.get("/loops?from=yesterday").status_code == 422
-
-
-@both_nightly
-@pytest.mark.parametrize("by", ["key", "policy", "model"])
-def test_spend_adds_up_and_its_rows_lead_to_their_loops(browser, by):
-    page = read(browser, "/spend", f"?by={by}")
-    totals = read(browser)["totals"]
-    for name in ("loops", "calls", "tokens", "cost", "seconds"):
-        assert page["total"][name] == pytest.approx(totals[name])
-    for row in page["rows"]:
-        path = row["link"].removeprefix("/ui").replace("/loops?", "/loops.json?")
-        behind = browser.get(path).json()["totals"]
-        assert behind["loops"] == row["loops"]
-        assert behind["cost"] == pytest.approx(row["cost"] or 0)
-        assert behind["right"] == row["right"]["number"]
-    assert "All loops since" in words_of(browser.get(f"/spend?by={by}").text)
-
-
-def spend_values(browser: Browser, query: str) -> list[str]:
-    """Return the values of the rows of Spend, in their order."""
-    return [row["value"] for row in read(browser, "/spend", query)["rows"]]
-
-
-@both_nightly
-def test_spend_is_sorted_by_a_column_and_says_by_which(browser):
-    assert spend_values(browser, "?sort=-loops")[0] == "sql"
-    assert spend_values(browser, "?sort=group") == ["-", "sql", "triage"]
-    assert spend_values(browser, "?sort=-group") == ["triage", "sql", "-"]
-    assert 'aria-sort="ascending"' in browser.get("/spend?sort=loops").text
-    assert "part of the tokens ↓" in words_of(browser.get("/spend").text)
-
-
-@both_nightly
-def test_spend_is_of_the_days_in_the_address(browser):
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    page = read(browser, "/spend", f"?from={today}&to={today}")
-    assert page["total"]["loops"] == len(LOOPS)
-    assert f"from={today}&to={today}" in page["rows"][0]["link"]
-    empty = browser.get("/spend?to=2020-01-01")
-    assert "No loop began on these days." in words_of(empty.text)
-    assert browser.get("/spend?from=2020-01-02&to=2020-01-01").status_code == 422
-
-
-@both_nightly
-def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
-    for number in range(4):
-        body = {"task": "x", "memory_key": f"alone {number}"}
-        read_data(browser.api.put(f"/v1/loops/alone-{number}", json=body), 201)
-    monkeypatch.setattr("heedful.web.spend.MAX_SINGLES", 3)
-    page = read(browser, "/spend", "?by=key")
-    (folded,) = [row for row in page["rows"] if not row["link"]]
-    assert folded["name"] == "5 keys with one loop each"
-    assert folded["loops"] == 5
-    assert page["total"]["loops"] == len(LOOPS) + 4
-    assert "5 keys with one loop each" in browser.get("/spend").text
-    # A spreadsheet has a row for each of them.
-    assert len(rows_of(browser, "/spend.csv")) == 7
-
-
-@both_nightly
-def test_spend_by_model_is_offered_also_if_no_model_is_named(browser):
-    store = browser.api.setup.store
-
-    def forget_models(db: Any, scope: Scope) -> None:
-        db.execute(
-            "update loop set model = '', updated = updated + 1 "
-            "where project = :project",
-            {"project": scope.project},
-        )
-
-    browser.api.run(store.write(SCOPE, forget_models))
-    assert "by model" in words_of(browser.get("/spend").text)
-    words = words_of(browser.get("/spend?by=model").text)
-    assert "No loop names its model." in words
-
-
-@pytest.mark.parametrize("by", ["key", "day"])
-def test_a_bar_of_spend_is_the_part_that_stands_beside_it(browser, by):
-    move_days(browser, {"sql-1": 3, "bug-1": 1})
-    page = read(browser, "/spend", f"?by={by}")
-    drawn = browser.get(f"/spend?by={by}").text
-    widths = re.findall(r'<rect class="level" width="([^"]+)"', drawn)
-    assert widths == [f"{100 * row['part']:.1f}" for row in page["rows"]]
-    assert len(widths) > 1
-
-
-def test_spend_has_no_column_of_dashes(browser):
-    begin = time.strftime("%Y-%m-%d", time.gmtime())
-    move_days(browser, {loop[0]: 3 for loop in LOOPS})
-    read_data(browser.api.put("/v1/loops/open", json={"task": "x"}), 201)
-    words = words_of(browser.get(f"/spend?from={begin}").text)
-    assert "1 loop" in words
-    assert "right at the first try" not in words
-
-
-@both_nightly
-def test_spend_by_day_has_tokens_and_cost_if_one_day_has(browser):
-    words = words_of(browser.get("/spend?by=day").text)
-    assert "day ↓ loops calls tokens cost" in words
-    assert "calls tokens" in words
-
-
-@both_nightly
-def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
-    page = read(browser, "/spend", "?by=model")
-    (unknown,) = [row for row in page["rows"] if row["value"] == "-"]
-    (large,) = [row for row in page["rows"] if row["value"] == "large"]
-    assert unknown["cost"] is None
-    assert unknown["cost_a_loop"] is None
-    assert large["cost_a_loop"] == pytest.approx(0.06)
-    assert page["total"]["with_cost"] == 5
-    # Without all costs, rows are compared by what is known of all.
-    assert page["measure"] == "tokens"
-    words = words_of(browser.get("/spend?by=model").text)
-    assert re.search(r"6 loops .*\$0\.\d+ cost from 5 of 6", words)
-
-
-@both_nightly
-def test_spend_is_compared_by_a_cost_that_nearly_all_loops_have(browser):
-    for number in range(20):
-        body = {"task": "x", "policy": "default", "model": "small"}
-        read_data(browser.api.put(f"/v1/loops/more-{number}", json=body), 201)
-        report(browser, f"more-{number}", 1, [], 0.001)
-    page = read(browser, "/spend", "?by=model")
-    assert page["total"]["with_cost"] == 25
-    assert page["total"]["called"] == 26
-    assert page["measure"] == "cost"
-    assert page["rows"][0]["value"] == "large"
-    words = words_of(browser.get("/spend?by=model").text)
-    assert re.search(r"6\d % of the cost: large", words)
-
-
-def test_spend_begins_with_the_same_groups_and_shows_days_above_all(browser):
-    for number, (id, *_) in enumerate(LOOPS):
-        statement = f"update loop set memory_key = 'key {number}' where id = '{id}'"
-        change_rows(browser.api.setup.store.url, statement)
-    page = read(browser, "/spend")
-    assert page["by"] == "key"
-    assert len(page["course"]) == 1
-    (only,) = page["rows"]
-    # A share of 100 % would say nothing.
-    mean = page["total"]["tokens"] / len(LOOPS)
-    assert f"{mean:,.0f} tokens a loop: {only['name']}" in words_of(
-        browser.get("/spend").text
-    )
-
-    move_days(browser, {"sql-1": 3, "bug-1": 1})
-    for by in ("key", "policy", "model", "day"):
-        course = read(browser, "/spend", f"?by={by}")["course"]
-        assert [bool(day["tokens"]) for day in course] == [True, False, True, True]
-        words = words_of(browser.get(f"/spend?by={by}").text)
-        assert "Tokens by day" in words
-        assert bool(re.search(r"tokens today, \d+ % of all", words)) == (by == "day")
-
-
-@both_nightly
-def test_spend_makes_one_claim_where_the_cost_of_some_loops_is_unknown(browser):
-    words = words_of(browser.get("/spend?by=model").text)
-    assert re.search(r"\d+ % of the tokens: ", words)
-    assert " % of the known cost" not in words
-
-
-def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):
-    move_days(browser, {loop[0]: 5 - n for n, loop in enumerate(LOOPS)})
-    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 4)
-    page = read(browser, "/spend")
-    # The newest four are of four days, and of the oldest of these not all were read.
-    assert page["whole"]
-    assert page["total"]["loops"] == 3
-    assert "Of the whole days since" in words_of(browser.get("/spend").text)
 
 
 @both_nightly
@@ -676,7 +502,6 @@ def test_every_list_has_csv_and_other_pages_have_none(browser):
         "/proof",
         "/runs",
         "/traces",
-        "/spend",
     }
     for address in lists:
         rows_of(browser, f"{address}.csv")

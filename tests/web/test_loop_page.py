@@ -107,7 +107,6 @@ def test_usage_that_nobody_reported_is_not_0(browser: Browser, usage, text):
     page = words_of(browser.get("/loops/one").text)
     assert text in page
     assert "0 calls" not in page
-    assert "0 calls" not in words_of(browser.get("/spend").text)
     assert "0 calls" not in words_of(browser.get("/loops").text)
 
 

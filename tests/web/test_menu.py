@@ -14,7 +14,7 @@ GROUPS = [
     "Work",
     "Memory",
     "Proof",
-    "System",
+    "Health",
 ]
 CURRENT = r'aria-current="page">([^<]*)<'
 
@@ -53,6 +53,8 @@ def test_a_page_stands_below_its_group_and_is_marked(tmp_path):
         ("/pipelines/a%2Fb", "/runs/a%2Fb"),
         ("/pipelines?cursor=3", "/runs?cursor=3"),
         ("/policies?reach=default", "/loops"),
+        ("/projects?project=a", "?project=a"),
+        ("/quarantine/release", "/quarantine"),
         ("/policies/loops?second=stage&project=a+b", "/loops?project=a+b"),
     ],
 )

@@ -462,7 +462,7 @@ def test_pipelines_projects_and_runs_that_wait(tmp_path):
         stage = browser.get(f"/loops/{run}/load").text
         assert f"Stage 1 of run {run}." in words_of(stage)
         assert f'href="/ui/runs/{run}' in stage
-        assert browser.data("/projects")["projects"] == ["main"]
+        assert browser.data("/home")["projects"] == ["main"]
         digest = browser.data("/traces")["episodes"][0]["digest"]
         episode = browser.data(f"/traces/{digest}")
         assert episode["events"][0]["tool"] == "sh"

@@ -71,9 +71,6 @@ def test_the_keys_of_loops_are_offered(browser: Browser):
     page = browser.get("/recall").text
     assert '<option value="app.main">' in page
     assert '<option value="jobs.&lt;locals&gt;.&lt;lambda&gt;">' in page
-    # A name that is none says where it is from.
-    spend = browser.get("/spend?by=key").text
-    assert "jobs.&lt;locals&gt;.&lt;lambda&gt;</a>" in spend
 
 
 def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
@@ -283,59 +281,6 @@ def test_only_the_person_at_this_machine_sees_where_the_database_is(tmp_path):
         assert name not in browser.open(key).get("/health.json").text
 
 
-@pytest.mark.both_nightly
-def test_projects_say_what_is_in_them(browser: Browser):
-    fill(browser.api)
-    data = browser.data("/projects")
-    page = words_of(browser.get("/projects").text)
-    (row,) = data["rows"]
-    assert row["loops"] == 3
-    assert row["waiting"] == 1
-    assert "main is the only project that you may see." in page
-    facts = "1 loop stopped unsolved in 7 days. 1 waiting text."
-    assert data["sentence"] == facts
-    # The row of the only project says it: no sentence repeats it.
-    assert data["sentence"] not in page
-
-
-def test_a_project_without_lessons_has_nothing_to_decide(browser: Browser):
-    page = words_of(browser.get("/projects").text)
-    assert "No loop was recorded yet." in page
-    assert "main shown now 0 – 0 0 0 no lessons" in page
-    fill(browser.api)
-    page = words_of(browser.get("/projects").text)
-    assert "No verdict yet" in page
-    assert "no lessons" not in page
-
-
-@pytest.mark.both_nightly
-def test_projects_say_which_one_has_the_most_failures_and_texts(browser: Browser):
-    fill(browser.api)
-    key = browser.api.key(projects=("main", "other"))
-    body = {"task": "Sum", "policy": "attempts.limit=1"}
-    finding = {"check": "sum", "message": "wrong"}
-    attempt = {"output": "1", "evaluation": {"findings": [finding]}}
-    for number in range(5):
-        right = {"output": "1", "evaluation": {"findings": [], "scores": {"sum": 1.0}}}
-        loops = (
-            (f"wrong-{number}", "other", attempt),
-            (f"right-{number}", "main", right),
-        )
-        for loop, project, report in loops:
-            for path, sent in ((loop, body), (f"{loop}/attempts/1", report)):
-                address = f"/v1/loops/{path}?project={project}"
-                answer = browser.api.put(address, json=sent, key=key)
-                assert answer.status_code < 300, answer.text
-    change_rows(browser.api.setup.store.url, PROVEN)
-
-    browser.open(key)
-    page = words_of(browser.get("/projects").text)
-    assert re.search(r"first try: \d+ % in main, 0 % in other\. 6 loops stopped", page)
-    assert "6 loops stopped unsolved in 7 days, 5 of them in other." in page
-    assert "2 waiting texts, all in main." in page
-    assert "Memory helps in main." in page
-
-
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
@@ -376,6 +321,6 @@ def test_a_loop_that_is_not_found_can_be_searched(browser: Browser):
 
 def test_every_page_but_that_of_the_search_offers_one(browser: Browser):
     label = 'aria-label="Search loops, lessons and traces"'
-    for path in ("/home", "/loops", "/proof", "/health", "/projects"):
+    for path in ("/home", "/loops", "/proof", "/health"):
         assert label in browser.get(path).text
     assert label not in browser.get("/search").text

@@ -3,10 +3,9 @@
 All that belongs to a page is in this room:
 
 - `loops.py`, `pairs.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
-  `inbox.py`, `second_look.py`, `decisions.py`, `work.py`, `spend.py`, `system.py`: the
-  pages of a subject. A function makes the data of a page; the tables
-  `PAGES` and `ACTIONS` at the end of a module declare its pages, and what its forms
-  do. `matrix.py` makes the matrix of a loop.
+  `inbox.py`, `decisions.py`, `work.py`, `system.py`: the pages of a subject. A function
+  makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
+  declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
@@ -45,8 +44,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         pairs,
         recall,
         search,
-        second_look,
-        spend,
         system,
         work,
     )
@@ -67,10 +64,8 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *recall.PAGES,
             *search.PAGES,
             *decisions.PAGES,
-            *second_look.PAGES,
             *inbox.PAGES,
             *work.PAGES,
-            *spend.PAGES,
             *system.PAGES,
         ),
         actions=(
@@ -78,7 +73,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *lesson.ACTIONS,
             *dreams.ACTIONS,
             *inbox.ACTIONS,
-            *second_look.ACTIONS,
             *decisions.ACTIONS,
             *work.ACTIONS,
         ),

@@ -20,7 +20,7 @@ from heedful.store.connection import Db, Row, bulk, holds, key_of, resumable
 from heedful.store.store import Store
 from heedful.web import figures as newest_figures
 from heedful.web.figures import rows
-from heedful.web.weeks import compare_weeks, count_weeks
+from heedful.web.weeks import count_weeks
 
 WHOLE_DAYS = 30  # whole days before today that a page has
 # A transaction that began before midnight may commit after it, and clocks differ.
@@ -182,5 +182,4 @@ async def read_home(store: Store, scope: Scope) -> Plain:
         ],
         "by": "day",
         "weeks": count_weeks(days.figures, days.first, days.today),
-        "spending": compare_weeks(days.figures, days.first, days.today),
     }

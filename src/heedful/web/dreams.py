@@ -13,7 +13,6 @@ from heedful.loop.share import Share
 from heedful.memory.dream import Dream, Dreams
 from heedful.pages.report import counted
 from heedful.service.wire import split_page
-from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit, page_links
 
@@ -34,12 +33,8 @@ async def dreams(visit: Visit) -> Document:
     )
     lessons = {row["id"]: dict(row) for row in rows}
     effects = await _effects(visit, page, lessons)
-    # Counted as on the page of projects.
     (counts,) = await visit.caller.read(
-        figures.rows,
-        "project_counts",
-        token=token(visit.caller.scope),
-        limit=MAX_USED_LESSONS,
+        figures.rows, "lessons_in_use", limit=MAX_USED_LESSONS
     )
 
     documents = [

@@ -39,7 +39,7 @@ from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.steps import first_failure, steps_of
-from heedful.web.weeks import compare_weeks, count_weeks
+from heedful.web.weeks import count_weeks
 
 
 class Period(NamedTuple):
@@ -158,9 +158,6 @@ def home(db: Db, scope: Scope) -> Plain:
         first_day = ceil(loops[-1]["created"] / FIGURE_DAY_SECONDS)
     days = {day: _total(group) for day, group in by_day.items()}
     unread = [loop for loop in loops if loop["unread"]]
-    first_read = first_day
-    if unread:
-        first_read = int(unread[0]["created"] // FIGURE_DAY_SECONDS) + 1
 
     return {
         "loops": total["loops"],
@@ -177,7 +174,6 @@ def home(db: Db, scope: Scope) -> Plain:
         "since": loops[-1]["created"] if loops else 0.0,
         **_course(loops),
         "weeks": count_weeks(days, first_day, today),
-        "spending": compare_weeks(days, first_read, today),
         "whole_days": 0,
         "uncounted": 0,
     }

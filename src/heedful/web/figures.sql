@@ -559,18 +559,10 @@ from ruling r left join example e on e.scope = :token and e.id = cast(json_extra
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
 order by r.id desc limit :limit;
 
--- name: project_counts
--- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
-select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' limit :limit) as counted) as loops,
-       coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0.0) as last,
-       (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
-                              and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
-       (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
-
--- name: stopped_count
--- How many loops stopped since a time, :limit at most.
-select count(*) as stopped from (
-  select 1 from loop where tenant = :tenant and project = :project and state = 'stopped' and updated >= :since limit :limit
+-- name: lessons_in_use
+-- How many lessons loops can be shown, :limit at most.
+select count(*) as lessons from (
+  select 1 from lesson where tenant = :tenant and project = :project and state in ('unverified', 'verified') limit :limit
 ) as counted;
 
 -- name: vectors

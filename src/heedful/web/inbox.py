@@ -123,14 +123,6 @@ class InboxRow:
         shown = (self.kind, self.error_type, *self.example.values())
         return shown, self.trust, sign_kinds, self.error_signs
 
-    @property
-    def is_suspect(self) -> bool:
-        """Whether it may be an attack: it has signs of danger, or strangers wrote it.
-
-        Attacks of strangers may have no sign.
-        """
-        return bool(self.signs) or self.trust == "external"
-
     def has(self, sign: str) -> bool:
         """Return whether the group has a kind of sign; "" is any, `NO_SIGN` is none."""
         if sign == NO_SIGN:
@@ -526,6 +518,11 @@ def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
     return [entry.id for entry in entries if entry.state == "quarantined"]
 
 
+async def release(visit: Visit) -> str:
+    """Release texts."""
+    return await review(visit, "release", "released: recall may show it")
+
+
 async def reject(visit: Visit) -> str:
     """Reject texts."""
     return await review(visit, "reject", "rejected: no loop is shown it")
@@ -584,4 +581,6 @@ PAGES = (
         may=REVIEWING,
     ),
 )
-ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (reject, undecided, revoke))
+ACTIONS = tuple(
+    SiteAction(do, ("approve",)) for do in (release, reject, undecided, revoke)
+)

@@ -68,7 +68,7 @@ from heedful.web.failure import (
 from heedful.web.inbox import InboxRow
 from heedful.web.instructions import name_choices
 from heedful.web.periods import period_of
-from heedful.web.projects import compare_projects
+from heedful.web.projects import compare_projects, project_names
 from heedful.web.recent import RecentLoop
 from heedful.web.runs import degraded_runs, pipeline
 from heedful.web.sides import compare_attempts
@@ -219,6 +219,7 @@ async def home(visit: Visit) -> Document:
         "begin": begin(visit),
         "saved": saved,
         "compared": compared,
+        "projects": await project_names(visit),
         "judged": figures.MAX_JUDGED_LOOPS,
         "newest": figures.MAX_FIGURE_LOOPS,
         "few": few,

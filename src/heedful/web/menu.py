@@ -16,7 +16,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 MOVED_PAGES = {"pipelines": "runs", "decisions": "quarantine/decided"}
-GONE_PAGES = {"policies": "/loops", "policies/loops": "/loops"}
+GONE_PAGES = {
+    "policies": "/loops",
+    "policies/loops": "/loops",
+    "spend": "/loops",
+    "projects": "",
+    "quarantine/release": "/quarantine",
+}
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,7 @@ MENU = (
         ),
     ),
     MenuGroup("Proof", (MenuPage("Proof", "/proof"),)),
-    MenuGroup(
-        "System",
-        (
-            MenuPage("Health", "/health"),
-            MenuPage("Spend", "/spend"),
-            MenuPage("Projects", "/projects"),
-        ),
-    ),
+    MenuGroup("Health", (MenuPage("Health", "/health"),)),
 )
 
 

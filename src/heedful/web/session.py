@@ -37,9 +37,9 @@ class Session:
     who opened the address of `heedful ui`; it stays True when the store gets its first
     key. `secure` is True if the browser used https. `token` is in every form of the
     session. `note` says what the last form did, and is shown once. `reasons` has the
-    last reason of each ruling; that under "" was sent without a ruling. `asked` is the
-    form about which a question is open. `undo` has the ids of the texts that the last
-    form decided about; their way back is shown once, with the note.
+    last reason of each ruling; that under "" was sent without a ruling. `undo` has the
+    ids of the texts that the last form decided about; their way back is shown once,
+    with the note.
     """
 
     authorization: str
@@ -50,7 +50,6 @@ class Session:
     used: float = field(default_factory=time.monotonic)
     note: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
-    asked: Mapping[str, str] = field(default_factory=dict)
     undo: Sequence[int] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""The pages of the system: what is wrong and what to do, spend, and projects."""
+"""The page of the system: what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from operator import itemgetter
 from heedful.lessons.briefing import EMBED_COMMAND
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import DAY_SECONDS
 from heedful.lessons.scope import name_scope, name_tenant
 from heedful.loop.share import percent
 from heedful.memory.vectors import space_of
 from heedful.pages.report import counted
 from heedful.service.jobs import Work, Workload
-from heedful.store import POSTGRES_PREFIXES, exposures, shown
+from heedful.store import POSTGRES_PREFIXES, shown
 from heedful.store.connection import token
 from heedful.store.search import BLANK_CHARACTERS
 from heedful.web import figures
@@ -24,19 +23,12 @@ from heedful.web.loops import (
     MAX_GROUPED_ERRORS,
     group_errors,
     queues,
-    saved_calls,
 )
-from heedful.web.projects import project_names, read_project
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_NAMED_ERRORS = 10  # different errors that have a row
 # The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
-MAX_COUNTED_LOOPS = 2_000  # of each project
-MAX_LISTED_PROJECTS = 50
-MIN_RANKED_LOOPS = 5  # of a project whose share is compared
-STOPPED_DAYS = 7  # in which a loop that stopped is counted
-MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded draws whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
@@ -356,101 +348,7 @@ def _describe_recall(space: str, vectors: Document, embedding: str) -> Document:
     )
 
 
-async def projects(visit: Visit) -> Document:
-    """Show the projects that the key may see, those that changed last first."""
-    names = await project_names(visit)
-    store = visit.caller.setup.store
-    rows = []
-    for name in names[:MAX_LISTED_PROJECTS]:
-        scope = Scope(visit.caller.scope.tenant, name)
-        (counts,) = await store.read(
-            scope,
-            figures.rows,
-            "project_counts",
-            token=token(scope),
-            limit=MAX_COUNTED_LOOPS,
-        )
-        (failures,) = await store.read(
-            scope,
-            figures.rows,
-            "stopped_count",
-            limit=MAX_COUNTED_LOOPS,
-            since=time.time() - STOPPED_DAYS * DAY_SECONDS,
-        )
-        past = await store.read(scope, exposures.past, "")
-        rows.append({"project": name, **counts, **failures, "verdict": past.verdict})
-    rows.sort(key=lambda row: (-row["last"], row["project"]))
-    for row in rows[:MAX_MEASURED_PROJECTS]:
-        scope = Scope(visit.caller.scope.tenant, row["project"])
-        home = await read_project(store, scope)
-        row["right"] = home["right"]
-        row["spending"] = home["spending"]
-        if row["lessons"] and not row["verdict"]:
-            saved = await saved_calls(store, visit.caller.setup.memory(scope))
-            row["proof"] = saved["sentence"]
-    return {
-        "projects": names,
-        "rows": rows,
-        "most": MAX_COUNTED_LOOPS,
-        "sentence": describe_projects(rows),
-    }
-
-
-def describe_projects(rows: Sequence[Document]) -> str:
-    """Return how often loops were right, how many failed, what waits, and what helps.
-
-    >>> row = {"project": "a", "stopped": 2, "waiting": 0, "verdict": "helps"}
-    >>> describe_projects([row])
-    '2 loops stopped unsolved in 7 days. Memory helps in a.'
-    """
-    failures = f"stopped unsolved in {STOPPED_DAYS} days"
-    sentences = [_say_most(rows, "stopped", f"loop {failures}", f"loops {failures}")]
-    shares = [
-        (row["right"]["value"], row["project"])
-        for row in rows
-        if row.get("right") and row["right"]["of"] >= MIN_RANKED_LOOPS
-    ]
-    if len(shares) > 1:
-        best = _say_share(max(shares))
-        worst = _say_share(min(shares))
-        sentences.insert(0, f"Right at the first try: {best}, {worst}.")
-    if any(row["waiting"] for row in rows):
-        sentences.append(_say_most(rows, "waiting", "waiting text", "waiting texts"))
-    for verdict in ("helps", "hurts"):
-        names = [row["project"] for row in rows if row["verdict"] == verdict]
-        if names:
-            sentences.append(f"Memory {verdict} in {', '.join(names)}.")
-    return " ".join(sentences)
-
-
-def _say_share(measured: tuple[float, str]) -> str:
-    """Return the share of a project in words."""
-    share, project = measured
-    return f"{percent(share)} in {project}"
-
-
-def _say_most(rows: Sequence[Document], name: str, noun: str, nouns: str) -> str:
-    """Return a figure of all projects, and in which of several it is the largest."""
-    row = max(rows, key=itemgetter(name))
-    total = sum(row[name] for row in rows)
-    if not total:
-        return f"No {noun}."
-
-    place = ""
-    if len(rows) > 1:
-        part = "all" if row[name] == total else f"{row[name]:,} of them"
-        place = f", {part} in {row['project']}"
-    return f"{counted(total, noun, nouns)}{place}."
-
-
 PAGES = (
-    SitePage(
-        address="/projects",
-        template="projects",
-        title="Projects",
-        make=projects,
-        may=READING,
-    ),
     SitePage(
         address="/health",
         template="health",
