@@ -25,6 +25,7 @@ from typing import (
     is_typeddict,
 )
 
+from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.json_values import Json
 from heedful.checks.schema import (
     Misfits,
@@ -296,6 +297,25 @@ class OutputCheck:
     def __call__(self, candidate: Any) -> Sequence[Finding]:
         """Return the findings."""
         return self.findings
+
+
+def read_output(
+    output: Output | None,
+    value: Any,
+    checks: Sequence[Check],
+    evaluate: Evaluate | None,
+) -> tuple[Any, Sequence[Check], Evaluate | None]:
+    """Return an answer, read as the declared type, and what judges it.
+
+    What does not fit is judged by nothing else. Raises CheckFailed.
+    """
+    if output is None:
+        return value, checks, evaluate
+    value, findings = output.read(value)
+    reported = OutputCheck(findings)
+    if is_refused(findings):
+        return value, (reported,), None
+    return value, (reported, *checks), evaluate
 
 
 def is_refused(findings: Iterable[Finding]) -> bool:

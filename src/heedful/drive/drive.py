@@ -27,10 +27,9 @@ from heedful.checks.evaluate import (
 )
 from heedful.checks.output import (
     OUTPUT_CHECK,
-    OutputCheck,
     declared_output,
     from_stored,
-    is_refused,
+    read_output,
     to_stored,
 )
 from heedful.checks.refusal import Refusing, refused_answer, refuses
@@ -909,17 +908,9 @@ class Run(Generic[C]):
         if fault is not None and fault.key == CALL_KEY and self._reads_data:
             fault = None
 
-        checks = self.checks
-        evaluate = self.evaluate
-        is_output = True
-        if self._output is not None:
-            value, findings = self._output.read(value)
-            is_output = not is_refused(findings)
-            if not is_output:
-                checks = ()
-                evaluate = None
-            checks = (OutputCheck(findings), *checks)
-
+        value, checks, evaluate = read_output(
+            self._output, value, self.checks, self.evaluate
+        )
         evaluation = await evaluated(
             value,
             context,
@@ -933,7 +924,7 @@ class Run(Generic[C]):
         if not self._judge_names:
             evaluation = replace(evaluation, met=None)
         memory = self._memory
-        if memory is None or memory.briefing is None or not is_output:
+        if memory is None or memory.briefing is None:
             return value, evaluation
 
         lesson_checks = memory.briefing.checks

@@ -101,6 +101,16 @@ class Writer:
     schema: Mapping[str, Any] | None = None
     max_tokens: int | None = None
 
+    def asking_for(self, output: Output | None) -> Writer:
+        """Return the writer that asks for a declared type, unless it has a schema.
+
+        Providers take schemas of objects only.
+        """
+        schema = None if output is None else output.schema
+        if schema is None or schema.get("type") != "object" or self.schema is not None:
+            return self
+        return replace(self, schema=schema)
+
     def messages(self, context: Context) -> list[Message]:
         """Return the prompt for an attempt, without secrets."""
         messages = []
@@ -230,15 +240,10 @@ class Producer:
         return self.priced(batch)
 
     def declaring(self, output: Output) -> Producer:
-        """Return the producer of candidates of a declared type.
-
-        A Writer without a schema asks its model for the type, if that is an object.
-        """
+        """Return the producer of candidates of a declared type."""
         generate = self.generate
-        if isinstance(generate, Writer) and generate.schema is None:
-            schema = output.schema
-            if schema is not None and schema.get("type") == "object":
-                generate = replace(generate, schema=schema)
+        if isinstance(generate, Writer):
+            generate = generate.asking_for(output)
         return replace(self, generate=generate, output=output)
 
     def priced(self, batch: CandidateBatch) -> CandidateBatch:

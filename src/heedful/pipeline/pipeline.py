@@ -22,6 +22,7 @@ from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
 from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
 from heedful.checks.numbers import TableCheck
+from heedful.checks.output import declared_output, read_output
 from heedful.checks.refusal import Refusing
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
@@ -225,7 +226,8 @@ class Pipeline:
 
         Stages run in the order in which they are added. The options are `name`,
         `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`, `then`,
-        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun`, `memory_key` and `refuse`.
+        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun`, `memory_key`, `refuse`
+        and `output`.
 
         The return value is the output of the stage. Later stages find it in the state
         under the name of the stage. A function that returns None changes the state
@@ -239,9 +241,9 @@ class Pipeline:
         attempt; a list has the retries of each. `timeout` limits one attempt, in
         seconds. A durable run stores outputs as JSON. It can be resumed after a stage
         with another output, such as a data frame, only if `rerun` is true: then the
-        stage runs again. `memory_key` is that of
-        `run`, by default the module and name of the function, or else the names of
-        pipeline and stage. Raises InvalidInput.
+        stage runs again. `output` is the declared type of the output, as in `run`.
+        `memory_key` is that of `run`, by default the module and name of the function,
+        or else the names of pipeline and stage. Raises InvalidInput.
         """
         check_options("a stage", options, STAGE_OPTIONS)
         settings: dict[str, Any] = {
@@ -260,6 +262,7 @@ class Pipeline:
         then = _check_then(settings.get("then", ()), has_model=model is not None)
         settings["then"] = then
 
+        settings["output"] = declared_output(settings.get("output"))
         retries = settings.pop("retries", None)
         settings["policy"] = self._stage_policy(
             retries, settings.get("policy"), rungs=1 + len(then)
@@ -768,11 +771,17 @@ class StageRunner:
         if isinstance(at.previous, Mapping):
             context = replace(at, previous=self._attempts.previous(at))
 
+        value, checks, evaluate = read_output(
+            stage.output, output, stage.checks, stage.evaluate
+        )
+        if value is not output:
+            self._attempts.set_output(at.attempt, value)
+
         return await evaluated(
-            output,
+            value,
             context,
-            checks=stage.checks,
-            evaluate=stage.evaluate,
+            checks=checks,
+            evaluate=evaluate,
             instead=validation.unvalidated_finding,
             tries=self._pipeline.settings.max_check_attempts,
             refuse=stage.refuse,

@@ -23,6 +23,7 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
 from heedful.checks.identity import key_of
 from heedful.checks.numbers import Column, short
+from heedful.checks.output import OUTPUT_CHECK, Output, to_stored
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer
 from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
@@ -72,11 +73,13 @@ class Stage:
     rerun: bool = False
     memory_key: str | None = None
     refuse: Refusing = ()
+    output: Output | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
-        return judge_names(self.checks, self.evaluate)
+        names = judge_names(self.checks, self.evaluate)
+        return names if self.output is None else (OUTPUT_CHECK, *names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +89,24 @@ class StateChange:
     The output of the stage is the field with the name of the stage. `described` has the
     fields whose values JSON cannot represent, each with a description. It is None if
     the whole change is stored; for a stage that always runs again it may be empty.
+    `type_name` is the class of a stored output, "" for text and JSON data.
     """
 
     changed: Mapping[str, Any] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
     described: Mapping[str, str] | None = None
+    type_name: str = ""
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data. JSON has no NaN, so a value with NaN becomes text."""
         changed = {}
         texts = {}
         for name, value in self.changed.items():
-            text = json_text(value)
-            if text and "NaN" in text:
+            text = json_text(value) or "null"
+            if "NaN" in text:
                 texts[name] = text
             else:
-                changed[name] = value
+                changed[name] = json.loads(text)
 
         document: dict[str, Any] = {"changed": changed}
         if texts:
@@ -110,6 +115,8 @@ class StateChange:
             document["gone"] = list(self.gone)
         if self.described is not None:
             document["rerun"] = dict(self.described)
+        if self.type_name:
+            document["type"] = self.type_name
 
         return document
 
@@ -119,7 +126,12 @@ class StateChange:
         changed = dict(plain["changed"])
         for name, text in plain.get("text", {}).items():
             changed[name] = json.loads(text)
-        return cls(changed, tuple(plain.get("gone", ())), plain.get("rerun"))
+        return cls(
+            changed,
+            tuple(plain.get("gone", ())),
+            plain.get("rerun"),
+            type_name=plain.get("type", ""),
+        )
 
 
 class StateBefore:
@@ -375,16 +387,15 @@ class StageState:
     @property
     def generators(self) -> list[Generator]:
         """What makes the candidates in the loop of the stage, rung by rung."""
-        if self.stage.writer is not None:
-            return [self.stage.writer, *self.stage.then]
-        return [
-            self._generator(work) for work in (self.stage.function, *self.stage.then)
-        ]
+        first = self.stage.writer or self.stage.function
+        return [self._generator(work) for work in (first, *self.stage.then)]
 
     def _generator(self, work: Any) -> Any:
         """Return what a loop calls for a function of the state, or for its `Rung`."""
         if isinstance(work, Rung):
             return replace(work, generate=self._generator(work.generate))
+        if isinstance(work, Writer):
+            return work.asking_for(self.stage.output)
 
         make = self._run if blocking(work) else self._run_async
 
@@ -447,8 +458,11 @@ class StageState:
 
         storable = {}
         described = {}
+        type_name = ""
         for name, value in change.changed.items():
-            if json_text(value) is None:
+            if self.run and self.stage.output is not None and name == output_field:
+                storable[name], type_name = to_stored(value, self.stage.output)
+            elif json_text(value) is None:
                 described[name] = self._describe(name, value, attempt)
             else:
                 storable[name] = value
@@ -458,8 +472,29 @@ class StageState:
             self.unstored = self._unstorable_message(described)
 
         if described or self.stage.rerun:
-            return StateChange(storable, change.gone, described).plain()
-        return StateChange(storable, change.gone).plain()
+            return StateChange(storable, change.gone, described, type_name).plain()
+        return StateChange(storable, change.gone, type_name=type_name).plain()
+
+    def set_output(self, attempt: int, value: Any) -> None:
+        """Take the object that was read from the output of an attempt as its output."""
+        change = self._changes[attempt]
+        changed = {**change.changed, self.stage.name: value}
+        self._changes[attempt] = replace(change, changed=changed)
+        put(self.state, self.stage.name, value)
+
+    def _as_declared(self, change: StateChange) -> StateChange:
+        """Return a stored change with its output as the declared type."""
+        name = self.stage.name
+        output = self.stage.output
+        if output is None or name not in change.changed:
+            return change
+        data = change.changed[name]
+        if change.type_name:
+            value = output.restore(data, change.type_name)
+        else:
+            value, _ = output.read(data)
+        changed = {**change.changed, name: value}
+        return replace(change, changed=changed, type_name="")
 
     def _describe(self, name: str, value: Any, attempt: int) -> str:
         """Describe a value that is not stored; equal values have equal descriptions.
@@ -506,7 +541,8 @@ class StageState:
         if self._latest == attempt:
             return
 
-        if candidate is None and attempt <= len(self.candidates):
+        is_stored = candidate is None and attempt <= len(self.candidates)
+        if is_stored:
             candidate = self.candidates[attempt - 1]
 
         if isinstance(candidate, str):  # what a model wrote
@@ -517,6 +553,9 @@ class StageState:
                 await self._repeat(at, change.described)
                 return
             self._changes[attempt] = change
+
+        if is_stored or self._changes[attempt].type_name:
+            self._changes[attempt] = self._as_declared(self._changes[attempt])
 
         self.undo()
         set_feedback(self.state, self.stage.name, at.hint)
