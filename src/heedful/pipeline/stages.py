@@ -98,12 +98,12 @@ class StateChange:
     type_name: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON data. JSON has no NaN, so a value with NaN becomes text."""
+        """Return JSON data. JSON has no NaN and no infinity: with one, it becomes text."""
         changed = {}
         texts = {}
         for name, value in self.changed.items():
             text = json_text(value) or "null"
-            if "NaN" in text:
+            if "NaN" in text or "Infinity" in text:
                 texts[name] = text
             else:
                 changed[name] = json.loads(text)
