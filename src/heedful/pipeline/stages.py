@@ -98,7 +98,7 @@ class StateChange:
     type_name: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON data. JSON has no NaN and no infinity: with one, it becomes text."""
+        """Return JSON data, in which a value with NaN or infinity is a text."""
         changed = {}
         texts = {}
         for name, value in self.changed.items():
