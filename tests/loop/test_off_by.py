@@ -90,6 +90,16 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
             2,
             id="the sum over the keys",
         ),
+        pytest.param(
+            loop_from(
+                [
+                    Evaluation((Finding("size", "90 letters", off_by=8.0),)),
+                    Evaluation((Finding("size", "11 letters", off_by=0.1),)),
+                ]
+            ),
+            2,
+            id="the figure is no part of the key",
+        ),
         pytest.param(measured(0.3, None), 1, id="not measured is not nearer"),
         pytest.param(measured(0.3, 0.1, level="warning"), 1, id="only errors"),
         pytest.param(
@@ -111,6 +121,11 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
             said("19 of 20 rows are empty", "3 of 20 rows are empty"),
             1,
             id="in a text, a part of a whole says not which is better",
+        ),
+        pytest.param(
+            said("3 of at least 30 words", "28 of at least 30 words"),
+            2,
+            id="in a text, a part of what is wanted",
         ),
         pytest.param(
             said("3/20 failed", "7/20 failed"), 1, id="in a text, a fraction neither"

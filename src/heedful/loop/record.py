@@ -145,7 +145,7 @@ _PARTICULAR_PATTERN = re.compile(
 # A number in the text of a finding, such as "12,088.5".
 _FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 # Between a part and its whole: "3 of 20", "3/20".
-_SHARE_PATTERN = re.compile(r"\bof\b|/")
+_SHARE_PATTERN = re.compile(r"(?:\bof\b|/)\s*(?:the\s*)?$")
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -256,7 +256,11 @@ class Finding:
             object.__setattr__(self, "severity", as_float(self.severity))
         check_share("severity", self.severity)
         if not self.key:
-            object.__setattr__(self, "key", default_key(self.check, self.message))
+            message = self.message
+            if self.off_by is not None:
+                # The figure that was measured differs between attempts.
+                message = _FIGURE_PATTERN.sub("…", message)
+            object.__setattr__(self, "key", default_key(self.check, message))
 
 
 @refuses_unknown_options
