@@ -1074,7 +1074,8 @@ async def run(
     another memory that prompts show; they are on trial under the function's name, or as
     `Trial.of` says. A ValueError, an AssertionError or an error of these further
     classes, `refuse`, that a check or generator raises is no fault: it refuses the
-    answer, and its text is the feedback.
+    answer, and its text is the feedback. `output` is the type of the candidates, such
+    as a pydantic class: answers are read as it, and checks and the result get objects.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
     resumed.
