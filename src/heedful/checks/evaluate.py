@@ -444,6 +444,9 @@ class _Judge:
         check = self.check
         try:
             answer = await self._call(candidate, at)
+            # A validator of another library returns the value that it accepts.
+            if answer is candidate and not isinstance(answer, bool):
+                answer = None
             if self.is_evaluator and not isinstance(answer, Evaluation):
                 raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
             findings = _with_check_id(check, _read_findings(check, answer))
