@@ -415,8 +415,6 @@ PAGES = (
     "/ui/home",
     "/ui/loops",
     "/ui/loops/large3",
-    "/ui/policies",
-    "/ui/policies/loops",
     "/ui/health",
     "/ui/pipelines",
     "/ui/traces",
@@ -462,7 +460,6 @@ def show_many_findings(service: Service) -> Iterable[Figure]:
     addresses = (
         "/ui/loops/many",
         "/ui/loops/many.json",
-        "/ui/policies",
         "/v1/loops/many/explain",
         "/v1/loops/many",
     )

@@ -75,8 +75,7 @@ def proof(
     until it is unpinned. If memory as a whole is proven to hurt, it is shown to one
     loop in 40 only, until a later proof ends this. With `--source`, it is about another
     memory, whose texts a program has on trial. With `--model`, only loops of this model
-    count. For loops with several models it shows what each of them answered and spent,
-    and the cost of a task by week.
+    count. For loops with several models it shows what each of them answered and spent.
     """
     if source:
         return _prove_source(source)
