@@ -60,7 +60,7 @@ def huge(messages):
     return "x" * 10_000_000
 
 def raises(messages):
-    raise ValueError("the model fell over")
+    raise OSError("the model fell over")
 
 def exits(messages):
     raise SystemExit(0)

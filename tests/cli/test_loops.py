@@ -246,7 +246,7 @@ def test_loops_are_listed_by_their_state(desk, session, history, state, ids):
     db = str(desk.folder / DEFAULT_DATABASE_FILE)
 
     def broken(candidate: str, context: heedful.Context) -> None:
-        raise ValueError("the net is down")
+        raise OSError("the net is down")
 
     def answer_once(task: str) -> str:
         return "x"

@@ -332,7 +332,7 @@ def test_names_of_runs_and_what_a_resumed_run_does(desk, session):
 
 
 BAD_MODELS = {
-    "toy:raises": (5, "raised ValueError: the model fell over"),
+    "toy:raises": (5, "raised OSError: the model fell over"),
     "toy:huge": (5, "answered 10000000 bytes"),
     "toy:slow": (5, "no answer within|no result within"),
     "toy:nothing": (1, "stopped by attempts|stopped by repeat"),

@@ -63,7 +63,7 @@ def severity(candidate: Any, _: Any) -> Sequence[Finding]:
 
 
 def broken(candidate: Any, _: Any) -> Sequence[Finding]:
-    raise ValueError("no table of severities")
+    raise OSError("no table of severities")
 
 
 def memory_in(folder: Path, **options: Any) -> Memory:
@@ -158,7 +158,7 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
         (host_that_judges(memory, strict=False), "StoreCorrupt: "),
         (
             host_that_judges(None, strict=False, checks=[broken]),
-            "check 'broken' raised ValueError",
+            "check 'broken' raised OSError",
         ),
     ):
         driven = await double.drive(host, TASK, [Say("high")], id="one")

@@ -393,7 +393,7 @@ def test_a_total_that_is_known_of_one_loop_is_not_said_of_all(tmp_path):
 
 
 def broken_check(output: Any, context: Any) -> None:
-    raise ValueError("no such file")
+    raise OSError("no such file")
 
 
 @pytest.mark.both_nightly

@@ -564,7 +564,7 @@ def test_the_page_names_the_check_that_raised(browser: Browser):
     reasons = ["a first one", "bad <b>date</b>"]
 
     def no_dates(answer: str) -> None:
-        raise ValueError(reasons[0])
+        raise OSError(reasons[0])
 
     for _ in range(2):
         loop = heedful.run(
@@ -580,7 +580,7 @@ def test_the_page_names_the_check_that_raised(browser: Browser):
         reasons.reverse()
     page = words_of(browser.get("/loops/cite").text)
 
-    raised = "check 'no_dates' raised ValueError: 'bad <b>date</b>'"
+    raised = "check 'no_dates' raised OSError: 'bad <b>date</b>'"
     assert f"Attempt 1 failed: {raised}" in page
     assert "a first one" not in page
     assert "fix the check and run again" in page
