@@ -586,3 +586,21 @@ def test_the_page_names_the_check_that_raised(browser: Browser):
     assert "fix the check and run again" in page
     assert "No attempt has been judged yet." in page
     assert raised in browser.data("/loops/cite")["sentence"]
+
+
+def test_an_attempt_whose_answer_is_unknown_says_so_and_repeats_none(browser: Browser):
+    def weigh(task: str, hint: str) -> str:
+        raise ValueError(f"{len(hint)} kg")
+
+    loop = heedful.run(
+        "Weigh it.",
+        generate=weigh,
+        store=browser.api.setup.store,
+        scope=Scope("acme", "main"),
+        id="weigh",
+        max_attempts=2,
+    )
+    browser.api.run(loop)
+    page = words_of(browser.get("/loops/weigh").text)
+    assert page.count("No answer is known: the function raised.") == 2
+    assert "repeats 1" not in page

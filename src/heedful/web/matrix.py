@@ -186,7 +186,8 @@ def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
         repeats = None
         if row["record"]:
             attempt = from_document(Attempt, json.loads(row["record"]))
-            repeats = first_of.setdefault(attempt.candidate.digest, number)
+            if attempt.has_candidate:
+                repeats = first_of.setdefault(attempt.candidate.digest, number)
         columns.append(
             MatrixColumn(
                 number=number,
