@@ -176,7 +176,8 @@ class Run(Generic[C]):
         self._pure = pure(self.checks, self.evaluate)
         # What has a schema reads data, so the call of a tool may be an answer.
         self._reads_data = any(
-            hasattr(reader, "schema") for reader in (*self.checks, self._output)
+            hasattr(reader, "schema")
+            for reader in (*self.checks, *self.judges, self._output)
         )
         self._judge_names = self._names_of_judges()
 
@@ -765,7 +766,9 @@ class Run(Generic[C]):
         text = value
         if self._output is not None:
             text = self._output.plain(value)
-        candidate = record.Candidate.of(text)
+        candidate = record.NO_CANDIDATE
+        if value is not None:
+            candidate = record.Candidate.of(text)
         near_repeat = self._near_repeat(candidate, loop, rung)
 
         is_revised = self.revise is not None and rung == 1
@@ -920,6 +923,8 @@ class Run(Generic[C]):
             raised=self._refusals,
             fault=fault,
         )
+        if value == "" and fault is not None:
+            value = None  # the provider gave no text
         # The evaluator of a stage without checks judges nothing.
         if not self._judge_names:
             evaluation = replace(evaluation, met=None)

@@ -470,13 +470,10 @@ async def _ask_function(
     result = await call(failed, ask, at=context, thread=thread)
     if isinstance(result, str):
         return CandidateBatch((result,), SINGLE_CALL_USAGE)
-    if isinstance(result, Yielded):
-        return _batch_of([joined(name, result)])
-
+    answer = single_answer(name, result)
+    if answer is not None:
+        return _batch_of([answer])
     if isinstance(result, tuple) and len(result) == 2:
-        answer = answer_of_pair(*result)
-        if answer is not None:
-            return _batch_of([answer])
         _check_pair(name, *result)
 
     if output is not None and isinstance(result, list | tuple | None):
@@ -496,6 +493,18 @@ async def _ask_function(
     if any(candidate is None for candidate in candidates):
         raise GenerateFailed(f"{name} returned None; return the candidate")
     return _batch_of([_as_answer(candidate) for candidate in candidates])
+
+
+def single_answer(function: str, result: Any) -> Answer | None:
+    """Return what a function yielded, or returned with its usage, as one answer.
+
+    For the answer of an SDK it is that answer. None is returned for other results.
+    """
+    if isinstance(result, Yielded):
+        return joined(function, result)
+    if isinstance(result, tuple) and len(result) == 2:
+        return answer_of_pair(*result)
+    return answer_of(result)
 
 
 def _batch_of(answers: Sequence[Answer]) -> CandidateBatch:

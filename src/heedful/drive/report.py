@@ -36,7 +36,7 @@ from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
-from heedful.models.answers import answer_of, usage_of
+from heedful.models.answers import answer_of, unfinished, usage_of
 from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact, redact_data
 from heedful.store import (
@@ -76,8 +76,10 @@ class AttemptReport:
     model that wrote the output; by default, the answer or the loop names it. heedful
     also runs `checks` on the output; `refuse` is that of `run`. `request` is further
     JSON data of the report, such as the arguments of the checks; it is part of the
-    `name`. If nobody has `vouched` for evaluation and checks, or the loop has other
-    goals than `goals`, its lessons wait in quarantine. Raises InvalidInput, UsageError.
+    `name`. A `fault` says what is wrong with how a provider ended the output; by
+    default, the answer says it. If nobody has `vouched` for evaluation and checks, or
+    the loop has other goals than `goals`, its lessons wait in quarantine. Raises
+    InvalidInput, UsageError.
     """
 
     output: Any = None
@@ -93,6 +95,7 @@ class AttemptReport:
     vouched: bool = True
     goals: Sequence[record.Goal] | None = None
     model: str = ""
+    fault: record.Finding | None = None
 
     def __post_init__(self) -> None:
         output = self.output
@@ -103,6 +106,7 @@ class AttemptReport:
             answer = answer_of(output)
             if answer is not None:
                 output = answer.text
+                object.__setattr__(self, "fault", unfinished(answer))
                 model = model or answer.model
                 usage = answer.usage if usage == record.NO_USAGE else usage
 
@@ -797,7 +801,7 @@ async def _evaluate(
     None means that the report has neither.
     """
     reported = report.evaluation
-    if reported is None and not report.checks:
+    if reported is None and not report.checks and report.fault is None:
         return None
 
     async def as_reported(*_: object) -> record.Evaluation:
@@ -807,7 +811,12 @@ async def _evaluate(
     evaluate = None if reported is None else as_reported
     context = _next_context(stored_loop)
     return await evaluated(
-        report.output, context, report.checks, evaluate, refuse=report.refuse
+        report.output,
+        context,
+        report.checks,
+        evaluate,
+        refuse=report.refuse,
+        fault=report.fault,
     )
 
 

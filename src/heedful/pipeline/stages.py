@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -20,18 +26,28 @@ from math import prod
 from typing import Any, Literal
 
 from heedful.checks import tables
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Evaluate,
+    Yielded,
+    blocking,
+    call,
+    context,
+    read_iterator,
+)
 from heedful.checks.identity import key_of
 from heedful.checks.numbers import Column, short
 from heedful.checks.output import OUTPUT_CHECK, Output, to_stored
 from heedful.checks.refusal import Refusing
-from heedful.drive.generate import Generator, Rung, Writer
+from heedful.drive.generate import Generator, Rung, Writer, single_answer
 from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted
 from heedful.loop.stop import judge_names
+from heedful.models.contract import Answer
 from heedful.validation import require
 
 # The field of the state that has the reports and the feedback.
@@ -431,15 +447,28 @@ class StageState:
         else:
             output = work(self.state)
 
-        if hasattr(output, "__await__"):
+        if hasattr(output, "__await__") or isinstance(output, AsyncIterator):
             return self._record_awaited(output, attempt.attempt)
         return self._record(output, attempt.attempt)
 
-    async def _record_awaited(self, output: Any, attempt: int) -> dict[str, Any]:
+    async def _record_awaited(self, output: Any, attempt: int) -> Answer:
         """Await the output of an async function and record it."""
-        return self._record(await output, attempt)
+        if isinstance(output, AsyncIterator):
+            output = Yielded([part async for part in output])
+        else:
+            output = await output
+        return self._record(output, attempt)
 
-    def _record(self, output: Any, attempt: int) -> dict[str, Any]:
+    def _record(self, output: Any, attempt: int) -> Answer:
+        """Return what an attempt changed, with the usage that its output reports."""
+        answer = None
+        if output is not self.state:
+            answer = single_answer(self.stage.name, read_iterator(output))
+        if answer is None:
+            answer = Answer(output)
+        return replace(answer, text=self._record_change(answer.text, attempt))
+
+    def _record_change(self, output: Any, attempt: int) -> Any:
         """Remember what an attempt changed; return it as JSON data.
 
         Changes inside a value that JSON cannot represent are only seen in a frame.
