@@ -184,7 +184,7 @@ def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
 
 
 def hear(state: Any, feedback: str | None = None) -> Any:
-    return feedback or "none"
+    return f"{feedback or 'none'}!"
 
 
 async def hear_later(state: Any, **named: Any) -> Any:
