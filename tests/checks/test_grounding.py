@@ -372,6 +372,184 @@ def test_a_sentence_of_other_things_is_not_found():
     assert claim.text.startswith("Gardens")
 
 
+# What a person wants refused, and what not
+
+WARDS = [
+    {"ward": "cardiology", "beds": 24, "occupied": 21},
+    {"ward": "oncology", "beds": 18, "occupied": 12},
+    {"ward": "intensive care", "beds": 10, "occupied": 9},
+]
+HARVEST = [
+    {"line": "olive oil", "spring": 4100000, "autumn": 5330000, "change": 30.0},
+    {"line": "wine", "spring": 2650000, "autumn": 1990000, "change": -24.9},
+]
+PUPILS = [
+    {"pupil": "A", "maths": 71, "physics": 64},
+    {"pupil": "B", "maths": 88, "physics": 92},
+]
+PLANT = (
+    "The Hilltop plant made 4,200 tonnes in 2023 and 5,040 tonnes in 2024, and its "
+    "workforce shrank from 310 to 290 people."
+)
+VISITS = [{"month": "2026-03", "visits": 40}, {"month": "2026-04", "visits": 75}]
+TRAINS = [
+    {"train": "IC 5", "leaves": "2026-05-02T13:40:00+02:00"},
+    {"train": "RE 9", "leaves": "2026-05-03T06:15:00+02:00"},
+]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "right", "wrong"),
+    [
+        pytest.param(
+            WARDS, "Oncology has 18 beds.", "Oncology has 24 beds.", id="small letters"
+        ),
+        pytest.param(
+            WARDS,
+            "There are 18 beds in oncology.",
+            "There are 24 beds in oncology.",
+            id="the row behind its number",
+        ),
+        pytest.param(
+            WARDS, "- Oncology: 18", "- Oncology: 24", id="an item without a column"
+        ),
+        pytest.param(
+            WARDS,
+            "|ward|beds|occupied|\n|---|---|---|\n|oncology|18|12|",
+            "|ward|beds|occupied|\n|---|---|---|\n|oncology|12|18|",
+            id="a table with the columns exchanged",
+        ),
+        pytest.param(PUPILS, "B: 92", "B: 64", id="a label of one letter"),
+        pytest.param(
+            {"tea": 2.4, "cocoa": 3.9},
+            "Cocoa costs 3.90.",
+            "Cocoa costs 2.40.",
+            id="a mapping from name to figure",
+        ),
+        pytest.param(
+            {"ward": ["north", "south"], "beds": [12, 30]},
+            "South has 30 beds.",
+            "South has 12 beds.",
+            id="a mapping of columns",
+        ),
+        pytest.param(
+            {"2023": {"visits": 51}, "2024": {"visits": 60}},
+            "In 2023 there were 51 visits.",
+            "In 2023 there were 60 visits.",
+            id="rows by year",
+        ),
+        pytest.param(
+            WARDS,
+            "In total there are 52 beds.",
+            "In total there are 57 beds.",
+            id="sum",
+        ),
+        pytest.param(
+            WARDS,
+            "The mean number of beds is 17.3.",
+            "The mean number of beds is 19.3.",
+            id="mean",
+        ),
+        pytest.param(
+            WARDS,
+            "Oncology has 6 free beds: 18 beds, 12 occupied.",
+            "Oncology has 7 free beds: 18 beds, 12 occupied.",
+            id="difference in a row",
+        ),
+        pytest.param(
+            PUPILS,
+            "B beat A by 17 points in maths.",
+            "B beat A by 24 points in maths.",
+            id="difference in a column",
+        ),
+        pytest.param(
+            WARDS,
+            "Of all beds, oncology has 34.6 %.",
+            "Of all beds, oncology has 43.6 %.",
+            id="share of a column",
+        ),
+        pytest.param(
+            HARVEST,
+            "Olive oil grew from $4.1M to $5.33M.",
+            "Olive oil grew from $2.65M to $1.99M.",
+            id="millions of another row",
+        ),
+        pytest.param(
+            HARVEST,
+            "Wine fell from 2.65 million to 1.99 million.",
+            "Wine rose from 2.65 million to 1.99 million.",
+            id="a rise that is a fall",
+        ),
+        pytest.param(
+            HARVEST,
+            "Wine fell by 24.9 %.",
+            "Wine rose by 24.9 %.",
+            id="a signed change",
+        ),
+        pytest.param(
+            PLANT,
+            "Output was more than 5,000 tonnes in 2024.",
+            "Output was 4,200 tonnes in 2024.",
+            id="prose about another year",
+        ),
+        pytest.param(
+            PLANT,
+            "Output rose 20 % from 4,200 to 5,040 tonnes.",
+            "Output rose 35 % from 4,200 to 5,040 tonnes.",
+            id="a change that is worked out",
+        ),
+        pytest.param(
+            VISITS,
+            "There were 40 visits in March.",
+            "There were 40 visits in April 2026.",
+            id="a month in numbers",
+        ),
+        pytest.param(
+            TRAINS,
+            "IC 5 leaves at 1:40 pm.",
+            "IC 5 leaves at 06:15.",
+            id="a time of day",
+        ),
+        pytest.param(
+            TRAINS,
+            "IC 5 leaves at 11:40 UTC.",
+            "IC 5 leaves at 13:40 UTC.",
+            id="a zone",
+        ),
+        pytest.param(
+            TRAINS,
+            "RE 9 leaves on Sunday, 3 May 2026.",
+            "RE 9 leaves on 2 May 2026.",
+            id="the day of another row",
+        ),
+        pytest.param(
+            WARDS,
+            "1. Oncology, 2nd in Table 3, has 18 beds.",
+            "1. Oncology has 3 beds.",
+            id="numbers that are names",
+        ),
+    ],
+)
+def test_a_figure_in_the_wrong_place_is_refused(evidence, right, wrong):
+    check = grounding(evidence)
+    assert [f for f in findings(check, right) if f.level == "error"] == []
+    assert [f for f in findings(check, wrong) if f.level == "error"] != []
+
+
+@pytest.mark.parametrize(
+    "column", ["segment", "region", "product", "team", "who", "label", "Name"]
+)
+def test_rows_have_names_whatever_their_column_is_called(column):
+    rows = [{column: "alpha", "sales": 260}, {column: "beta", "sales": 310}]
+    assert find_wrong("Alpha had sales of 310.", rows) == ["310"]
+    assert find_wrong("Sales were 260 in alpha.", rows) == []
+
+
+def test_the_fix_is_written_as_people_write_figures():
+    (finding,) = findings(grounding(HARVEST), "Olive oil made 1,990,000 in autumn.")
+    assert finding.fix.startswith("write 5,330,000 for '1,990,000'")
+
+
 # The check
 
 
@@ -388,11 +566,16 @@ def test_contradicted_is_an_error_with_its_span_evidence_and_fix():
 
 def test_not_found_is_what_the_caller_says():
     text = "Ridge has 77 layers."
-    assert [finding.level for finding in findings(grounding(MODELS), text)] == [
-        "warning"
-    ]
-    strict = grounding(MODELS, unsupported="error")
-    assert [finding.level for finding in findings(strict, text)] == ["error"]
+    named = "Ridge, says Amelia, has an RMSE of 3.25."
+    for unsupported, number_level, name_level in (
+        ("numbers", "error", "warning"),
+        ("warning", "warning", "warning"),
+        ("error", "error", "error"),
+    ):
+        check = grounding(MODELS, unsupported=unsupported)
+        assert [finding.level for finding in findings(check, text)] == [number_level]
+        assert [finding.level for finding in findings(check, named)] == [name_level]
+    assert grounding(MODELS)("77 layers", Context("t"))[0].level == "error"
 
 
 @pytest.mark.parametrize(

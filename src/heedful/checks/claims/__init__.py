@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from heedful.checks.claims.evidence import Evidence, Lexicon
-from heedful.checks.claims.passage import Claim, claims, sentences
+from heedful.checks.claims.passage import claims
+from heedful.checks.claims.sentence import Claim, sentences
 from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, Level
 from heedful.validation import require
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 
 _GROUNDING_CHECK = "grounding"
-Unsupported = Literal["error", "warning"]
+Unsupported = Literal["error", "warning", "numbers"]
 Terms = Lexicon | Mapping[str, Any]
 
 
@@ -74,22 +75,23 @@ def index_source(
 
 @remade
 def grounding(
-    evidence: Any, *, unsupported: Unsupported = "warning", lexicon: Terms | None = None
+    evidence: Any, *, unsupported: Unsupported = "numbers", lexicon: Terms | None = None
 ) -> TextCheck:
     """Check the claims of a text against evidence, with the rules of `ground`.
 
     A contradicted claim is an error. A claim that is not found in the evidence is a
-    finding of the level `unsupported`. A finding has the span of the claim and the
-    nearest true value. `evidence` may also be a function `(candidate, state)`, where
+    finding of the level `unsupported`; with "numbers", a number is an error and any
+    other claim a warning. A finding has the span of the claim and the nearest true
+    value. `evidence` may also be a function `(candidate, state)`, where
     the state is `Context.data`. Its result is indexed at each call; other evidence is
     indexed only once. `lexicon` is a `Lexicon` or a mapping of its fields. Raises
     InvalidInput for another level or a wrong lexicon.
     """
     require(
-        unsupported in ("error", "warning"),
+        unsupported in ("error", "warning", "numbers"),
         "unsupported",
         unsupported,
-        "error or warning",
+        "error, warning or numbers",
     )
     source = index_source(evidence, lexicon)
 
@@ -124,9 +126,11 @@ def _claim_finding(claim: Claim, unsupported: Unsupported) -> Finding:
         if claim.kind == "comparison":
             fix = f"correct {quoted}: it is {claim.nearest}"
 
-    level = unsupported
+    is_contradicted = claim.verdict == "contradicted"
+    levels: dict[Unsupported, Level] = {"error": "error", "warning": "warning"}
+    level = levels.get(unsupported, "error" if claim.kind == "number" else "warning")
     severity = 0.3
-    if claim.verdict == "contradicted":
+    if is_contradicted:
         level = "error"
         severity = 0.6
 

@@ -13,7 +13,6 @@ import json
 import re
 import warnings
 from bisect import bisect_left, bisect_right
-from calendar import weekday
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -46,12 +45,10 @@ _NAMED_LINE_PATTERN = re.compile(
     r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)"
 )
 MAX_COLUMN_NAME_CHARS = 60
-MAX_WORD_CELLS = 500  # a word in more cells names no rows
+MAX_WORD_CELLS = 500  # a name or a word in more cells names no rows
 MAX_CODE_CHARS = 4
 # Text is a table if at least this share of its lines has as many cells as the first.
 MIN_SEPARATED_SHARE = 0.9
-# Texts in a column with such a name are names of rows, whatever their first letter.
-_NAME_COLUMN_WORDS = frozenset("name id title model key".split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +169,7 @@ def _to_plain_data(value: Any) -> Any:
     returned unchanged.
     """
     if isinstance(value, Mapping):
-        return value
+        return _column_rows(value)
 
     # The class is examined, because a row or an object may have any attributes.
     cls = type(value)
@@ -189,6 +186,22 @@ def _to_plain_data(value: Any) -> Any:
             "evidence", str(value), "the content of the file: text or a data frame"
         )
     return value
+
+
+def _column_rows(value: Mapping[Any, Any]) -> Any:
+    """Return the rows of a mapping of columns, or a mapping of other values unchanged.
+
+    Columns are lists of the same length, of which one has texts.
+    """
+    columns = list(value.values())
+    if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
+        return value
+    has_texts = any(all(isinstance(cell, str) for cell in column) for column in columns)
+    if not has_texts or len(set(map(len, columns))) > 1:
+        return value
+    return [
+        dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)
+    ]
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
@@ -474,11 +487,13 @@ class Evidence:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, EvidenceTable] = defaultdict(EvidenceTable)
         self.dates: list[tuple[Date, EvidenceRow]] = []
+        self.passages: list[tuple[str, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
-        # Maps each word in lower case to the rows that it names, and to whether it has
-        # a capital there.
-        self._named: dict[str, list[tuple[EvidenceRow, bool]]] = defaultdict(list)
+        # Maps the words of each name, in lower case, to the rows that it names; and so
+        # each word with a capital, or number, in such a name.
+        self._names: dict[Words, list[EvidenceRow]] = defaultdict(list)
+        self._named: dict[str, list[EvidenceRow]] = defaultdict(list)
 
         data = _parse_text(evidence) if isinstance(evidence, str) else evidence
         for row in read_rows(data, (), "$", depth=0):
@@ -492,12 +507,9 @@ class Evidence:
         self.singles: list[EvidenceRow] = [
             table.rows[0] for table in row_tables if len(table.rows) == 1
         ]
-        self.weekdays: set[int] = {
-            weekday(date.year, date.month, date.day)
-            for date, _ in self.dates
-            if date.year and date.day
-        }
+        self.has_times: bool = any(date.hour is not None for date, _ in self.dates)
         self._index_words()
+        self._longest_name: int = max(map(len, self._names), default=0)
 
         # Beginnings of words, for names in another form: "Germ" for Germany and German.
         self._roots: set[str] = set()
@@ -548,30 +560,26 @@ class Evidence:
                 number = _finite_number(value)
                 if number is not None:
                     self._cell_numbers.add(abs(number))
+                    if path in (("key",), ("year",), ("Year",)):
+                        self._names[f"{number:g}",].append(row)
                 elif isinstance(value, str):
                     self._texts[value] = None
                     self.dates += [(date, row) for date in words.dates(value)]
-                    self._index_name(row, path, value)
+                    if len(value) > MAX_COLUMN_NAME_CHARS:
+                        self.passages.append((value, row))
+                    elif path:
+                        self._index_name(row, value)
 
-    def _index_name(self, row: EvidenceRow, path: Path, text: str) -> None:
-        """Index the words of a text that names its row: a short one, not prose.
-
-        A name begins with a capital, or its column is called "name" or alike.
-        """
-        if not path or len(text) > MAX_COLUMN_NAME_CHARS:
-            return
-
-        tokens = tokenize(text)
-        first_word = next((token.text for token in tokens if token.kind == "word"), "a")
-        is_name_column = not _NAME_COLUMN_WORDS.isdisjoint(split_name(path[-1]))
-        if not is_name_column and first_word[0].islower():
-            return
-
+    def _index_name(self, row: EvidenceRow, text: str) -> None:
+        """Index a short text, which names its row."""
+        tokens = [token for token in tokenize(text) if token.kind != "sign"]
+        name = tuple(token.low for token in tokens)
+        if name and not (len(name) == 1 and name[0] in words.STOP_WORDS - {"a", "i"}):
+            self._names[name].append(row)
         for token in tokens:
-            is_month = token.text == "May"
-            is_stop_word = token.low in words.STOP_WORDS and not is_month
-            if token.kind in ("word", "number") and not is_stop_word:
-                self._named[token.low].append((row, token.text.istitle()))
+            is_word = token.kind == "number" or token.text[0].isupper()
+            if is_word and token.low not in words.STOP_WORDS:
+                self._named[token.low].append(row)
 
     def knows(self, word: str) -> bool:
         """Return whether the evidence has the stem `word` or a column named alike."""
@@ -595,34 +603,43 @@ class Evidence:
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
         """Yield each run of tokens that names rows, in order, as long as possible."""
-        position = 0
-        while position < len(tokens):
-            first = position
-            rows: list[EvidenceRow] = []
-            if tokens[position].kind == "word":
-                rows = self._rows_named(tokens[position])
-            position += 1
-
-            while rows and position < len(tokens):
-                next_rows = set(self._rows_named(tokens[position]))
-                common_rows = [row for row in rows if row in next_rows]
-                if not common_rows:
-                    break
-                rows = common_rows
-                position += 1
-
+        positions = [n for n, token in enumerate(tokens) if token.kind != "sign"]
+        place = 0
+        while place < len(positions):
+            run = positions[place : place + self._longest_name]
+            count, rows = self._rows_named([tokens[position] for position in run])
             if rows:
-                yield Mention(first, position - 1, rows)
+                yield Mention(run[0], run[count - 1], rows)
+            place += max(1, count)
 
-    def _rows_named(self, token: Token) -> list[EvidenceRow]:
-        """Return the rows that a token names; a word in very many cells names none."""
-        if len(token.low) < 2:
-            return []
-        named_rows = self._named.get(token.low, [])
-        if len(named_rows) > MAX_WORD_CELLS:
-            return []
+    def _rows_named(self, tokens: Sequence[Token]) -> tuple[int, list[EvidenceRow]]:
+        """Return how many of the first tokens name rows, and these rows.
 
-        # "will" in a text is not Will in the evidence.
-        is_lower = token.text[0].islower()
-        rows = [row for row, is_title in named_rows if not (is_title and is_lower)]
-        return list(dict.fromkeys(rows))
+        They are a whole name, however it is written, or else words of a name that have
+        a capital as in the evidence. What is in very many cells names no rows.
+        """
+        for count in range(len(tokens), 0, -1):
+            rows = self._names.get(tuple(token.low for token in tokens[:count]), [])
+            is_letter = count == 1 and len(tokens[0].low) == 1
+            if is_letter and not tokens[0].text.isupper():
+                rows = []
+            if rows and len(rows) <= MAX_WORD_CELLS:
+                return count, list(dict.fromkeys(rows))
+
+        rows = []
+        for count, token in enumerate(tokens):
+            named_rows = self._named.get(token.low, [])
+            is_written_alike = token.kind == "number" or token.text[0].isupper()
+            if len(named_rows) > MAX_WORD_CELLS or not is_written_alike:
+                return count, rows
+            if count == 0:
+                if token.kind == "number" or len(token.low) < 2:
+                    return 0, []
+                rows = list(dict.fromkeys(named_rows))
+                continue
+            next_rows = set(named_rows)
+            common_rows = [row for row in rows if row in next_rows]
+            if not common_rows:
+                return count, rows
+            rows = common_rows
+        return len(tokens), rows

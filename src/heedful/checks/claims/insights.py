@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
-from heedful.checks.claims.passage import sentences
+from heedful.checks.claims.sentence import sentences
 from heedful.checks.claims.words import split_name
 from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck

@@ -9,6 +9,8 @@ and "temp", "points" and "pts", or "fourth" and "4".
 import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
@@ -16,17 +18,21 @@ from unicodedata import normalize
 
 # The groups are named after the kinds of tokens; the first kind that fits is used.
 # - times: the "x" in "8x4".
-# - number: "12", "1,234.5" or ".5"; a minus sign is part of it only at the start of a
-#   word, so that "3-4" is two numbers.
-# - word: "don't" or "R2"; digits are part of it only after Latin letters.
+# - ordinal: "3rd".
+# - number: "12", "1,234.5", "$5" or ".5"; a minus sign is part of it only at the start
+#   of a word, so that "3-4" is two numbers.
+# - word: "don't", "R2" or "A-12"; digits are part of it only after Latin letters.
 # - sign: the ending "'s", or any other character, such as "%".
 _CLAIM_TOKEN_PATTERN = re.compile(
     r"(?P<times>(?<=\d)[x×](?=\d))"
-    r"|(?P<number>(?:(?<![\w.,)\]%])[-\u2212](?=[\d.]))?"
+    r"|(?P<ordinal>\d+(?:st|nd|rd|th)\b)"
+    r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
-    r"|(?P<word>[^\W\d_](?:[^\W\d_]|(?<=[A-Za-z\d])\d|['’](?!s\b)(?=[^\W_]))*)"
+    r"|(?P<word>[^\W\d_](?:[^\W\d_]|(?<=[A-Za-z\d])\d|['’](?!s\b)(?=[^\W_])"
+    r"|(?<=[A-Za-z])-(?=\d+\b)|(?<=[A-Za-z]-)\d)*)"
     r"|(?P<sign>'s\b|’s\b|\S)"
 )
+_CURRENCY_SIGNS = frozenset("$€£¥")
 _CARDINAL_UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen "
     "fourteen fifteen sixteen seventeen eighteen nineteen"
@@ -39,17 +45,30 @@ _CARDINALS = {
     "hundred": 100,
 }
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "squared": 2, "cubed": 3}
-_NUMBER_SCALES = {
+NUMBER_SCALES = {
     "hundred": 1e2,
     "thousand": 1e3,
     "k": 1e3,
-    "million": 1e6,
-    "mn": 1e6,
-    "billion": 1e9,
-    "bn": 1e9,
-    "trillion": 1e12,
+    **dict.fromkeys(("million", "mn", "mm", "m"), 1e6),
+    **dict.fromkeys(("billion", "bn", "b"), 1e9),
+    **dict.fromkeys(("trillion", "t"), 1e12),
 }
 _PERCENT_WORDS = ("%", "percent", "pct", "percentage")
+# The least and the greatest value that such a word before a number means, as shares of
+# the number: "more than 5,000" is not far above it.
+_APPROXIMATIONS = {
+    **dict.fromkeys("about around roughly approximately ~".split(), (0.95, 1.05)),
+    **dict.fromkeys("over above than least exceeding exceeds".split(), (1.0, 1.25)),
+    **dict.fromkeys("under below most nearly almost".split(), (0.75, 1.0)),
+}
+_LESS_WORDS = frozenset("less fewer lower smaller".split())
+_RISE_STEMS = frozenset(
+    "ros ris risen grew grow grown growth increas climb gain surg jump soar up".split()
+)
+_FALL_STEMS = frozenset(
+    "fell fall fallen decreas declin drop dropp shrank shrink shrunk reduc slipp plung "
+    "sank lost los loss down".split()
+)
 STOP_WORDS = frozenset(
     """
     a an the of to in on at for and or is are was were be been do does did has have had
@@ -78,28 +97,38 @@ class Token(NamedTuple):
 class Quantity(NamedTuple):
     """A number in the tokens `first` to `last` (both included).
 
-    `step` is the unit of the last digit (0.1 for 2.5): a value within half a step
-    rounds to the number. `digits` is True if the number is written in digits, `percent`
-    if it is a percentage.
+    `step` is the unit of the last digit (0.1 for 2.5). The values from `least` to
+    `greatest` round to the number, or are meant by a word such as "about" before it.
+    `scale` is 1e6 for "2 million". `digits` is True if the number is written in digits,
+    `percent` if it is a percentage, `points` if it is a difference of percentages.
     """
 
     first: int
     last: int
     value: float
     step: float
+    least: float
+    greatest: float
+    scale: float
     digits: bool
     percent: bool
+    points: bool
 
     def fits(self, value: float) -> bool:
         """Return whether `value` rounds to this number.
 
         Both 38 and 0.38 fit the number "38 %".
         """
-        tolerance = self.step / 2 * (1 + 1e-9)
-        if abs(value - self.value) <= tolerance:
+        if self.least <= value <= self.greatest:
             return True
         is_share = self.percent and abs(value) <= 1
-        return is_share and abs(value * 100 - self.value) <= tolerance
+        return is_share and self.least <= value * 100 <= self.greatest
+
+    @property
+    def is_year(self) -> bool:
+        """Whether the number may be a year."""
+        is_plain = self.first == self.last and self.step == 1 and not self.percent
+        return self.digits and is_plain and 1900 <= self.value <= 2100
 
 
 def tokenize(text: str) -> list[Token]:
@@ -137,110 +166,221 @@ def parse_number(text: str) -> float | None:
     return value if isfinite(value) else None
 
 
-def _plain_digits(number: str) -> str:
-    """Return a number as `float` reads it: without commas, "-" for a typographic minus
-    sign.
+def figure(value: float) -> str:
+    """Return a number as people write it.
+
+    >>> figure(12088616.0), figure(0.1 + 0.2), figure(2024.0)
+    ('12,088,616', '0.3', '2024')
     """
-    return number.replace(",", "").replace("\u2212", "-")
+    return f"{value:,.12g}" if abs(value) >= 10_000 else f"{value:.12g}"
+
+
+def _plain_digits(number: str) -> str:
+    """Return a number as `float` reads it: without commas and the sign of a currency,
+    "-" for a typographic minus sign.
+    """
+    plain = number.replace(",", "").replace("\u2212", "-")
+    return plain.translate(dict.fromkeys(map(ord, _CURRENCY_SIGNS)))
 
 
 def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
     """Yield the numbers among the tokens, in order.
 
-    They are written in digits ("1.2 million", "12 %") or in words ("twelve").
+    They are written in digits ("1.2 million", "$9.1M", "12 %") or in words ("twelve").
     """
     # The empty texts at the end allow the loop to look ahead of the last token.
     lows = [*(token.low for token in tokens), "", "", ""]
     position = 0
     while position < len(tokens):
         first = position
-        low = lows[position]
-        step = 1.0
-        digits = tokens[position].kind == "number"
-        position += 1
-
-        if digits:
-            number = _plain_digits(low)
-            value = float(number)
-            decimals = number.partition(".")[2]
-            step = 10.0 ** -len(decimals)
-        elif low in _CARDINALS:
-            value = float(_CARDINALS[low])
-            # "twenty-one" and "twenty one" are one number.
-            unit_position = position + 1 if lows[position] == "-" else position
-            unit = _CARDINALS.get(lows[unit_position], 0)
-            if value >= 20 and 0 < unit < 10:
-                value += unit
-                position = unit_position + 1
-        else:
+        digits = tokens[first].kind == "number"
+        value, step, position = _read_number(lows, first, digits=digits)
+        if not digits and lows[first] not in _CARDINALS:
             continue
 
-        scale = _NUMBER_SCALES.get(lows[position])
-        if scale is not None:
-            value *= scale
-            step *= scale
+        scale = 1.0
+        if position < len(tokens):
+            scale = _read_scale(tokens, position)
+        if scale != 1:
             position += 1
 
+        factors = _approximation(lows, first - 1)
+        bounds = sorted(value * scale * factor for factor in factors)
+        half_step = step * scale / 2 * (1 + 1e-9)
+
+        percent = lows[position] in _PERCENT_WORDS
+        points = percent and lows[position + 1].startswith("point")
         yield Quantity(
             first=first,
             last=position - 1,
-            value=value,
-            step=step,
+            value=value * scale,
+            step=step * scale,
+            least=bounds[0] - half_step,
+            greatest=bounds[1] + half_step,
+            scale=scale,
             digits=digits,
-            percent=lows[position] in _PERCENT_WORDS,
+            percent=percent and not points,
+            points=points or lows[position] == "pp",
         )
+
+
+def _read_number(
+    lows: Sequence[str], first: int, *, digits: bool
+) -> tuple[float, float, int]:
+    """Return the number at a position, the unit of its last digit, and its end.
+
+    The number is 0 if there is none. `digits` is True if it is written in digits.
+    """
+    low = lows[first]
+    end = first + 1
+    if digits:
+        number = _plain_digits(low)
+        decimals = number.partition(".")[2]
+        return float(number), 10.0 ** -len(decimals), end
+
+    value = float(_CARDINALS.get(low, 0))
+    # "twenty-one" and "twenty one" are one number.
+    unit_position = end + 1 if lows[end] == "-" else end
+    unit = _CARDINALS.get(lows[unit_position], 0)
+    if value >= 20 and 0 < unit < 10:
+        return value + unit, 1.0, unit_position + 1
+    return value, 1.0, end
+
+
+def _read_scale(tokens: Sequence[Token], position: int) -> float:
+    """Return what the word at a position multiplies the number before it by.
+
+    A letter does so only as a part of the number, and "m" and "mm" are lengths, but not
+    of money: "9.1M", "$9.1m".
+    """
+    token = tokens[position]
+    number = tokens[position - 1]
+    is_money = not _CURRENCY_SIGNS.isdisjoint(number.low)
+    if len(token.low) == 1 and token.low != "k" and token.start > number.end:
+        return 1.0
+    if token.text in ("m", "mm", "b", "t") and not is_money:
+        return 1.0
+    return NUMBER_SCALES.get(token.low, 1.0)
+
+
+def _approximation(lows: Sequence[str], lead: int) -> tuple[float, float]:
+    """Return the least and the greatest share of a number that is meant."""
+    if lead < 0 or lows[lead] not in _APPROXIMATIONS:
+        return 1.0, 1.0
+    if lows[lead] == "than" and lows[lead - 1] in _LESS_WORDS:
+        return _APPROXIMATIONS["under"]
+    return _APPROXIMATIONS[lows[lead]]
+
+
+def direction(words: Iterable[str]) -> int:
+    """Return 1 if the first word of rising or falling is one of rising, -1, or 0."""
+    for word in words:
+        if stem(word) in _RISE_STEMS:
+            return 1
+        if stem(word) in _FALL_STEMS:
+            return -1
+    return 0
 
 
 _WEEKDAY_LIST = "monday tuesday wednesday thursday friday saturday sunday"
 WEEKDAY_NUMBERS = {name: n for n, name in enumerate(_WEEKDAY_LIST.split())}
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_MONTH_REGEX = rf"(?:{'|'.join(_MONTH_NAMES)})[a-z]*\.?"
+_MONTH_REGEX = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
 _ORDINAL_SUFFIX_REGEX = r"(?:st|nd|rd|th)?"
-# A date in one of three forms: "2017-03-02"; "2/3/2017" or "02.03.17"; with the name of
-# the month, as "2nd of March 2017", "March 2, 2017" or "2017 March". No letter or digit
-# follows it, except for a time: "2017-03-02T10:00".
+# A date in one of four forms: "2017-03-02"; "2/3/2017" or "02.03.17"; "2017-03"; with
+# the name of the month, as "2nd of March 2017", "March 2, 2017" or "2017 March". No
+# letter or digit follows it, except for a time: "2017-03-02T10:00".
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
         (?P<year>\d{{4}})[-/._](?P<number>\d{{1,2}})[-/._](?P<day>\d{{1,2}})
       | (?P<a>\d{{1,2}})(?P<sign>[-/._])(?P<b>\d{{1,2}})(?P=sign)(?P<y>\d{{4}}|\d\d)
+      | (?P<of>\d{{4}})-(?P<numbered>\d\d)(?!-\d)
       | (?:
             (?P<d>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}\s+(?:of\s+)?
           | (?P<before>\d{{4}}),?\s+
         )?
         (?P<month>{_MONTH_REGEX})
-        (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}(?!\d))?
+        (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}(?![\d:]))?
         (?:\s*,?\s+(?:of\s+)?(?P<after>\d{{4}}))?
     )
     (?!(?!T\d\d:)\w)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+# "19:00", "7 pm", "7:30 a.m.", "02:00 UTC", "19:00:00-07:00". Without seconds,
+# 19:00-07:00 is a span of time.
+_TIME_PATTERN = re.compile(
+    r"""
+    (?:(?<=\dT)|(?<![\w.:,]))(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?
+    (?P<seconds>:\d\d(?:\.\d+)?)?(?:\s?(?P<half>[ap])\.?m\b)?
+    (?(seconds)(?P<zone>[+-]\d\d:?\d\d)?)(?:\s?(?P<utc>Z|UTC|GMT))?(?![\w:])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# Between a date and its time.
+_TIME_LINK_PATTERN = re.compile(r"T|,?\s+(?:at\s+)?")
 
 
 class Date(NamedTuple):
-    """A date at the characters `start` to `end` (excluded); a missing part is 0."""
+    """A date or a time, or both, at the characters `start` to `end` (excluded).
+
+    A missing part of a date is 0, of a time None. `zone` are the minutes that the zone
+    of the time is ahead of UTC.
+    """
 
     start: int
     end: int
-    year: int
-    month: int
-    day: int
+    year: int = 0
+    month: int = 0
+    day: int = 0
+    hour: int | None = None
+    minute: int | None = None
+    zone: int | None = None
 
     def agrees(self, other: "Date") -> bool:
-        """Return whether year, month and day are equal where both dates have them."""
-        for part, other_part in zip(self[2:], other[2:], strict=True):
+        """Return whether the parts that both dates have are equal.
+
+        If this time has a zone, the other is compared in that zone.
+        """
+        other = other.in_zone(self.zone)
+        for part, other_part in zip(self[2:5], other[2:5], strict=True):
             if part and other_part and part != other_part:
+                return False
+
+        for unit, other_unit in zip(self[5:7], other[5:7], strict=True):
+            if None not in (unit, other_unit) and unit != other_unit:
                 return False
         return True
 
+    def in_zone(self, zone: int | None) -> "Date":
+        """Return the same time in another zone, if both zones and the day are known."""
+        if zone is None or self.zone is None or not self.year or not self.day:
+            return self
+
+        time = datetime(self.year, self.month, self.day, self.hour or 0, tzinfo=UTC)
+        with suppress(OverflowError):
+            time += timedelta(minutes=(self.minute or 0) + zone - self.zone)
+        return self._replace(
+            year=time.year,
+            month=time.month,
+            day=time.day,
+            hour=time.hour,
+            minute=time.minute,
+            zone=zone,
+        )
+
 
 def dates(text: str) -> Iterator[Date]:
-    """Yield the dates in a text that exist in the calendar.
+    """Yield the dates and times in a text that exist, the times without a date last.
 
     In 02/03/2017, which is ambiguous, the month is first; in 02.03.2017 the day is
     first.
     """
+    times = {time.start: time for time in _times(text)}
     for match in _CLAIM_DATE_PATTERN.finditer(text):
         # The groups that matched digits; a group that matched nothing is None.
         parts = {
@@ -250,12 +390,57 @@ def dates(text: str) -> Iterator[Date]:
         }
         year, month, day = _year_month_day(match, parts)
 
-        # "may" alone is a verb. Without a year, the 29th of February exists.
-        is_date = year or day
-        if is_date and 1 <= month <= 12 and day <= monthrange(year or 2000, month)[1]:
-            yield Date(
-                start=match.start(), end=match.end(), year=year, month=month, day=day
-            )
+        # "may", or "May" that is not after a word, is a verb, unless it is the whole
+        # text. Without a year, the 29th of February exists.
+        is_after_word = (
+            text[: match.start()].rstrip()[-1:].isalnum() or match[0] == text
+        )
+        is_month = match[0][0].isupper() and (match[0] != "May" or is_after_word)
+        is_date = year or day or is_month
+        if not is_date or not 1 <= month <= 12:
+            continue
+        if day > monthrange(year or 2000, month)[1]:
+            continue
+
+        for start in range(match.start(), match.end()):
+            times.pop(start, None)
+        date = Date(match.start(), match.end(), year=year, month=month, day=day)
+        link = _TIME_LINK_PATTERN.match(text, date.end)
+        time = times.pop(link.end(), None) if link else None
+        if time is not None:
+            date = time._replace(start=date.start, year=year, month=month, day=day)
+        yield date
+
+    yield from times.values()
+
+
+def _times(text: str) -> Iterator[Date]:
+    """Yield the times in a text that exist."""
+    for match in _TIME_PATTERN.finditer(text):
+        hour = int(match["hour"])
+        minute = int(match["minute"] or 0)
+        if match["half"]:
+            hour %= 12
+            if match["half"] in "pP":
+                hour += 12
+        elif match["minute"] is None:
+            continue
+        if hour > 23 or minute > 59:
+            continue
+
+        zone = None
+        if match["utc"]:
+            zone = 0
+        elif match["zone"]:
+            digits = match["zone"].replace(":", "")
+            zone = int(f"{digits[0]}1") * (60 * int(digits[1:3]) + int(digits[3:]))
+        yield Date(
+            match.start(),
+            match.end(),
+            hour=hour,
+            minute=None if match["minute"] is None else minute,
+            zone=zone,
+        )
 
 
 def _year_month_day(
@@ -284,6 +469,8 @@ def _year_month_day(
         day = parts.get("d") or parts.get("later", 0)
         return year, month, day
 
+    if match["numbered"]:
+        return parts["of"], parts["numbered"], 0
     return parts["year"], parts["number"], parts["day"]
 
 

@@ -1,0 +1,575 @@
+"""Compare the numbers of a sentence with the evidence.
+
+- `number_claims`: each number is bound to cells of the evidence. Its rows are the ones
+  that the sentence names for it; the words around it name its columns. A number that a
+  cell rounds to is supported, and so is a sum, mean, share or difference of the column
+  or row that the sentence names; any other bound number is contradicted. Where only the
+  row or only the column is named, a number that stands elsewhere is contradicted. A
+  number without cells is supported if it occurs anywhere in the evidence.
+- `change_claims`: what rose "from 3 to 2" fell.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from heedful.checks.claims import words
+from heedful.checks.claims.evidence import Cell, Evidence, EvidenceRow, Path, Words
+from heedful.checks.claims.sentence import (
+    Claim,
+    Sentence,
+    Verdict,
+    sentences,
+    table_cells,
+)
+from heedful.checks.claims.words import Quantity, figure, likeness, split_name
+
+MAX_LINKED_PHRASE_WORDS = 4
+MAX_CLAIM_PATHS = 3
+# These follow the name of a number's column: "an RMSE of 3".
+_NUMBER_LINKS = frozenset("of is was at : =".split())
+# After these, a number is a change or a unit.
+_CHANGE_PREPOSITIONS = frozenset("by from to per".split())
+# Between two numbers that are written as one: "113 - 107", "3 of 5".
+_NUMBER_JOINERS = frozenset("- – of for".split())
+_MAX_JOINING_TOKENS = 3
+# Words that say what was worked out.
+_TOTAL_STEMS = frozenset("total totall sum together combin altogether all both".split())
+_MEAN_STEMS = frozenset("mean averag".split())
+_DIFFERENCE_WORDS = frozenset(
+    "by ahead behind more less fewer higher lower difference gap margin".split()
+)
+
+
+class Change(NamedTuple):
+    """The two numbers of a change: "from 3 to 2", "2, down from 3"."""
+
+    start: Quantity
+    end: Quantity
+
+
+def number_claims(sentence: Sentence) -> Iterator[Claim]:
+    """Yield a claim for each number in digits, and each that refers to cells."""
+    waiting = sentence.quantities[::-1]
+    while waiting:
+        quantity = waiting.pop()
+
+        if waiting and _are_joined(sentence, quantity, waiting[-1]):
+            second = waiting.pop()
+            cell, second_cell = _paired_cells(sentence, quantity, second)
+            yield _judge_number(sentence, quantity, cell)
+            yield _judge_number(sentence, second, second_cell)
+            continue
+
+        if waiting and _is_range(sentence, quantity, waiting[-1]):
+            second = waiting.pop()
+            least = quantity.least
+            greatest = second.greatest
+            second_cells = referred_cells(sentence, second)
+            cells = referred_cells(sentence, quantity) or second_cells
+            if len(cells) == 1:
+                quantity = quantity._replace(least=least, greatest=greatest)
+                second = second._replace(least=least, greatest=greatest)
+                second_cells = cells
+            yield _judge_number(sentence, quantity, cells)
+            yield _judge_number(sentence, second, second_cells)
+            continue
+
+        cells = referred_cells(sentence, quantity)
+        # "Table 2" is a name.
+        is_name = len(sentence.lows[quantity.first]) < 3 and sentence.is_name(
+            quantity.first - 1
+        )
+        if cells or (quantity.digits and not is_name):
+            yield _judge_alone(sentence, quantity, cells)
+
+
+def _judge_alone(
+    sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]
+) -> Claim:
+    """Compare a number with `cells`; without any, with what the sentence names."""
+    claim = _judge_number(sentence, quantity, cells)
+    if cells or claim.verdict != "supported":
+        return claim
+
+    cells = _other_cells(sentence, quantity)
+    if not cells and not sentence.mentions:
+        cells = other_numbers(sentence, quantity)
+    if not cells or _is_derived(sentence, quantity):
+        return claim
+    return _compared(sentence, quantity, cells, "contradicted")
+
+
+def _are_joined(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
+    """Return whether two numbers are written as one: "113 - 107", "3 of 5"."""
+    between = sentence.lows[quantity.last + 1 : second.first]
+    is_short = 0 < len(between) <= _MAX_JOINING_TOKENS
+    return is_short and _NUMBER_JOINERS.issuperset(between)
+
+
+def _is_range(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
+    """Return whether two numbers are the ends of a range: "between 3 and 5"."""
+    lead = sentence.low(quantity.first - 1)
+    return (
+        lead == "between" and "and" in sentence.lows[quantity.last + 1 : second.first]
+    )
+
+
+def _judge_number(
+    sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]
+) -> Claim:
+    """Compare a number with `cells`, or with all evidence if there are none."""
+    fitting_cells = [cell for cell in cells if _fits(sentence, quantity, cell)]
+    if fitting_cells:
+        return _compared(sentence, quantity, fitting_cells, "supported")
+    if _is_derived(sentence, quantity):
+        return _searched(sentence, quantity, "supported", "follows from the evidence")
+    if cells:
+        return _compared(sentence, quantity, cells, "contradicted")
+
+    if not _occurs(sentence, quantity) and not _is_count(sentence, quantity):
+        return _searched(
+            sentence, quantity, "not found", "occurs nowhere in the evidence"
+        )
+
+    return _searched(sentence, quantity, "supported", "occurs in the evidence")
+
+
+def _is_count(sentence: Sentence, quantity: Quantity) -> bool:
+    """Return whether a number counts the rows of a table, of which none is named."""
+    counts = [len(table.rows) for table in sentence.evidence.tables.values()]
+    return not sentence.mentions and any(
+        count > 1 and quantity.value == count for count in counts
+    )
+
+
+def _fits(sentence: Sentence, quantity: Quantity, cell: Cell) -> bool:
+    """Return whether a cell rounds to a number.
+
+    What falls ("down 3 %") may be written without the minus sign of the cell.
+    """
+    if quantity.fits(cell.value):
+        return True
+    words_before = sentence.phrase(quantity.first - 1, -1)
+    words_after = sentence.phrase(quantity.last + 1, 1)
+    is_fall = words.direction((*words_before, *words_after)) < 0
+    return is_fall and quantity.fits(-cell.value)
+
+
+def _compared(
+    sentence: Sentence, quantity: Quantity, cells: Sequence[Cell], verdict: Verdict
+) -> Claim:
+    """Return the claim of a number that was compared with cells."""
+    values = [cell.value for cell in cells]
+    nearest = min(values, key=lambda value: abs(value - quantity.value))
+    return sentence.claim(
+        "number",
+        verdict,
+        first=quantity.first,
+        last=quantity.last,
+        why="compared with its row and column",
+        paths=tuple(cell.path for cell in cells[:MAX_CLAIM_PATHS]),
+        nearest=figure(nearest),
+    )
+
+
+def _searched(
+    sentence: Sentence, quantity: Quantity, verdict: Verdict, why: str
+) -> Claim:
+    """Return the claim of a number that was compared with all evidence."""
+    return sentence.claim(
+        "number", verdict, first=quantity.first, last=quantity.last, why=why
+    )
+
+
+def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
+    """Return the cells of the named row that a number should have been one of.
+
+    It is empty if the number is in the row, or if it stands in no other row of its
+    table.
+    """
+    attached = sentence.attached(quantity)
+    mentions = [attached] if attached else sentence.names
+    rows = list(dict.fromkeys(row for mention in mentions for row in mention.rows))
+    tables = dict.fromkeys(row.table for row in rows)
+    cells = _row_cells(sentence, rows)
+    if any(_fits(sentence, quantity, cell) for cell in cells):
+        return []
+
+    for table in tables:
+        others = _row_cells(sentence, sentence.evidence.tables[table].rows)
+        # A number with the other sign is another number.
+        if any(quantity.fits(abs(cell.value)) for cell in others):
+            return [cell for cell in cells if cell.row.table == table]
+    return []
+
+
+def other_numbers(sentence: Sentence, quantity: Quantity) -> list[Cell]:
+    """Return the numbers of prose that the words beside this number belong to.
+
+    It is empty if the words beside a number of the evidence that fits do not belong to
+    another number of its sentence: "in 2023" for a number that is one "in 2024".
+    """
+    rivals: list[Cell] = []
+    for other_sentence, row in _prose_sentences(sentence.evidence):
+        numbers = other_sentence.quantities
+        for number in numbers:
+            if not quantity.fits(number.value):
+                continue
+            named = [
+                Cell(other.value, row, ())
+                for other in numbers
+                if other.percent == number.percent
+                and _is_beside(sentence, quantity, other_sentence, number, other)
+            ]
+            if not named:
+                return []
+            rivals += named
+    return rivals
+
+
+@lru_cache(maxsize=4)
+def _prose_sentences(evidence: Evidence) -> list[tuple[Sentence, EvidenceRow]]:
+    """Return the sentences in the long texts of evidence, with their rows."""
+    return [
+        (sentence, row)
+        for text, row in evidence.passages
+        for sentence in sentences(text, evidence)
+    ]
+
+
+def _is_beside(
+    sentence: Sentence,
+    quantity: Quantity,
+    source: Sentence,
+    number: Quantity,
+    other: Quantity,
+) -> bool:
+    """Return whether the words beside `quantity` are those of `other`, not `number`."""
+    for side in (1, -1):
+        beside = _side_stems(sentence, quantity, side)
+        own = _side_stems(source, number, side)
+        others = _side_stems(source, other, side)
+        if own and others and beside & (others - own) and (own - others) - beside:
+            return True
+    return False
+
+
+def _side_stems(
+    sentence: Sentence, quantity: Quantity, side: Literal[1, -1]
+) -> set[str]:
+    """Return the stems of the words after a number, or before it for -1."""
+    first = quantity.last + 1 if side == 1 else quantity.first - 1
+    return set(words.content_stems(sentence.phrase(first, side)))
+
+
+def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
+    """Return the numbers in rows."""
+    cells = []
+    for row in rows:
+        for column in sentence.evidence.tables[row.table].columns:
+            value = row.number(column)
+            if value is not None:
+                cells.append(Cell(value, row, column))
+    return cells
+
+
+def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
+    """Return the cells that a number may refer to.
+
+    Their rows are those of the subject of the number, or else those that are alone in
+    their tables, if the words give the whole name of a column. The columns are named by
+    the words before "of" ("an RMSE of 3"), or else by the words after or before the
+    number.
+    """
+    evidence = sentence.evidence
+    phrases = _column_phrases(sentence, quantity)
+    subject = sentence.subject(quantity)
+    if sentence.header:
+        subject = _header_rows(sentence, quantity) or subject
+
+    for rows, by_whole_name in ((subject, False), (evidence.singles, True)):
+        for phrase in phrases:
+            cells = named_cells(evidence, rows, phrase, by_whole_name=by_whole_name)
+            if cells:
+                in_table = [cell for cell in cells if _names_table(sentence, cell.row)]
+                return in_table or cells
+
+    previous_word = sentence.low(quantity.first - 1)
+    is_lone = len(sentence.quantities) == 1 or previous_word == "between"
+    is_lone = is_lone and previous_word not in _CHANGE_PREPOSITIONS
+    if is_lone and sentence.mentions:
+        return named_cells(evidence, subject, sentence.words, by_whole_name=True)
+    return []
+
+
+def _header_cell(sentence: Sentence, quantity: Quantity) -> list[words.Token]:
+    """Return the tokens of the cell above a number in a table."""
+    column = sentence.lows[: quantity.first].count("|")
+    return list(sentence.header[column]) if column < len(sentence.header) else []
+
+
+def _header_rows(sentence: Sentence, quantity: Quantity) -> list[EvidenceRow]:
+    """Return the rows that the cell above a number in a table names."""
+    mentions = sentence.evidence.mentions(_header_cell(sentence, quantity))
+    return [row for mention in mentions for row in mention.rows]
+
+
+def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
+    """Return the phrases that may name the column of a number, the likeliest first."""
+    if sentence.header:
+        first_cell = table_cells(sentence.tokens)[1]
+        cells = (_header_cell(sentence, quantity), first_cell)
+        return [tuple(token.low for token in cell) for cell in cells]
+
+    previous_word = sentence.low(quantity.first - 1)
+    before = sentence.phrase(quantity.first - 1, -1)
+    after = sentence.phrase(quantity.last + 1, 1)
+
+    phrases = []
+    if previous_word in _NUMBER_LINKS:
+        phrases.append(before[:MAX_LINKED_PHRASE_WORDS])
+    if previous_word not in _CHANGE_PREPOSITIONS:
+        phrases.append(after or before)
+    return phrases
+
+
+def named_cells(
+    evidence: Evidence,
+    rows: Sequence[EvidenceRow],
+    phrase: Words,
+    *,
+    by_whole_name: bool,
+) -> list[Cell]:
+    """Return the numbers of the rows in the columns that a phrase names."""
+    cells = []
+    for row in rows:
+        for column in evidence.tables[row.table].bind(phrase, whole=by_whole_name):
+            value = row.number(column)
+            if value is not None:
+                cells.append(Cell(value, row, column))
+    return cells
+
+
+def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
+    """Return whether a word of the sentence names the table of the row."""
+    for name in row.table:
+        for part in split_name(name):
+            if any(likeness(word, part) == 3 for word in sentence.lows):
+                return True
+    return False
+
+
+def _paired_cells(
+    sentence: Sentence, quantity: Quantity, second: Quantity
+) -> tuple[list[Cell], list[Cell]]:
+    """Return the two cells of a `Lexicon` pair whose name follows the numbers.
+
+    Each is in a list of its own; both lists are empty without such a pair.
+    """
+    best: tuple[list[Cell], list[Cell]] = ([], [])
+    best_score = -1
+    for terms, columns in _named_pairs(sentence, quantity, second):
+        for row in sentence.subject(quantity):
+            cell = row.named(columns[0])
+            second_cell = row.named(columns[1])
+            if cell is None or second_cell is None:
+                continue
+
+            # The longest name wins, then the row that has the numbers.
+            score = 3 * len(terms)
+            if quantity.fits(cell.value):
+                score += 1
+            if second.fits(second_cell.value):
+                score += 1
+
+            if score > best_score:
+                best_score = score
+                best = ([cell], [second_cell])
+
+    return best
+
+
+def _named_pairs(
+    sentence: Sentence, quantity: Quantity, second: Quantity
+) -> Iterator[tuple[list[str], Sequence[str]]]:
+    """Yield the words of the name and the two columns of each `Lexicon` pair that fits.
+
+    Its name follows the numbers, or is "" and the numbers are in parentheses.
+    """
+    phrase = sentence.phrase(second.last + 1, 1)
+    before = sentence.low(quantity.first - 1)
+    after = sentence.low(second.last + 1)
+    in_parentheses = before == "(" and after == ")"
+
+    for name, columns in sentence.evidence.lexicon.pairs.items():
+        terms = name.casefold().split()
+        fits = all(_has_like_word(phrase, term) for term in terms)
+        if fits and (terms or in_parentheses):
+            yield terms, columns
+
+
+def _has_like_word(phrase: Words, term: str) -> bool:
+    """Return whether a word of the phrase is like the term."""
+    return any(likeness(word, term) > 1 for word in phrase)
+
+
+def changes(sentence: Sentence) -> list[Change]:
+    """Return the pairs of numbers of which one is after "from".
+
+    The other is after "to", or else the last one before.
+    """
+    leads = [sentence.low(quantity.first - 1) for quantity in sentence.quantities]
+    numbers = list(zip(leads, sentence.quantities, strict=True))
+    starts = [quantity for lead, quantity in numbers if lead == "from"]
+    ends = [quantity for lead, quantity in numbers if lead == "to"]
+    if len(starts) == 1 and not ends:
+        ends = [
+            quantity
+            for lead, quantity in numbers
+            if lead != "by"
+            and quantity.last < starts[0].first
+            and quantity.percent == starts[0].percent
+        ][-1:]
+    return [Change(start, end) for start, end in zip(starts, ends, strict=False)]
+
+
+def change_claims(sentence: Sentence) -> Iterator[Claim]:
+    """Yield a claim for a word of rising or falling with two numbers."""
+    for change in changes(sentence):
+        step = change.end.value - change.start.value
+        last = max(change.start.first, change.end.first)
+        for position in range(last - 1, -1, -1):
+            direction = words.direction([sentence.lows[position]])
+            if not direction or sentence.low(position + 1) == "to":
+                continue
+            verdict: Verdict = "supported" if direction * step > 0 else "contradicted"
+            yield sentence.claim(
+                "comparison",
+                verdict,
+                first=position,
+                last=position,
+                why=f"it goes from {figure(change.start.value)} to "
+                f"{figure(change.end.value)}",
+                nearest="a rise" if step > 0 else "a fall",
+            )
+            break
+
+
+def _is_derived(sentence: Sentence, quantity: Quantity) -> bool:
+    """Return whether a number follows from a row or column that the sentence names."""
+    derived = list(_sentence_values(sentence, quantity))
+    for table in _named_tables(sentence):
+        derived += _table_values(sentence, quantity, table)
+    plain = quantity._replace(percent=False)
+    return any(plain.fits(abs(value)) or plain.fits(value) for value in derived)
+
+
+def _named_tables(sentence: Sentence) -> list[Path]:
+    """Return the tables of the rows that a sentence names, or else all tables."""
+    tables = dict.fromkeys(row.table for m in sentence.mentions for row in m.rows)
+    return list(tables or sentence.evidence.tables)
+
+
+def _sentence_values(sentence: Sentence, quantity: Quantity) -> Iterator[float]:
+    """Yield what follows from the other numbers of the sentence that occur in evidence.
+
+    This is their sum, or the difference of the only two or of the two of a change.
+    """
+    others = [
+        other
+        for other in sentence.quantities
+        if other != quantity and other.digits and not other.is_year
+    ]
+    if not all(_occurs(sentence, other) for other in others):
+        return
+    pairs = changes(sentence)
+    if len(others) == 2:
+        pairs.append(Change(*others))
+    for start, end in pairs:
+        if quantity not in (start, end):
+            yield from _differences(quantity, start.value, end.value)
+    if len(others) > 1:
+        yield sum(other.value for other in others)
+
+
+def _occurs(sentence: Sentence, quantity: Quantity) -> bool:
+    """Return whether a number occurs anywhere in the evidence."""
+    low, high = sorted((abs(quantity.least), abs(quantity.greatest)))
+    holds = sentence.evidence.holds
+    return holds(low, high) or (quantity.percent and holds(low / 100, high / 100))
+
+
+def _table_values(
+    sentence: Sentence, quantity: Quantity, path: Path
+) -> Iterator[float]:
+    """Yield the sums, means, shares and differences in what the sentence names.
+
+    These are of a column that it names, over the rows that it names or else all, and of
+    a row that it names, over the columns that it names or else all.
+    """
+    table = sentence.evidence.tables[path]
+    columns = sentence.columns(path)
+    named_rows = list(
+        dict.fromkeys(
+            row for m in sentence.mentions for row in m.rows if row.table == path
+        )
+    )
+    for column in columns:
+        values = _numbers(table.rows, [column])
+        named_values = _numbers(named_rows, [column])
+        total = sum(values)
+        if len(named_rows) != 1:
+            yield from _totals(sentence, quantity, named_values or values)
+        elif quantity.percent and total:
+            yield from (100 * value / total for value in named_values)
+
+    if len(columns) < 2:
+        columns = list(table.columns)
+    if not named_rows and len(table.rows) == 1:
+        named_rows = table.rows
+    for row in named_rows:
+        yield from _totals(sentence, quantity, _numbers([row], columns))
+
+
+def _numbers(rows: Sequence[EvidenceRow], columns: Sequence[Path]) -> list[float]:
+    """Return the numbers in some rows and columns."""
+    values = [row.number(column) for row in rows for column in columns]
+    return [value for value in values if value is not None]
+
+
+def _totals(
+    sentence: Sentence, quantity: Quantity, values: Sequence[float]
+) -> Iterator[float]:
+    """Yield the sum, mean or difference of numbers, if the sentence says that it is."""
+    if len(values) < 2:
+        return
+    stems = set(map(words.stem, sentence.words))
+    if not _TOTAL_STEMS.isdisjoint(stems):
+        yield sum(values)
+    if not _MEAN_STEMS.isdisjoint(stems):
+        yield sum(values) / len(values)
+    if len(values) == 2 and (quantity.percent or _is_difference(sentence, quantity)):
+        yield from _differences(quantity, *values)
+
+
+def _is_difference(sentence: Sentence, quantity: Quantity) -> bool:
+    """Return whether the words beside a number say that it is a difference."""
+    before = sentence.phrase(quantity.first - 1, -1)
+    after = sentence.phrase(quantity.last + 1, 1)
+    near = (*before, *after)
+    return bool(words.direction(near)) or not _DIFFERENCE_WORDS.isdisjoint(near)
+
+
+def _differences(quantity: Quantity, first: float, second: float) -> Iterator[float]:
+    """Yield the difference of two numbers, of percentages for a percentage."""
+    if quantity.percent:
+        for part, base in ((first, second), (second, first)):
+            if base:
+                yield 100 * part / base
+                yield 100 * (part - base) / abs(base)
+        return
+
+    yield second - first
+    if quantity.points:
+        yield 100 * (second - first)

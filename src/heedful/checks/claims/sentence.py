@@ -1,0 +1,386 @@
+"""Split a text into sentences, and find what each is about.
+
+A `Sentence` has the tokens, the dates, and the mentions: words and dates that name rows
+of the evidence. It says which rows a number is about, which words may name its column,
+and makes the claims that `figures` and `passage` judge.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from heedful.checks.claims import words
+from heedful.checks.claims.evidence import Evidence, EvidenceRow, Mention, Path, Words
+from heedful.checks.claims.words import (
+    STOP_WORDS,
+    WEEKDAY_NUMBERS,
+    Date,
+    Quantity,
+    Token,
+    likeness,
+    split_name,
+)
+
+Kind = Literal["number", "date", "name", "comparison", "statement"]
+Verdict = Literal["supported", "contradicted", "not found"]
+MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
+MAX_PHRASE_WORDS = 6
+MAX_PHRASE_TOKENS = 12  # the most tokens that a phrase spans
+_SENTENCE_ENDS = frozenset(".!?;\n。！？")
+# The phrase that names a column ends before these; "" is the end of the sentence.
+_PHRASE_BREAKS = frozenset(
+    ("", *".,!?;)[]", *"and but while whereas although which who".split())
+)
+# These tie a number to the row that follows: "266 in Berlin".
+_ROW_PREPOSITIONS = frozenset("in for at of on".split())
+# Between two dates that are the ends of a span.
+_SPAN_WORDS = frozenset("to and through until - –".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim in a text, at the characters `span` (end excluded), and its verdict.
+
+    `paths` are the places in the evidence with which the claim was compared. `nearest`
+    is the true value nearest to the claim, as text, or "". `why` explains the verdict
+    in a few words.
+    """
+
+    span: tuple[int, int]
+    text: str
+    _: KW_ONLY
+    kind: Kind
+    verdict: Verdict
+    paths: tuple[str, ...] = ()
+    nearest: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sentence:
+    """A sentence of `text`, with its tokens and dates, and the evidence for its claims.
+
+    `topic` are the last rows of the evidence named before this sentence. `header` are
+    the tokens of the cells above this line of a table.
+    """
+
+    text: str
+    tokens: Sequence[Token]
+    dates: Sequence[Date]
+    evidence: Evidence
+    topic: Sequence[EvidenceRow]
+    header: Sequence[Sequence[Token]] = field(default=())
+
+    @cached_property
+    def lows(self) -> list[str]:
+        """The tokens in lower case."""
+        return [token.low for token in self.tokens]
+
+    @cached_property
+    def names(self) -> list[Mention]:
+        """The names of rows, with these rows."""
+        mentions = list(self.evidence.mentions(self.tokens))
+        # "A" at the start is a name before a sign or a word such as "was".
+        following = self.low(1)
+        if (
+            self.lows[0] == "a"
+            and following[:1].isalpha()
+            and following not in STOP_WORDS
+        ):
+            return [mention for mention in mentions if mention.last > 0]
+        return mentions
+
+    @cached_property
+    def mentions(self) -> list[Mention]:
+        """The names and dates of rows, with these rows, in order."""
+        mentions = list(self.names)
+        last = -1
+        for date in self.dates:
+            positions = self._positions(date)
+            if not positions:
+                continue
+            # The two ends of a span name no row.
+            if last >= 0 and _SPAN_WORDS.issuperset(self.lows[last + 1 : positions[0]]):
+                mentions.pop()
+            else:
+                rows = self.evidence.on(date)
+                mentions.append(Mention(positions[0], positions[-1], rows))
+            last = positions[-1]
+        return sorted(filter(_names_rows, mentions), key=_first_position)
+
+    def _positions(self, date: Date) -> list[int]:
+        """Return the positions of the tokens of a date."""
+        return [
+            position
+            for position, token in enumerate(self.tokens)
+            if date.start <= token.start < date.end
+        ]
+
+    @cached_property
+    def dated(self) -> set[int]:
+        """The positions of the tokens that are part of a date."""
+        positions: set[int] = set()
+        for date in self.dates:
+            positions.update(self._positions(date))
+        return positions
+
+    @cached_property
+    def quantities(self) -> list[Quantity]:
+        """The numbers that are not part of a date or of the name of a row or column.
+
+        The number of an item of a list is left out, too.
+        """
+        other_positions = set(self.dated)
+        for mention in self.names:
+            other_positions.update(range(mention.first, mention.last + 1))
+        if self._is_list_item:
+            other_positions.add(0)
+        return [
+            quantity
+            for quantity in words.quantities(self.tokens)
+            if quantity.first not in other_positions and not self._is_label(quantity)
+        ]
+
+    @property
+    def _is_list_item(self) -> bool:
+        """Whether the sentence begins with the number of an item: "1. Berlin"."""
+        is_whole_text = self.span[1] >= len(self.text.rstrip())
+        is_alone = len(self.tokens) == 2 and self.low(1) == "." and not is_whole_text
+        return is_alone or (self.low(1) == ")" and len(self.tokens) > 2)
+
+    @cached_property
+    def _numbered(self) -> set[int]:
+        """The positions of the tokens that are part of a number, but not of a year."""
+        positions: set[int] = set()
+        for quantity in self.quantities:
+            if not quantity.is_year:
+                positions.update(range(quantity.first, quantity.last + 1))
+        return positions
+
+    def low(self, position: int) -> str:
+        """Return the token at a position in lower case, or "" beyond the ends."""
+        return self.lows[position] if 0 <= position < len(self.lows) else ""
+
+    def is_name(self, position: int) -> bool:
+        """Return whether the token at a position is a capitalised word, not a date."""
+        token = self.tokens[position]
+        return (
+            position >= 0
+            and token.kind == "word"
+            and token.text[0].isupper()
+            and position not in self.dated
+            and token.low not in STOP_WORDS
+            and token.low not in WEEKDAY_NUMBERS
+        )
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The start and the end of the sentence in the text, in characters."""
+        return self.tokens[0].start, self.tokens[-1].end
+
+    def claim(
+        self,
+        kind: Kind,
+        verdict: Verdict,
+        *,
+        first: int,
+        last: int,
+        why: str,
+        paths: tuple[str, ...] = (),
+        nearest: str = "",
+    ) -> Claim:
+        """Return a claim about the tokens `first` to `last` (both included)."""
+        start = self.tokens[first].start
+        end = self.tokens[last].end
+        return Claim(
+            (start, end),
+            self.text[start:end],
+            kind=kind,
+            verdict=verdict,
+            paths=paths,
+            nearest=nearest,
+            why=why,
+        )
+
+    def _is_label(self, quantity: Quantity) -> bool:
+        """Return whether a number is part of a column name: "three-point", "5G"."""
+        if quantity.value not in self.evidence.labels:
+            return False
+        if quantity.is_year:
+            return True
+
+        after = quantity.last + 1
+        noun = ""
+        if self.low(after) == "-" and self.low(after + 1) not in ("of", "for"):
+            noun = self.low(after + 1)
+        elif after < len(self.tokens):
+            has_gap = self.tokens[after].start > self.tokens[quantity.last].end
+            noun = "" if has_gap else self.low(after)
+
+        return noun[:1].isalpha()
+
+    def phrase(self, first: int, step: Literal[1, -1]) -> Words:
+        """Return the words from the token `first` on, up to a break or a number.
+
+        With a `step` of -1 the words are read backwards.
+        """
+        phrase_words: list[str] = []
+        for position in range(first, first + step * MAX_PHRASE_TOKENS, step):
+            low = self.low(position)
+            if position in self._numbered or low in _PHRASE_BREAKS:
+                break
+
+            if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
+                phrase_words += split_name(low)
+            elif low[0].isalnum():
+                phrase_words.append(low)
+
+        return tuple(phrase_words[:MAX_PHRASE_WORDS])
+
+    @cached_property
+    def words(self) -> Words:
+        """All words, and the numbers that are not quantities."""
+        sentence_words: list[str] = []
+        for position, token in enumerate(self.tokens):
+            if token.kind == "word" or (
+                token.kind == "number" and position not in self._numbered
+            ):
+                sentence_words += split_name(token.low)
+        return tuple(sentence_words)
+
+    def columns(self, table: Path) -> list[Path]:
+        """Return the columns of a table that the sentence names with all their parts.
+
+        A table with one column needs no name for it.
+        """
+        columns = self.evidence.tables[table].columns
+        if len(columns) == 1:
+            return list(columns)
+        return [
+            column
+            for column, parts in columns.items()
+            if parts and all(_has_word_like(self.words, part) for part in parts)
+        ]
+
+    def attached(self, quantity: Quantity) -> Mention | None:
+        """Return the mention that a number is tied to: "266 in Bern", "Bern: 266"."""
+        later = [m for m in self.mentions if m.first > quantity.last][:1]
+        for mention in later:
+            between = range(quantity.last + 1, mention.first)
+            lows = {self.lows[position] for position in between}
+            is_same_number = self._numbered.isdisjoint(between)
+            is_tied = not _ROW_PREPOSITIONS.isdisjoint(lows)
+            if is_same_number and is_tied and _PHRASE_BREAKS.isdisjoint(lows):
+                return mention
+
+        earlier = [m for m in self.mentions if m.last < quantity.first][-1:]
+        for mention in earlier:
+            lows = set(self.lows[mention.last + 1 : quantity.first])
+            is_link = all(low in STOP_WORDS or not low[0].isalnum() for low in lows)
+            if is_link and _PHRASE_BREAKS.isdisjoint(lows):
+                return mention
+        return None
+
+    def subject(self, quantity: Quantity) -> list[EvidenceRow]:
+        """Return the rows that a number is about, the likeliest first.
+
+        The mention that the number is tied to counts first, then the last one before
+        it, then the first name after it; then the rows of `topic`. Other mentions leave
+        of these rows those that they name, too. The rows of the next mention of another
+        table follow.
+        """
+        earlier = [m for m in self.mentions if m.last < quantity.first]
+        later = [m for m in self.names if m.first > quantity.last]
+        ordered = [*reversed(earlier), *later]
+        attached = self.attached(quantity)
+        if attached is not None:
+            ordered.insert(0, attached)
+        if not ordered:
+            return list(self.topic)
+
+        rows = list(ordered[0].rows)
+        for mention in ordered[1:]:
+            named = set(mention.rows)
+            shared_tables = {row.table for row in rows if row in named}
+            rows = [
+                row for row in rows if row in named or row.table not in shared_tables
+            ]
+
+        tables = {row.table for row in rows}
+        for mention in reversed(earlier):
+            if tables.isdisjoint(row.table for row in mention.rows):
+                rows += mention.rows
+                break
+        return list(dict.fromkeys(rows))
+
+
+def _names_rows(mention: Mention) -> bool:
+    """Return whether a mention names any row."""
+    return bool(mention.rows)
+
+
+def _first_position(mention: Mention) -> int:
+    """Return the position of the first token of a mention."""
+    return mention.first
+
+
+def _has_word_like(sentence_words: Words, part: str) -> bool:
+    """Return whether a word is like a part of a name."""
+    return any(likeness(word, part) for word in sentence_words)
+
+
+def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
+    """Yield the sentences of a text, with the rows that they name."""
+    tokens = evidence.lexicon.read(words.tokenize(text))
+    dates = list(words.dates(text))
+    if not evidence.has_times:  # "3:15" may be a ratio
+        dates = [date for date in dates if date.month or date.year]
+    dates.sort(key=lambda date: date.start)
+
+    topic: Sequence[EvidenceRow] = ()
+    header: Sequence[Sequence[Token]] = ()
+    start = 0
+    first_date = 0
+    for end, token in enumerate(tokens, 1):
+        gap = "\n"  # the end of the text ends a line too
+        if end < len(tokens):
+            gap = text[token.end : tokens[end].start]
+
+        is_end = (token.low in _SENTENCE_ENDS and gap) or "\n" in gap
+        if not is_end and end - start < MAX_SENTENCE_TOKENS:
+            continue
+
+        next_date = first_date
+        while next_date < len(dates) and dates[next_date].start < token.end:
+            next_date += 1
+        is_row = tokens[start].low == "|"
+        sentence = Sentence(
+            text=text,
+            tokens=tokens[start:end],
+            dates=dates[first_date:next_date],
+            evidence=evidence,
+            topic=topic,
+            header=header if is_row else (),
+        )
+        yield sentence
+
+        if not is_row:
+            header = ()
+        elif not header:
+            header = table_cells(sentence.tokens)
+        if sentence.names:
+            topic = sentence.names[-1].rows
+        start = end
+        first_date = next_date
+
+
+def table_cells(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return the tokens of the cells in a line of a table; the first is empty."""
+    cells: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.low == "|":
+            cells.append([])
+        else:
+            cells[-1].append(token)
+    return cells
