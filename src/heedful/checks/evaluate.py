@@ -20,8 +20,9 @@ from collections.abc import (
 )
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from operator import attrgetter
+from types import CodeType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors
@@ -154,36 +155,34 @@ class _Parameters(NamedTuple):
     required: int
     is_open: bool
 
+    def second(self, names: Sequence[str]) -> str | None:
+        """Return the parameter for a second argument: see `second_parameter`."""
+        positional = self.positional
+        for name in names:
+            if name in (*positional[2:], *self.keyword_only):
+                return name
+        is_second = self.required > 1 or (self.is_open and len(positional) < 2)
+        is_named = len(positional) > 1 and positional[1] in names
+        return "" if is_second or is_named else None
 
-def _parameters_of(function: Callable[..., Any]) -> _Parameters:
-    """Return the parameters of a function. Raises ValueError for some written in C."""
-    code = getattr(function, "__code__", None)
-    called: Any = function
-    is_bound = hasattr(function, "__self__")
-    if code is None:
-        called = type(function).__call__
-        code = getattr(called, "__code__", None)
-        is_bound = True
 
-    # Reading the code takes a tenth of the time that a signature takes.
-    if code and not hasattr(function, "__wrapped__"):
-        count = code.co_argcount
-        positional = code.co_varnames[int(is_bound) : count]
-        return _Parameters(
-            positional,
-            code.co_varnames[count : count + code.co_kwonlyargcount],
-            required=len(positional) - len(called.__defaults__ or ()),
-            is_open=bool(code.co_flags & inspect.CO_VARARGS),
-        )
+@lru_cache(1024)
+def _second_in_code(
+    code: CodeType, bound: int, defaults: int, names: Sequence[str]
+) -> str | None:
+    """Return what `second_parameter` does, for the code of a function.
 
-    parameters = inspect.signature(function).parameters.values()
-    in_place = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    return _Parameters(
-        [parameter.name for parameter in in_place],
-        [p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
-        required=sum(p.default is p.empty for p in in_place),
-        is_open=any(p.kind == p.VAR_POSITIONAL for p in parameters),
+    The first `bound` parameters are filled, the last `defaults` have a default.
+    """
+    count = code.co_argcount
+    positional = code.co_varnames[bound:count]
+    parameters = _Parameters(
+        positional,
+        code.co_varnames[count : count + code.co_kwonlyargcount],
+        required=len(positional) - defaults,
+        is_open=bool(code.co_flags & inspect.CO_VARARGS),
     )
+    return parameters.second(names)
 
 
 def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str | None:
@@ -195,17 +194,30 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
     >>> second_parameter(lambda task, code=7, *, hint: "", ("hint",))
     'hint'
     """
-    try:
-        positional, keyword_only, required, is_open = _parameters_of(function)
-    except ValueError:
-        return ""
+    code = getattr(function, "__code__", None)
+    called: Any = function
+    is_bound = hasattr(function, "__self__")
+    if code is None:
+        called = type(function).__call__
+        code = getattr(called, "__code__", None)
+        is_bound = True
 
-    for name in names:
-        if name in (*positional[2:], *keyword_only):
-            return name
-    takes_second = required > 1 or (is_open and len(positional) < 2)
-    is_named = len(positional) > 1 and positional[1] in names
-    return "" if takes_second or is_named else None
+    # Reading the code takes a tenth of the time that a signature takes.
+    if code and not hasattr(function, "__wrapped__"):
+        defaults = len(called.__defaults__ or ())
+        return _second_in_code(code, int(is_bound), defaults, names)
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions written in C have no signature
+        return ""
+    in_place = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    return _Parameters(
+        [parameter.name for parameter in in_place],
+        [p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
+        required=sum(p.default is p.empty for p in in_place),
+        is_open=any(p.kind == p.VAR_POSITIONAL for p in parameters),
+    ).second(names)
 
 
 def with_second(

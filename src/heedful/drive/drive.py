@@ -645,12 +645,14 @@ class Run(Generic[C]):
 
         The answers of an earlier process do not count: its program may be corrected.
         """
+        producer = self._producers[state.rung - 1]
+        if not self._budgets and producer.allowance is None:
+            return  # nearly always
         attempts = [
             attempt
             for attempt in state.loop.attempts[self._resumed_after :]
             if attempt.rung == state.rung
         ]
-        producer = self._producers[state.rung - 1]
         check_countable(producer, self.policy.rules, attempts, ended=ended)
 
     async def _reserve(self, state: _State) -> _State | None:
