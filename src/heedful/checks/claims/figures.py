@@ -11,7 +11,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from heedful.checks.claims import words
 from heedful.checks.claims.evidence import Cell, Evidence, EvidenceRow, Path, Words
@@ -205,9 +205,9 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
 
 
 def other_numbers(sentence: Sentence, quantity: Quantity) -> list[Cell]:
-    """Return the numbers of prose that the words beside this number belong to.
+    """Return the numbers of prose that the words after this number belong to.
 
-    It is empty if the words beside a number of the evidence that fits do not belong to
+    It is empty if the words after a number of the evidence that fits do not belong to
     another number of its sentence: "in 2023" for a number that is one "in 2024".
     """
     rivals: list[Cell] = []
@@ -245,22 +245,17 @@ def _is_beside(
     number: Quantity,
     other: Quantity,
 ) -> bool:
-    """Return whether the words beside `quantity` are those of `other`, not `number`."""
-    for side in (1, -1):
-        beside = _side_stems(sentence, quantity, side)
-        own = _side_stems(source, number, side)
-        others = _side_stems(source, other, side)
-        if own and others and beside & (others - own) and (own - others) - beside:
-            return True
-    return False
+    """Return whether the words after `quantity` are those of `other`, not `number`."""
+    after = _stems_after(sentence, quantity)
+    own = _stems_after(source, number)
+    others = _stems_after(source, other)
+    has_both = bool(own and others)
+    return has_both and bool(after & (others - own)) and bool((own - others) - after)
 
 
-def _side_stems(
-    sentence: Sentence, quantity: Quantity, side: Literal[1, -1]
-) -> set[str]:
-    """Return the stems of the words after a number, or before it for -1."""
-    first = quantity.last + 1 if side == 1 else quantity.first - 1
-    return set(words.content_stems(sentence.phrase(first, side)))
+def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
+    """Return the stems of the words after a number."""
+    return set(words.content_stems(sentence.phrase(quantity.last + 1, 1)))
 
 
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
