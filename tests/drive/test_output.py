@@ -377,11 +377,11 @@ async def test_a_writer_is_asked_for_the_type_unless_it_has_a_schema() -> None:
     assert result.candidate == Paint(name="green", litres=2.5)
     assert model.settings[0]["schema"] == Paint.model_json_schema()
 
-    own = {"type": "object"}
+    schema = {"type": "object"}
     model = ScriptedModel(GREEN)
-    writer = heedful.Writer(model, schema=own)
+    writer = heedful.Writer(model, schema=schema)
     await heedful.run("paint", generate=writer, output=Paint, store=None)
-    assert model.settings[0]["schema"] == own
+    assert model.settings[0]["schema"] == schema
 
 
 async def test_a_model_is_shown_its_last_object_as_json() -> None:

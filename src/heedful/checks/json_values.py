@@ -22,7 +22,7 @@ from heedful.models.contract import Message, Model
 T = TypeVar("T")
 
 # A text, with group 1 for its closing quote; a sign; a word.
-_TOKEN_PATTERN = re.compile(
+_JSON_TOKEN_PATTERN = re.compile(
     r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+(?:(")|\\?)|[][{},:]|[^][{},:"\s]+'
 )
 _SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
@@ -38,8 +38,8 @@ _START_PATTERN = re.compile(
     rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
 )
 # What may begin a value: "s" is a text, "w" a word.
-_VALUE = "{[sw"
-_AFTER_SIGN = {"{": "s}", "[": f"{_VALUE}]", ":": _VALUE}
+_VALUE_STARTS = "{[sw"
+_AFTER_SIGN = {"{": "s}", "[": f"{_VALUE_STARTS}]", ":": _VALUE_STARTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,16 @@ def read_json(text: str, fits: Callable[[Json], object]) -> Reading:
             break
         value_text = answer[place]
         try:
-            found = Json(json.loads(value_text), value_text)
+            value = Json(json.loads(value_text), value_text)
         except ValueError as error:
             if refused.json is None:
                 refused = Reading(error=error)
             continue
 
-        if fits(found):
-            return Reading(found, _text_around(answer, place))
-        if refused.json is None and isinstance(found.value, dict | list):
-            refused = Reading(found, _text_around(answer, place))
+        if fits(value):
+            return Reading(value, _text_around(answer, place))
+        if refused.json is None and isinstance(value.value, dict | list):
+            refused = Reading(value, _text_around(answer, place))
 
     if refused.json is None and places.broken >= 0:
         return Reading(error=_error_in(answer[places.broken :]))
@@ -179,12 +179,12 @@ async def ask_for_json(
 def _read_object(text: str, read: Callable[[dict[str, Any]], T]) -> T:
     """Return `read(object)` for the JSON object in an answer. Raises InvalidInput."""
 
-    def fits(found: Json) -> bool:
+    def fits(answer: Json) -> bool:
         """Return whether `read` takes a value."""
-        if not isinstance(found.value, dict):
+        if not isinstance(answer.value, dict):
             return False
         with suppress(InvalidInput):
-            read(found.value)
+            read(answer.value)
             return True
         return False
 
@@ -268,7 +268,7 @@ class _Structure:
     """
 
     brackets: list[str] = field(default_factory=list)
-    expected: str = _VALUE
+    expected: str = _VALUE_STARTS
     tokens: int = 0
     has_key: bool = False
     end: int = 0
@@ -286,7 +286,7 @@ class _Structure:
         if kind in _AFTER_SIGN:
             self.expected = _AFTER_SIGN[kind]
         elif kind == ",":
-            self.expected = "s" if is_object else _VALUE
+            self.expected = "s" if is_object else _VALUE_STARTS
         elif kind == "s" and self.expected in ("s", "s}"):
             self.expected = ":"
             self.has_key = True
@@ -297,7 +297,7 @@ class _Structure:
 def _read_structure(text: str, start: int) -> _Structure:
     """Read the object or list that begins at a position, until it ends or breaks."""
     structure = _Structure(end=len(text), is_cut=True)
-    for token in _TOKEN_PATTERN.finditer(text, start):
+    for token in _JSON_TOKEN_PATTERN.finditer(text, start):
         kind = _kind(token)
         if kind not in structure.expected:
             may_follow = _may_become(token[0], structure.expected)
@@ -336,7 +336,7 @@ def _may_become(text: str, expected: str) -> bool:
 
 def _find_closing(text: str, position: int, depth: int) -> int | None:
     """Return where as many brackets as are open, the `depth`, have been closed."""
-    for token in _TOKEN_PATTERN.finditer(text, position):
+    for token in _JSON_TOKEN_PATTERN.finditer(text, position):
         if token[0] in "{[":
             depth += 1
         elif token[0] in "}]":

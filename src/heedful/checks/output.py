@@ -122,9 +122,9 @@ class Output:
         if isinstance(text_or_finding, Finding):
             return answer, [text_or_finding]
 
-        found, findings = judge_text(OUTPUT_CHECK, answer, self.problems)
-        if found is not None:
-            return self.adapter.validate_json(found.text), findings
+        fitting, findings = judge_text(OUTPUT_CHECK, answer, self.problems)
+        if fitting is not None:
+            return self.adapter.validate_json(fitting.text), findings
         if "{" in answer or "[" in answer:
             return answer, findings
         try:

@@ -212,7 +212,8 @@ class Misfits:
             rule_path = json_path([part if part in self.names else 0 for part in parts])
             rule = f"at {path_kind(rule_path)}: {fix}"
         key = f"{path_kind(path)} {kind}"
-        finding = make_finding(self.check, f"at {path}: {message}", fix, key, rule)
+        message = f"at {path}: {message}"
+        finding = make_finding(self.check, message, fix, key=key, rule=rule)
         return replace(finding, severity=0.5, off_by=off_by)
 
     def missing(self, parts: Sequence[str | int]) -> Finding:

@@ -500,9 +500,10 @@ class StageState:
         if self.run and not self.stage.rerun:
             self.unstored = self._unstorable_message(described)
 
+        stored = StateChange(storable, change.gone, type_name=type_name)
         if described or self.stage.rerun:
-            return StateChange(storable, change.gone, described, type_name).plain()
-        return StateChange(storable, change.gone, type_name=type_name).plain()
+            stored = replace(stored, described=described)
+        return stored.plain()
 
     def set_output(self, attempt: int, value: Any) -> None:
         """Take the object that was read from the output of an attempt as its output."""
