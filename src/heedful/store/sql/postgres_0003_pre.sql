@@ -33,6 +33,9 @@ alter table loop_note enable row level security;
 create policy of_tenant on loop_note using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- The calls that the owners of a loop have begun since its last entry.
+alter table loop add column unanswered bigint not null default 0;
+
 -- The check that found the mistake of a rule, in all functions that it guards.
 alter table cause add column check_id text collate "C" not null default '';
 create index cause_check on cause (tenant, project, check_id) where check_id <> '';

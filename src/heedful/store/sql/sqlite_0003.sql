@@ -35,6 +35,9 @@ create table loop_note (
   primary key (loop, seq)
 ) without rowid;
 
+-- The calls that the owners of a loop have begun since its last entry.
+alter table loop add column unanswered integer not null default 0;
+
 -- The check that found the mistake of a rule, in all functions that it guards.
 alter table cause add column check_id text not null default '';
 create index cause_check on cause (tenant, project, check_id) where check_id <> '';
