@@ -347,9 +347,7 @@ class _RegexRule:
             advice = f"answer with text that matches '{self.pattern}'"
 
         fix = self.fix or advice
-        rule = advice
-        if self.fix:
-            rule = f"{advice}: {self.fix}"
+        rule = ": ".join(filter(None, [advice, self.fix]))
         if self.full and text != text.strip():
             fix += "; there is whitespace around the answer, which counts"
         key = f"regex {self.pattern}"

@@ -759,9 +759,9 @@ def by_cause(
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
 
         worked = None
+        is_whole = example.accepted and example.rejected
         is_own = row["example_key"] in ("", memory_key)
-        is_short = chars <= MAX_RULE_EXAMPLE_CHARS
-        if is_own and example.accepted and example.rejected and is_short:
+        if is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS:
             worked = example
 
         match = from_row(
