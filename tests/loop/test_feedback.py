@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop.decide import triggers
-from heedful.loop.record import (
+from heedful.loop.feedback import (
     FEEDBACK_HEADING,
     MAX_FEEDBACK_CHARS,
     MAX_FEEDBACK_TEXT_CHARS,
     MIN_FEEDBACK_LINE_CHARS,
-    Evaluation,
-    Finding,
-    Goal,
     feedback,
 )
+from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.sanitize import clean
 
 NASTY = st.text(

@@ -15,7 +15,8 @@ from heedful.checks import predictions
 from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
-from heedful.loop.record import MAX_FEEDBACK_CHARS, Evaluation, Finding
+from heedful.loop.feedback import MAX_FEEDBACK_CHARS
+from heedful.loop.record import Evaluation, Finding
 from heedful.loop.runs import (
     STAGE_FEEDBACK_ENDING,
     STAGE_FEEDBACK_HEADING,

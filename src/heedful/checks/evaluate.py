@@ -267,7 +267,7 @@ CRITIQUE_KEYS = ("severity", "issues", "suggestions")
 # Returns a finding for a check that raised; called with the name of the check and the
 # error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
-# Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
+# Writes the feedback for the next attempt; by default `heedful.loop.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 _texts_of = attrgetter("check", "message", "fix", "evidence", "key", "rule")
 _CHECK_ANSWER_FORMS = (

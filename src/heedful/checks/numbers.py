@@ -245,12 +245,9 @@ class Column:
 
         So fewer values outside are always better, and of as many those that are nearer.
         """
-        distances = [0.0]
-        if self.least < self.low:
-            distances.append(relative_distance(self.least, self.low) or 0.0)
-        if self.most > self.high:
-            distances.append(relative_distance(self.most, self.high) or 0.0)
-        farthest = max(distances)
+        below = relative_distance(min(self.least, self.low), self.low) or 0.0
+        above = relative_distance(max(self.most, self.high), self.high) or 0.0
+        farthest = max(below, above)
         return (self.outside - 1 + farthest / (1 + farthest)) / self.rows
 
     def findings(self, check: str) -> Iterator[Finding]:
@@ -727,11 +724,9 @@ def _judge_spread(
         return
 
     side = "low"
-    limit = least_ratio
     cause = "the model has hardly learnt from its features"
     if is_high:
         side = "high"
-        limit = highest_ratio
         cause = "the model is unstable or its output on another scale"
     yield table_finding(
         "variance_hallucination",
@@ -742,7 +737,7 @@ def _judge_spread(
         f"{short(least_ratio)} to {short(highest_ratio)}",
         fix=f"check for synthetic data, and whether {cause}; then retrain it",
         severity=0.8,
-        off_by=relative_distance(ratio, limit),
+        off_by=relative_distance(ratio, min(max(ratio, least_ratio), highest_ratio)),
         rule=f"keep the std of {predicted.name} from {short(least_ratio)} to "
         f"{short(highest_ratio)} times that of {actual.name}",
     )

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import json_path, path_kind, word_problem
+from heedful.loop.feedback import MAX_FEEDBACK_TEXT_CHARS
 from heedful.loop.record import (
     ANSWER_CHECK,
-    MAX_FEEDBACK_TEXT_CHARS,
     Attempt,
     Finding,
     Usage,

@@ -18,7 +18,8 @@ from heedful.checks.refusal import distance_of_problem, distance_of_rule
 from heedful.checks.text import read
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
-from heedful.loop.record import MAX_FEEDBACK_TEXT_CHARS, Finding, as_data
+from heedful.loop.feedback import MAX_FEEDBACK_TEXT_CHARS
+from heedful.loop.record import Finding, as_data
 from heedful.redact import CUT_MARGIN_CHARS, MARK_START, redact, redact_start
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from heedful.integrations.begin import Earlier, know, learn_added, provider_even
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.integrations.words import foreign_words, words_of_result
 from heedful.loop.decide import Again, Done
-from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
+from heedful.loop.feedback import FEEDBACK_HEADING
+from heedful.loop.record import Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
+from heedful.loop.feedback import feedback
 from heedful.loop.ladder import Ladder, rung_label
 from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
@@ -184,7 +185,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Again(lifted=tuple(lifted), rung=rung, climbed=tuple(stops))
     return Again(
         triggers(evaluation, loop.goals),
-        feedback=record.feedback(evaluation, loop.goals),
+        feedback=feedback(evaluation, loop.goals),
         lifted=tuple(lifted),
         rung=rung,
         climbed=tuple(stops),

@@ -30,9 +30,9 @@ from heedful.loop.decide import (
     describe_closings,
     latest_verdict,
 )
+from heedful.loop.feedback import MAX_FEEDBACK_CHARS, feedback
 from heedful.loop.ladder import Climb
 from heedful.loop.record import (
-    MAX_FEEDBACK_CHARS,
     NO_USAGE,
     Attempt,
     Evaluation,
@@ -387,8 +387,8 @@ def stage_feedback(
     """Return the feedback for the next attempt of a stage.
 
     It has the `lessons`, then findings and unmet goals, then what to do, in at most
-    `heedful.loop.record.MAX_FEEDBACK_CHARS` characters. The first item of `lessons` is
-    a heading; lessons that do not fit are left out.
+    `heedful.loop.feedback.MAX_FEEDBACK_CHARS` characters. The first item of `lessons`
+    is a heading; lessons that do not fit are left out.
     """
     heading = STAGE_FEEDBACK_HEADING.format(stage)
     room = MAX_FEEDBACK_LESSONS_CHARS - len(heading) - len(STAGE_FEEDBACK_ENDING)
@@ -400,7 +400,7 @@ def stage_feedback(
     if "\n" in fitting.strip():  # more than the heading
         heading = f"{fitting.strip()}\n\n{heading}"
 
-    return record.feedback(evaluation, goals, heading, STAGE_FEEDBACK_ENDING)
+    return feedback(evaluation, goals, heading, STAGE_FEEDBACK_ENDING)
 
 
 def with_stage_feedback(
