@@ -640,10 +640,14 @@ def _with_check_id(
 ) -> tuple[Finding, ...]:
     """Return the findings of a check with its name in all functions that it guards."""
     name = check_id(check) if findings else ""
-    return tuple(
-        finding if finding.check_id == name else replace(finding, check_id=name)
-        for finding in findings
-    )
+    named = [*findings]
+    for position, finding in enumerate(findings):
+        if not finding.check_id and name:
+            # A copy takes longer than most checks; nobody has read the name before.
+            object.__setattr__(finding, "check_id", name)
+        elif finding.check_id != name:
+            named[position] = replace(finding, check_id=name)
+    return tuple(named)
 
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
