@@ -79,6 +79,8 @@ class Scripted(BaseLlm):
         else:
             part = types.Part(text=turn.text)
         parts = [part]
+        if isinstance(turn, Call) and turn.text:
+            parts.insert(0, types.Part(text=turn.text))
         if isinstance(turn, Call) and turn.provided:
             result = types.CodeExecutionResult(output=turn.provided)
             parts.insert(0, types.Part(code_execution_result=result))

@@ -95,7 +95,7 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
                 f"call-{number}", "shell", arguments={"command": turn.command}
             )
             if not turn.provided:
-                return [call]
+                return [Content.from_text(turn.text), call] if turn.text else [call]
             output = turn.provided
             return [Content.from_mcp_server_tool_result("mcp-1", output=output), call]
         return [Content.from_text(turn.text)]

@@ -57,7 +57,8 @@ def scripted(script: Script, driven: Driven, *, ids: bool = True) -> MockChatGen
             )
             # The answers of OpenAI name the tools, and Haystack keeps the names.
             meta = {"tools": [{"type": "web_search"}]} if turn.provided else {}
-            return ChatMessage.from_assistant(tool_calls=[call], meta=meta)
+            text = turn.text or None
+            return ChatMessage.from_assistant(text, meta, tool_calls=[call])
         return ChatMessage.from_assistant(turn.text)
 
     return MockChatGenerator(response_fn=answer, meta={"usage": USAGE})

@@ -72,7 +72,7 @@ def message(number: int, turn: Turn | AIMessage) -> AIMessage:
             "id": f"call-{number}",
         }
         block = {"type": "web_fetch_tool_result", "content": turn.provided}
-        content: Any = [block] if turn.provided else ""
+        content: Any = [block] if turn.provided else turn.text
         return AIMessage(content, tool_calls=[call])
     return AIMessage(turn.text) if isinstance(turn, Say) else turn.model_copy()
 

@@ -64,6 +64,8 @@ def scripted(turns: Script, tool: str = "shell") -> Any:
         item: Any = function_call(tool, call, call_id=f"call-{number}")
         item = assistant_message(turn.text) if isinstance(turn, Say) else item
         items = [item]
+        if isinstance(turn, Call) and turn.text:
+            items.insert(0, assistant_message(turn.text))
         if isinstance(turn, Call) and turn.provided:
             items.insert(0, _mcp_call(turn.provided))
         steps.append(ModelResponse(items, usage, f"resp-{number}"))

@@ -62,7 +62,8 @@ def scripted(script: Script, driven: Driven) -> FunctionModel:
             raise turn
         if isinstance(turn, Call):
             call = ToolCallPart("shell", {"command": turn.command})
-            return ModelResponse([*_provided(turn.provided), call])
+            said = [TextPart(turn.text)] if turn.text else []
+            return ModelResponse([*_provided(turn.provided), *said, call])
         if info.output_tools:
             name = next(iter(info.output_tools[0].parameters_json_schema["properties"]))
             return ModelResponse(

@@ -101,6 +101,10 @@ class Scripted(Model):
             yield {"contentBlockDelta": {"delta": {"text": "I read it."}}}
             yield {"contentBlockDelta": {"delta": {"citation": source}}}
             yield {"contentBlockStop": {}}
+        if isinstance(turn, Call) and turn.text:
+            yield {"contentBlockStart": {"start": {}}}
+            yield {"contentBlockDelta": {"delta": {"text": turn.text}}}
+            yield {"contentBlockStop": {}}
         yield {"contentBlockStart": {"start": start}}
         yield {"contentBlockDelta": {"delta": delta}}
         yield {"contentBlockStop": {}}

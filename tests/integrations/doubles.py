@@ -31,13 +31,14 @@ class Say:
 
 @dataclass(frozen=True)
 class Call:
-    """The model calls the tool `shell` with this command.
+    """The model calls the tool `shell` with this command, and may say a `text`.
 
     In the same answer, a tool that the provider of the model runs has said `provided`.
     """
 
     command: str
     provided: str = ""
+    text: str = ""
 
 
 class ModelDown(Exception):

@@ -73,6 +73,44 @@ async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_i
     assert list(filter(None, accepted)) == ["P1"]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param('{"severity": ', id="cut JSON"),
+        pytest.param("The severity is P1.", id="prose"),
+        pytest.param('{"level": "P1"}', id="another field"),
+    ],
+)
+async def test_an_output_of_another_type_is_refused_and_asked_for_again(
+    answer: str,
+) -> None:
+    agent, model = shell_agent([Say(answer), Say('{"severity": "P1"}')], Driven())
+    agent.output_type = Ticket
+    host = host_that_judges(None, checks=[grade])
+    result = await run(agent, TASK, host=host, run_config=CONFIG)
+    assert result.final_output == Ticket(severity="P1")
+    assert verdict_of(result) == Done(2, passed=True)
+    request = prompts(model)[1]
+    assert answer in request
+    assert "Ticket" in request
+
+
+async def test_an_output_that_never_fits_ends_as_the_policy_says() -> None:
+    agent, _ = shell_agent([Say("P1"), Say("P2"), Say("P3")], Driven())
+    agent.output_type = Ticket
+    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    events = [
+        event
+        async for event in run_streamed(agent, TASK, host=host, run_config=CONFIG)
+        if isinstance(event, Judged)
+    ]
+    assert [event.output for event in events] == ["P1", "P2", "P1"]
+    verdict = verdict_of(events[-1].result)
+    assert verdict is not None
+    assert verdict.best == 1
+    assert verdict.passed is False
+
+
 async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
     driven = Driven()
     host = host_that_judges(None, policy=policy("attempts.limit=5"))

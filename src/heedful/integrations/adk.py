@@ -120,6 +120,9 @@ class HeedfulAdkPlugin(BasePlugin):
         if agent in run.judged and run.known_answer is not None:
             text = Candidate.of(run.known_answer).text or ""
             return LlmResponse(content=_content("model", text))
+        closing = run.run.repeats.closing()
+        if closing:
+            return LlmResponse(content=_content("model", closing))
 
         contents = list(llm_request.contents)
         run.lengths[agent] = len(contents)
@@ -147,6 +150,7 @@ class HeedfulAdkPlugin(BasePlugin):
         know(run.run, [llm_response.content])
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
+        run.run.repeats.hear(text)
         is_answer = text and not any(part.function_call for part in parts)
         if agent not in run.judged or not is_answer or llm_response.error_code:
             return
@@ -236,6 +240,7 @@ class HeedfulAdkPlugin(BasePlugin):
         await run.run.learn(*provider_events(_provider_items(event)))
         run.waits = bool(event.long_running_tool_ids)
         verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
+        verdict = run.run.repeats.stopped or verdict
         if verdict and event.author in run.judged and event.is_final_response():
             metadata = event.custom_metadata or {}
             event.custom_metadata = {**metadata, RESULT_KEY: verdict_to(verdict)}

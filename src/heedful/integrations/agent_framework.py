@@ -34,6 +34,7 @@ from agent_framework import (
     ChatContext,
     ChatMiddleware,
     ChatResponse,
+    ChatResponseUpdate,
     Content,
     FunctionInvocationContext,
     FunctionMiddleware,
@@ -215,6 +216,10 @@ class _MiddlewareRun(Attempts):
             self.ended = True
             return
 
+        # The framework ends a run of many errors without an answer.
+        closing = "" if response.text else self.run.repeats.closing(at_limit=True)
+        if closing:
+            response.messages.append(Message("assistant", [closing]))
         is_again = await self.judge(_output_of(response), response)
         if self.best is response:
             self.best_history = self.history()
@@ -356,6 +361,11 @@ class _Requests(ChatMiddleware):
             # The service keeps the turns before.
             conversation = (context.options or {}).get("conversation_id")
             run.run.earlier.is_unread = bool(conversation)
+        closing = run.run.repeats.closing()
+        if closing:
+            context.result = _response_of(closing, streams=context.stream)
+            return
+
         context.messages = run.advised(context.messages)
         # A stream ends before a tool is called.
         context.stream_result_hooks.append(partial(self.keep, context))
@@ -378,6 +388,7 @@ class _Requests(ChatMiddleware):
         trusted = words_in(options.get("instructions", ""))
         await self.run.learn_added(request, trusted)
         know(self.run.run, _contents(response.messages))
+        self.run.run.repeats.hear(response.text)
         items = chain.from_iterable(map(_provider_contents, response.messages))
         await self.run.run.learn(*provider_events(items))
         return response
@@ -412,6 +423,18 @@ class _Calls(FunctionMiddleware):
             await self.run.failed(name, str(error), call)
             raise
         await self.run.worked(name, _result_text(context.result), call)
+
+
+def _response_of(text: str, streams: bool) -> Any:
+    """Return a text as the response of a model, or as the stream of it."""
+    response = ChatResponse(messages=[Message("assistant", [text])])
+    if not streams:
+        return response
+
+    async def updates() -> AsyncIterator[ChatResponseUpdate]:
+        yield ChatResponseUpdate(role="assistant", contents=[Content.from_text(text)])
+
+    return ResponseStream(updates(), finalizer=lambda _: response)
 
 
 def _is_prompt(message: Message) -> bool:

@@ -113,6 +113,10 @@ class Attempts:
 
     async def ask(self, tool: str, arguments: Mapping[str, Any], call: str) -> str:
         """Ask about a call before it runs, once; return why it is held back, or ""."""
+        repeated = self.run.repeats.hold(tool, arguments, call)
+        if repeated:
+            know(self.run, [repeated])
+            return repeated
         if call in self.asked:
             return ""
 
@@ -136,11 +140,13 @@ class Attempts:
         is_known = lessons and lessons <= known_lessons
         if is_known and call in self.run.call_advice:
             self.run.call_advice[call].pop()
+        self.run.repeats.note(call, error)
 
     async def worked(self, tool: str, output: str, call: str) -> None:
         """Keep the result of a call."""
         know(self.run, [output])
         await self.run.learn(Event("tool_response", output, tool=tool, call=call))
+        self.run.repeats.note(call, output)
 
     async def learn_added(self, values: Iterable[Any], trusted: str = "") -> None:
         """Keep what code added to a request, as `begin.learn_added`."""
@@ -158,7 +164,7 @@ class Attempts:
 
         The run ends as its verdict says, or as `ends` says, for example with an error.
         """
-        verdict = self.verdict
+        verdict = self.run.repeats.stopped or self.verdict
         if isinstance(verdict, Again) and self.run.loop:
             # The framework ended the run before its policy did.
             verdict = Done(self.run.loop.loop.best, passed=False)

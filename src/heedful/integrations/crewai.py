@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewai import Task
+from crewai.agents.parser import AgentFinish
 from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
 from pydantic import ValidationError
 
@@ -34,6 +35,8 @@ T = TypeVar("T", bound=Task)
 MAX_RETRIES = 1_000_000
 # What CrewAI writes before the error of a tool.
 TOOL_ERROR = "Error executing tool: "
+# What a model without calls of its provider writes before its answer.
+FINAL_ANSWER = "Final Answer: "
 
 
 def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
@@ -225,6 +228,7 @@ def _advise(context: Any) -> None:
         return
 
     run.spent += Usage(1)
+    run.run.repeats.closing()
     if run.run.earlier is None:
         run.run.earlier = run.earlier_in(context.messages)
     # Hooks after this one add to the same list.
@@ -235,11 +239,19 @@ def _advise(context: Any) -> None:
         context.messages.append({"role": "user", "content": text})
 
 
-def _hear(context: Any) -> None:
-    """Note what the model itself says: a hook may add other words as its own."""
+def _hear(context: Any) -> str | None:
+    """Note what the model itself says: a hook may add other words as its own.
+
+    Return the last answer in its place if the run ends because a call repeats.
+    """
     run = _run_of(context.task)
-    if run is not None:
-        know(run.run, [context.response])
+    if run is None:
+        return None
+
+    know(run.run, [context.response])
+    closing = run.run.repeats.closing()
+    run.run.repeats.hear(context.response)
+    return f"{FINAL_ANSWER}{closing}" if closing else None
 
 
 def _ask(context: Any) -> bool | None:
@@ -271,6 +283,8 @@ def _note_result(context: Any) -> str | None:
     if run is None or not call:
         return None
     if call in run.held_texts:
+        if run.run.repeats.stopped:
+            _finish(context.agent, run.run.repeats.closing())
         return run.held_texts.pop(call)
 
     text = marked(str(context.tool_result), context.tool_result)
@@ -284,6 +298,14 @@ def _note_result(context: Any) -> str | None:
         run_now(run.worked(context.tool_name, text, call))
     advice = run.call_advice().get(call)
     return f"{text}\n{advice}" if advice else None
+
+
+def _finish(agent: Any, text: str) -> None:
+    """Let an agent whose model makes calls of its provider end with a text."""
+    state = getattr(agent.agent_executor, "state", None)
+    if state is not None:
+        state.current_answer = AgentFinish(thought="", output=text, text=text)
+        state.is_finished = True
 
 
 def _end(context: Any) -> None:

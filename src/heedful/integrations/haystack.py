@@ -130,12 +130,20 @@ class _Watch:
             await run.learn_added([*_contents(messages[:-1]), *offers])
             # The last message is the answer of the model, which may repeat others.
             know(run.run, _contents(messages[-1:]))
+            run.run.repeats.hear(_text_of(messages[-1]))
         _put(state, messages)
 
     async def advise(self, state: State) -> None:
         """Show the model what memory has, and the last rejected answer."""
         run = self.runs.get(state)
-        if run is not None:
+        if run is None:
+            return
+
+        closing = run.run.repeats.closing()
+        if closing:
+            _put(state, [*_own(state), _answer(closing)])
+            state.set("stop_run", ANSWERED)
+        else:
             _put(state, run.advised(_own(state)))
 
     async def ask(self, state: State) -> None:

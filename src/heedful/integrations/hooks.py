@@ -29,9 +29,10 @@ from heedful.integrations.agents import (
     short_id,
     tool_name,
 )
-from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
+from heedful.integrations.host import Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news, week_of
 from heedful.integrations.user_rules import move_rules
+from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start

@@ -35,7 +35,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     RemoveMessage,
-    SystemMessage,
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -62,11 +61,17 @@ from heedful.integrations.begin import (
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.integrations.langchain_notes import (
     MESSAGE_SOURCE_KEY,
+    beside,
     is_note,
     note_message,
     proved,
+    provider_items,
+    said_by,
+    spoken,
+    user_prompts,
+    with_mark,
 )
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
+from heedful.integrations.typed import typed_marks
 from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
@@ -82,11 +87,6 @@ ToolCall: TypeAlias = types.ToolCallRequest
 Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
-# Blocks of an answer that are the model's own; a call has its result in another block.
-OWN_BLOCK_TYPES = frozenset(
-    "text reasoning thinking redacted_thinking tool_call tool_call_chunk tool_use "
-    "function_call server_tool_call server_tool_use mcp_tool_use".split()
-)
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
@@ -178,6 +178,10 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Answer]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
+        closing = self._closing(request.state)
+        if closing is not None:
+            return closing
+
         informed = run_now(self._inform(request))
         with _watched() as seen:
             response = handler(informed)
@@ -187,6 +191,10 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
+        closing = self._closing(request.state)
+        if closing is not None:
+            return closing
+
         informed = await self._inform(request)
         with _watched() as seen:
             response = await handler(informed)
@@ -249,9 +257,20 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            marks = typed_marks(map(_spoken, state["messages"]))
+            marks = typed_marks(map(spoken, state["messages"]))
             run.earlier = _earlier_of(state["messages"], marks)
         return run
+
+    def _closing(self, state: Any) -> Answer | None:
+        """Return the answer that ends a run because a call repeats, else None."""
+        run = self._run(state)
+        if run is None:
+            return None
+
+        remaining_steps = state.get("remaining_steps", MIN_REMAINING_STEPS)
+        is_at_limit = remaining_steps < MIN_REMAINING_STEPS
+        text = run.repeats.closing(at_limit=is_at_limit)
+        return types.ModelResponse([AIMessage(text)]) if text else None
 
     async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
         """Keep what is not the agent's own, and count the usage of a response.
@@ -272,15 +291,17 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             trusted = "" if self.gets_made_prompts else "\n".join(texts)
             added = [] if trusted else texts
             added += _foreign_tools(request, seen.tools)
-            await learn_added(run, [*added, *_said_by(seen.messages)], trusted)
-            know(run, _said_by(response.result))
-            items = chain.from_iterable(map(_provider_items, response.result))
+            await learn_added(run, [*added, *said_by(seen.messages)], trusted)
+            know(run, said_by(response.result))
+            for message in response.result:
+                run.repeats.hear(str(message.text))
+            items = chain.from_iterable(map(provider_items, response.result))
             await run.learn(*provider_events(items))
         return _count_usage(request, response)
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""
-        prompts = _user_prompts(state["messages"])
+        prompts = user_prompts(state["messages"])
         if not prompts:
             return None
 
@@ -299,11 +320,11 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
-        marks = typed_marks(map(_spoken, state["messages"]), new=[task])
+        marks = typed_marks(map(spoken, state["messages"]), new=[task])
         typed = [
-            _with_mark(message)
+            with_mark(message)
             for message in state["messages"]
-            if _spoken(message).is_typed(marks)
+            if spoken(message).is_typed(marks)
         ]
         run.earlier = run.earlier or _earlier_of(state["messages"], marks)
         if _parent_of(config):
@@ -361,6 +382,10 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     ) -> tuple[Advice, ToolMessage | None]:
         """Return what is known about a call, and its result if it is held back."""
         call = request.tool_call
+        repeated = run.repeats.hold(call["name"], call["args"], call["id"] or "")
+        if repeated:
+            return Advice(), _held_result(request, repeated)
+
         advice = await run.before(call["name"], call["args"], call["id"] or "")
         if not (advice and self.hold_back):
             return advice, None
@@ -372,15 +397,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if held_call in marks:
             return advice, None
 
-        return advice, proved(
-            ToolMessage(
-                f"{advice.text}\n\nSo the call was held back. Make it again to run it.",
-                tool_call_id=call["id"],
-                name=call["name"],
-                additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, "held": held_call},
-                status="error",
-            )
-        )
+        text = f"{advice.text}\n\nSo the call was held back. Make it again to run it."
+        return advice, _held_result(request, text, held=held_call)
 
     async def _judge(self, state: HeedfulState) -> Update:
         """Judge the answer of an attempt; return the feedback, or the last update."""
@@ -419,6 +437,19 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         update = _end_update(run, done, state, answer=answer, best=record["best"])
         update[RESULT_KEY] = {**record, "open": False, "advice": "", "best": None}
         return update
+
+
+def _held_result(request: ToolCall, text: str, **marks: str) -> ToolMessage:
+    """Return the result of a call that did not run."""
+    return proved(
+        ToolMessage(
+            text,
+            tool_call_id=request.tool_call["id"],
+            name=request.tool_call["name"],
+            additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks},
+            status="error",
+        )
+    )
 
 
 def _end_update(
@@ -577,7 +608,7 @@ class _JudgeNode:
 
 def _task_of(value: Any) -> str:
     """Return the task in a state: the last message of the user, or any other value."""
-    prompts = _user_prompts(value) if isinstance(value, list) else []
+    prompts = user_prompts(value) if isinstance(value, list) else []
     return str(prompts[-1].text) if prompts else _text(_data(value))
 
 
@@ -706,6 +737,7 @@ async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> No
     text = f"{type(error).__name__}: {error}"
     know(run, [text, str(error)])
     await run.seen(call["name"], text, call["id"] or "")
+    run.repeats.note(call["id"] or "", text)
 
 
 async def _add_advice(
@@ -737,6 +769,8 @@ async def _add_advice(
             texts.append(fixes.text)
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
+    note = run.repeats.note(id, output)
+    texts += [note] if note else []
 
     know(run, [answer.content, name, *texts])
     if not texts:
@@ -757,41 +791,13 @@ async def _add_advice(
     return replace(result, update={**update, "messages": messages})
 
 
-def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
-    """Return the messages of the user, without those that middleware made."""
-    return [
-        message
-        for message in messages
-        if isinstance(message, HumanMessage)
-        and MESSAGE_SOURCE_KEY not in message.additional_kwargs
-    ]
-
-
-def _spoken(message: AnyMessage) -> Spoken:
-    """Return what decides if a message is the user's."""
-    kind: Kind = "other"
-    if isinstance(message, AIMessage):
-        kind = "calls" if message.tool_calls else "answer"
-    elif isinstance(message, SystemMessage) or _user_prompts([message]):
-        kind = "prompt"
-    mark = message.additional_kwargs.get(TYPED_KEY)
-    return Spoken(kind, str(message.text), mark)
-
-
-def _with_mark(message: AnyMessage) -> AnyMessage:
-    """Return a prompt with the mark that the user has typed it."""
-    mark = {TYPED_KEY: mark_of(str(message.text))}
-    marks = {**message.additional_kwargs, **mark}
-    return message.model_copy(update={"additional_kwargs": marks})
-
-
 def _earlier_of(messages: Sequence[AnyMessage], marks: Collection[object]) -> Earlier:
     """Return what messages say, but those that are heedful's own.
 
     `marks` are those of the user's prompts.
     """
     earlier = Earlier()
-    earlier.know(_said_by(messages))
+    earlier.know(said_by(messages))
     for message in messages:
         if is_note(message):
             continue
@@ -799,42 +805,22 @@ def _earlier_of(messages: Sequence[AnyMessage], marks: Collection[object]) -> Ea
         text = str(message.text)
         results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
-            fields = [message.content, _beside(message)]
+            fields = [message.content, beside(message)]
             results = [(message.tool_call_id, marked(text, fields))]
         else:
-            earlier.said(words_in(_beside(message)))
+            earlier.said(words_in(beside(message)))
         earlier.add(
             "" if results else text,
-            is_typed=_spoken(message).is_typed(marks),
+            is_typed=spoken(message).is_typed(marks),
             content="" if results else message.content,
             calls=[
                 (call["id"] or "", call["name"], call["args"])
                 for call in getattr(message, "tool_calls", ())
             ],
             results=results,
-            provided=_provider_items(message),
+            provided=provider_items(message),
         )
     return earlier
-
-
-def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
-    """Return what messages say that are not heedful's own, and the calls in them."""
-    return [
-        [message.content, _beside(message), getattr(message, "tool_calls", [])]
-        for message in messages
-        if not is_note(message)
-    ]
-
-
-def _beside(message: BaseMessage) -> list[Any]:
-    """Return what a model may read of a message beside its content and its calls.
-
-    That is the name of who says it, calls that are no JSON, and fields of a provider.
-    """
-    fields = {**message.additional_kwargs, MESSAGE_SOURCE_KEY: "", TYPED_KEY: ""}
-    if getattr(message, "tool_calls", []):
-        fields["tool_calls"] = []  # the same calls, as a provider wrote them
-    return [message.name, getattr(message, "invalid_tool_calls", []), fields]
 
 
 def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
@@ -864,23 +850,6 @@ def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
     servers = getattr(request.model, "mcp_servers", None) or ()
     words += [UNREAD_MARK for _ in servers]
     return [*words, *(foreign_words(tool, None) for tool in bound)]
-
-
-def _provider_items(message: AnyMessage) -> list[Any]:
-    """Return what tools of the provider said, as an answer of a model has it."""
-    if not isinstance(message, AIMessage):
-        return []
-
-    blocks = message.content if isinstance(message.content, list) else []
-    items: list[Any] = [
-        block
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") not in OWN_BLOCK_TYPES
-    ]
-    # Some packages of LangChain write it beside the content.
-    items += message.additional_kwargs.get("tool_outputs") or ()
-    grounding = message.response_metadata.get("grounding_metadata")
-    return [*items, {"grounding": grounding}] if grounding else items
 
 
 def _text(value: Any) -> str:

@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, WrapValidator
 
 from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
-from heedful.integrations.host import facts
+from heedful.lessons.action import facts
 from heedful.lessons.lesson import Remembered, state_from_older
 from heedful.lessons.scope import TOLD_STATES, name_scope
 from heedful.lessons.trust import QUARANTINE_TRUST

@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias, cast
@@ -22,10 +21,11 @@ from agents.result import RunResultBase
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
+from pydantic import BaseModel, ValidationError
 
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import checked_host
+from heedful.integrations.attempts import EMPTY_ANSWER, checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.integrations.words import foreign_words, words_of_result
@@ -33,7 +33,7 @@ from heedful.loop.decide import Again, Done
 from heedful.loop.feedback import FEEDBACK_HEADING
 from heedful.loop.record import Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
-from heedful.traces.episode import Event
+from heedful.traces.episode import Event, json_data
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
@@ -64,12 +64,11 @@ async def run(
     result = await attempts.stored_result()
     while result is None:
         try:
-            attempt = await agents.Runner.run(
+            attempt: RunResultBase = await agents.Runner.run(
                 attempts.agent, attempts.input, **attempts.options
             )
         except Exception as error:
-            await attempts.fail(error)
-            raise
+            attempt = await attempts.recover(error)
 
         result = await attempts.judge(attempt)
 
@@ -107,20 +106,20 @@ async def run_streamed(
     attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
     result = await attempts.stored_result()
     while result is None:
-        attempt = agents.Runner.run_streamed(
+        stream = agents.Runner.run_streamed(
             attempts.agent, attempts.input, **attempts.options
         )
+        attempt: RunResultBase = stream
 
         try:
-            async for event in attempt.stream_events():
+            async for event in stream.stream_events():
                 yield event
         except Exception as error:
-            await attempts.fail(error)
-            raise
+            attempt = await attempts.recover(error)
         finally:
             # The caller may have stopped reading.
-            if not attempt.is_complete:
-                attempt.cancel()
+            if not stream.is_complete:
+                stream.cancel()
 
         output = attempt.final_output
         result = await attempts.judge(attempt)
@@ -141,13 +140,9 @@ async def hold_back(
     model makes the same call again, it runs.
     """
     context = data.context
-    config = context.run_config
-    # The filter of the run is a method of its attempts.
-    filter_ = config.call_model_input_filter if config else None
-    attempts = getattr(filter_, "__self__", None)
-
+    attempts = _attempts_of(context)
     call = context.tool_name, context.tool_arguments
-    if not isinstance(attempts, _Attempts) or call in attempts.held_back:
+    if attempts is None or call in attempts.held_back:
         return agents.ToolGuardrailFunctionOutput.allow()
 
     advice = await attempts.ask(context)
@@ -160,6 +155,31 @@ async def hold_back(
     del attempts.calls[context.tool_call_id]
     attempts.run.call_advice.pop(context.tool_call_id)
     return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
+
+
+@agents.tool_input_guardrail(name="heedful_repeats")
+async def _hold_repeats(
+    data: agents.ToolInputGuardrailData,
+) -> agents.ToolGuardrailFunctionOutput:
+    """Hold a call back that repeats, in a run of heedful."""
+    attempts = _attempts_of(data.context)
+    repeated = attempts.hold(data.context) if attempts else ""
+    if not repeated:
+        return agents.ToolGuardrailFunctionOutput.allow()
+    return agents.ToolGuardrailFunctionOutput.reject_content(repeated)
+
+
+def _attempts_of(context: ToolContext[Any]) -> _Attempts | None:
+    """Return the attempts of the run that a call belongs to, if it is of heedful."""
+    config = context.run_config
+    # The filter of the run is a method of its attempts.
+    filter_ = config.call_model_input_filter if config else None
+    attempts = getattr(filter_, "__self__", None)
+    return attempts if isinstance(attempts, _Attempts) else None
+
+
+class _RepeatedCall(agents.AgentsException):
+    """Ends a run of the SDK whose model repeats a call."""
 
 
 async def _begin(
@@ -281,10 +301,17 @@ class _Attempts:
 
         self.usage = agents.Usage()
         self.best: RunResultBase | None = None
+        # Why the last output is not of the agent's type.
+        self.misfit = ""
+        # The error of the SDK has none of it.
+        self.failed_data: Any = None
 
         self.session = options.get("session")
         self.options = {name: options[name] for name in options if name != "session"}
         self.options["hooks"] = _Hooks(self, options.get("hooks"))
+        handlers = {"invalid_final_output": self.note_misfit}
+        self.handlers = options.get("error_handlers") or {}
+        self.options["error_handlers"] = {**self.handlers, **handlers}
         self.options["run_config"] = replace(
             config,
             call_model_input_filter=self.add_advice,
@@ -310,6 +337,9 @@ class _Attempts:
         user_filter = self.config.call_model_input_filter
         filtered = user_filter(data) if user_filter else data.model_data
         model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        closing = self.run.repeats.closing()
+        if closing:
+            raise _RepeatedCall(closing)
         await self._learn_added(data, model_data)
 
         call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
@@ -349,6 +379,15 @@ class _Attempts:
         texts += _foreign_tools(agent)
         await learn_added(self.run, texts, trusted)
 
+    def hold(self, context: ToolContext[Any]) -> str:
+        """Return why a call does not run, because it repeats; "" if it runs."""
+        arguments = json_data(context.tool_arguments)
+        repeated = self.run.repeats.hold(
+            context.tool_name, arguments, context.tool_call_id
+        )
+        know(self.run, [repeated])
+        return repeated
+
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
         call = context.tool_call_id
@@ -356,12 +395,9 @@ class _Attempts:
         if call in self.calls:
             return Advice()
 
-        arguments: dict[str, Any] | str = context.tool_arguments
-        with suppress(ValueError):
-            parsed = json.loads(context.tool_arguments)
-            if isinstance(parsed, dict):
-                arguments = parsed
-
+        arguments = json_data(context.tool_arguments)
+        if not isinstance(arguments, dict):
+            arguments = context.tool_arguments
         advice = await self.run.before(tool, arguments, call)
         self.calls[call] = (tool, advice)
         return advice
@@ -386,6 +422,61 @@ class _Attempts:
         is_known = lessons and lessons <= earlier_advice.lessons
         if is_known and call in self.run.call_advice:
             self.run.call_advice[call].pop()
+        self.run.repeats.note(call, error)
+
+    async def note_misfit(self, failed: Any) -> Any:
+        """Note that the output is not of the agent's type; answer as the user does."""
+        handler = self.handlers.get("invalid_final_output")
+        result = handler(failed) if handler else None
+        result = await result if inspect.isawaitable(result) else result
+        if result is None:
+            self.misfit = self.describe_misfit(self.run.repeats.last_text)
+            self.failed_data = failed.run_data
+            self.failed_data.context_wrapper = failed.context
+        return result
+
+    def describe_misfit(self, answer: str) -> str:
+        """Return why an answer is not of the agent's type; the SDK hides it."""
+        kind = self.kind()
+        try:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                kind.model_validate_json(answer)
+        except ValidationError as error:
+            return str(error)
+        return f"the answer is no JSON of the type {kind}"
+
+    async def recover(self, error: Exception) -> RunResultBase:
+        """Return what an exception of the SDK ended as a result to judge.
+
+        Its output is a text that is not of the agent's type, or the last text of a run
+        that repeats a call. Raises any other exception.
+        """
+        output = ""
+        data: Any = getattr(error, "run_data", None)
+        if isinstance(error, _RepeatedCall):
+            output = str(error)
+        elif isinstance(error, agents.MaxTurnsExceeded):
+            output = self.run.repeats.closing(at_limit=True)
+        elif self.misfit and self.run.judges:
+            output = self.run.repeats.last_text or EMPTY_ANSWER
+            data = self.failed_data
+        if not output or data is None:
+            await self.fail(error)
+            raise error
+        return _result_of(data, output)
+
+    async def keep_result(self, context: ToolContext[Any], result: object) -> None:
+        """Record the result of a call; `failed` has recorded the error of one."""
+        id = context.tool_call_id
+        call: Any = context.tool_call
+        item = agents.ItemHelpers.tool_call_output_item(call, result)
+        output = words_of_result(item["output"])
+        if id in self.calls:
+            name, _ = self.calls.pop(id)
+            know(self.run, [output])
+            event = Event("tool_response", output, tool=name, call=id)
+            await self.run.learn(event)
+        self.run.repeats.note(id, output)
 
     async def stored_result(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended."""
@@ -401,18 +492,16 @@ class _Attempts:
             answer = _message("assistant", Candidate.of(best).text or "")
             await self.session.add_items([*self.session_items(), answer])
 
-        result = agents.RunResult(
+        data = agents.RunErrorDetails(
             input=self.sent,
             new_items=[],
             raw_responses=[],
-            final_output=self.run.best_as(self.kind()),
+            last_agent=self.agent,
+            context_wrapper=agents.RunContextWrapper(self.options.get("context")),
             input_guardrail_results=[],
             output_guardrail_results=[],
-            tool_input_guardrail_results=[],
-            tool_output_guardrail_results=[],
-            context_wrapper=agents.RunContextWrapper(self.options.get("context")),
-            _last_agent=self.agent,
         )
+        result = _result_of(data, self.run.best_as(self.kind()))
         vars(result)[RESULT_KEY] = loop.verdict
         return result
 
@@ -433,7 +522,14 @@ class _Attempts:
         spent = Usage(
             usage.requests, usage.input_tokens, completion_tokens=usage.output_tokens
         )
-        verdict = await self.run.verdict(result.final_output, spent, self.run.next)
+        misfit = self.misfit
+        self.misfit = ""
+        verdict = await self.run.verdict(
+            result.final_output, spent, self.run.next, misfit=misfit
+        )
+        if self.run.repeats.stopped or misfit:
+            # The SDK has no item for an answer that it did not take.
+            items.append(_message("assistant", result.final_output))
         if verdict is None or self.run.best in (None, result.final_output):
             self.best = result
             self.best_items = list(items)
@@ -511,27 +607,53 @@ class _Attempts:
         return getattr(self.agent.output_type, "output_type", self.agent.output_type)
 
 
+def _result_of(data: Any, output: Any) -> RunResultBase:
+    """Return a result of the SDK with an output, and the data of an interrupted run."""
+    return agents.RunResult(
+        input=data.input,
+        new_items=data.new_items,
+        raw_responses=data.raw_responses,
+        final_output=output,
+        input_guardrail_results=[],
+        output_guardrail_results=[],
+        tool_input_guardrail_results=[],
+        tool_output_guardrail_results=[],
+        context_wrapper=data.context_wrapper,
+        _last_agent=data.last_agent,
+    )
+
+
 class _Hooks(agents.RunHooks[Any]):
     """Ask about each call before it runs and keep its result; then call the user's."""
 
     def __init__(self, attempts: _Attempts, user: agents.RunHooks[Any] | None) -> None:
         self.attempts = attempts
         self.user = user or agents.RunHooks[Any]()
-        for name in (
-            "on_llm_start",
-            "on_agent_start",
-            "on_agent_end",
-            "on_handoff",
-        ):
+        for name in ("on_llm_start", "on_agent_end", "on_handoff"):
             setattr(self, name, getattr(self.user, name))
+
+    async def on_agent_start(self, context: Any, agent: Any) -> None:
+        """Let each tool of an agent, and of its servers, ask whether a call repeats.
+
+        In a run without heedful, this guardrail allows each call.
+        """
+        tools = [tool for tool in agent.tools if isinstance(tool, agents.FunctionTool)]
+        for owner in [*tools, *agent.mcp_servers]:
+            guardrails = owner.tool_input_guardrails or []
+            if _hold_repeats not in guardrails:
+                owner.tool_input_guardrails = [*guardrails, _hold_repeats]
+        await self.user.on_agent_start(context, agent)
 
     async def on_llm_end(
         self, context: Any, agent: Any, response: agents.ModelResponse
     ) -> None:
         """Keep what tools of the provider said."""
-        know(self.attempts.run, response.output)
+        run = self.attempts.run
+        know(run, response.output)
+        texts = map(agents.ItemHelpers.extract_text, response.output)
+        run.repeats.hear("\n".join(filter(None, texts)))
         items = [item for item in response.output if _is_provided(item)]
-        await self.attempts.run.learn(*provider_events(items))
+        await run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
@@ -544,14 +666,8 @@ class _Hooks(agents.RunHooks[Any]):
         self, context: Any, agent: Any, tool: Any, result: object
     ) -> None:
         """Record the result of a call that has begun."""
-        id = getattr(context, "tool_call_id", "")
-        if id in self.attempts.calls:
-            name, _ = self.attempts.calls.pop(id)
-            item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
-            output = words_of_result(item["output"])
-            know(self.attempts.run, [output])
-            event = Event("tool_response", output, tool=name, call=id)
-            await self.attempts.run.learn(event)
+        if isinstance(context, ToolContext):
+            await self.attempts.keep_result(context, result)
 
         await self.user.on_tool_end(context, agent, tool, result)
 

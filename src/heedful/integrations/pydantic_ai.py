@@ -13,7 +13,13 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
+from pydantic_ai import (
+    CallToolsNode,
+    DeferredToolRequests,
+    ModelRetry,
+    RunContext,
+    exceptions,
+)
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
     BaseToolCallPart,
@@ -107,7 +113,7 @@ class _Run(Heedful):
     rejected calls of an output tool, and `counted` the usage before the current
     attempt. `new_marks` are those of the user's prompts that no message has yet. `own`
     is the prompt that the developer wrote. `in_node` is True while a node of the
-    agent's graph runs.
+    agent's graph runs. `closing` is the text that ends a run that repeats a call.
     """
 
     run: HostRun
@@ -123,6 +129,7 @@ class _Run(Heedful):
     own: str = ""
     in_node: bool = False
     judged: bool = False
+    closing: str = ""
 
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         return self
@@ -205,14 +212,25 @@ class _Run(Heedful):
         # `run_stream` reads its last output outside a node.
         self.in_node = True
         try:
-            return await handler(node)
+            result = await handler(node)
         finally:
             self.in_node = False
+
+        # A text is no answer of an agent whose output is an object.
+        if self.closing and not isinstance(result, End | CallToolsNode):
+            return End(FinalResult(self.closing))
+        return result
 
     async def on_node_run_error(
         self, ctx: RunContext[Any], *, node: Any, error: Exception
     ) -> End[FinalResult[Any]]:
-        """Return the best answer if the agent's own retries end first."""
+        """Return the best answer if the agent's own retries or limits end first."""
+        ends_first = isinstance(error, exceptions.UsageLimitExceeded)
+        if ends_first or type(error) is exceptions.UnexpectedModelBehavior:
+            self.closing = self.closing or self.run.repeats.closing(at_limit=True)
+        if self.closing:
+            best = self.best_output(ctx)
+            return End(FinalResult(self.closing if best is None else best))
         # The subclasses of this error say that the provider refused.
         retries_ended = type(error) is exceptions.UnexpectedModelBehavior
         if not retries_ended or self.run.best is None:
@@ -223,6 +241,11 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
+        self.closing = self.run.repeats.closing()
+        if self.closing:
+            answer = ModelResponse([TextPart(self.closing)])
+            raise exceptions.SkipModelRequest(answer)
+
         self.own = _own_prompt(ctx, request_context)
         # What is wrong with the arguments of a call is no word of anybody.
         mistakes = [
@@ -244,6 +267,7 @@ class _Run(Heedful):
         added += _foreign_tools(ctx, parameters)
         await learn_added(self.run, added, self.own)
         know(self.run, response.parts)
+        self.run.repeats.hear(response.text)
         items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
         await self.run.learn(*provider_events(items))
         return response
@@ -263,6 +287,11 @@ class _Run(Heedful):
         """
         id = call.tool_call_id
         name = call.tool_name
+        repeated = self.run.repeats.hold(name, args, id)
+        if repeated:
+            know(self.run, [repeated])
+            return repeated
+
         advice = await self.run.before(name, args, id)
 
         request = f"{name} {call.args_as_json_str()}"
@@ -290,12 +319,14 @@ class _Run(Heedful):
             # The model sees a lesson once.
             if is_known and id in self.run.call_advice:
                 self.run.call_advice[id].pop()
+            self.run.repeats.note(id, str(error))
             raise
 
         # The content of a `ToolReturn` becomes a message of the user.
         know(self.run, [result, getattr(result, "content", "")])
         text = marked(str(result), result)
         await self.run.learn(Event("tool_response", text, tool=name, call=id))
+        self.run.repeats.note(id, text)
         return result
 
     async def after_output_process(
@@ -367,7 +398,7 @@ class _Run(Heedful):
             texts += [
                 call_advice.get(part.tool_call_id, "")
                 for part in message.parts
-                if isinstance(part, ToolReturnPart)
+                if isinstance(part, ToolReturnPart | RetryPromptPart)
             ]
             know(self.run, texts)
             added = [UserPromptPart(text) for text in texts if text]

@@ -126,10 +126,15 @@ class HeedfulPlugin(Plugin):
         self.runs[event.agent] = run
 
     def answer_known(self, event: BeforeModelCallEvent) -> None:
-        """Return the answer of an earlier process without a call of the model."""
+        """Return a known answer without a call of the model.
+
+        It is that of an earlier process, or the last of a run that repeats a call.
+        """
         run = self.runs.get(event.agent)
         if run and run.known_answer is not None:
             event.cancel = Candidate.of(run.known_answer).text or True
+        elif run:
+            event.cancel = run.run.repeats.closing() or event.cancel
 
     async def advise(self, context: InvokeModelContext) -> InvokeModelContext:
         """Show the model what memory has, and the last rejected answer."""
@@ -167,6 +172,7 @@ class HeedfulPlugin(Plugin):
         know(run.run, [message["content"]])
         await run.run.learn(*provider_events(_provider_blocks(message)))
         output: Any = _text_of(message)
+        run.run.repeats.hear(output)
         if _wants_object(event.agent):
             # Only a model that is made to answer with an object does so in a text.
             output = _object_in(output) if run.is_forced else None

@@ -314,6 +314,28 @@ def particulars(text: str) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
+# A date, a time of day, seconds since 1970, or how long something took: "0.12s".
+_CLOCK_REGEX = (
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[\d:.,]*)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?|1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?![\d.])"
+    r"|\d+\.\d+ ?m?s\b"
+)
+_CHANGING_PATTERN = (
+    rf"(?<![\w.])(?:{_CLOCK_REGEX}|{_PARTICULAR_SHAPES['N1']}"
+    # A number alone may count what is done.
+    rf"|{_PARTICULAR_SHAPES['N2']})|(?!\d+(?![A-Za-z0-9])){_ID_SEGMENT_PATTERN}"
+)
+
+
+def mask_moments(text: str) -> str:
+    """Return a text with its times and ids masked; other figures stay.
+
+    >>> mask_moments("10:15:02 job 3fa9c1d2: 40 % done")
+    '<N> job <N>: 40 % done'
+    """
+    return compiled(_CHANGING_PATTERN).sub("<N>", text)
+
+
 def _mask(match: re.Match[str]) -> str:
     """Return what stands for a particular in a pattern; a number of an error stays."""
     if match.lastgroup == "WORD":

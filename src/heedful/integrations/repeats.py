@@ -1,0 +1,192 @@
+"""Calls of tools that repeat in one run: what the agent reads, and when its run ends.
+
+A call repeats if tool, arguments and result are those of the call before it, or if it
+is in a cycle of two or three such calls. Results are equal if only times and ids in
+them differ. The third equal call is noted in its result; the fifth does not run, and
+the agent reads why. If the agent then makes this call again, its run ends. Anything
+else begins the count anew: another call, another result, a rejected answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heedful.integrations.begin import know
+from heedful.lessons.lesson import digest_of
+from heedful.lessons.signature import mask_moments
+from heedful.loop.decide import Done
+from heedful.loop.record import Candidate
+from heedful.loop.stop import Repeat, Stop
+from heedful.sanitize import clean
+from heedful.traces.signals import canonical_json
+
+if TYPE_CHECKING:  # a run has its calls that repeat
+    from heedful.integrations.host import HostRun
+
+NOTED_TIMES = 3
+HELD_TIMES = 5
+# A single call, or a cycle of calls.
+CYCLE_LENGTHS = (1, 2, 3)
+MAX_QUOTED_CHARS = 300  # of a call, and of its result
+WAY_OUT = "change its arguments, use another tool, or answer with what you know"
+NOTE = f"This call repeats: it had the same result {NOTED_TIMES} times. Now {WAY_OUT}."
+HELD_TEXT = (
+    f"This call did not run: it had the same result {HELD_TIMES - 1} times in a row. "
+    f"Now {WAY_OUT}. If you make it again, the run ends."
+)
+
+
+@dataclass(eq=False, kw_only=True)
+class _Step:
+    """A call with its result, of which `digest` is equal for equal ones; None at first.
+
+    `action` is the tool with its arguments.
+    """
+
+    call: str
+    action: str
+    digest: str | None = None
+    result: str = ""
+
+    def repeats(self, earlier: _Step) -> bool:
+        """Return True if an earlier step has the same action and the same result."""
+        is_same = self.action == earlier.action and self.digest == earlier.digest
+        return is_same and self.digest is not None
+
+
+class Repeats:
+    """The calls of one run, in the order in which they began.
+
+    `last_text` is the last text of the model. `stopped` is the verdict if the run ends
+    because it repeats a call.
+    """
+
+    def __init__(self, run: HostRun) -> None:
+        self.run = run
+        self.last_text = ""
+        self.stopped: Done | None = None
+        self._steps: list[_Step] = []
+        # The actions that did not run.
+        self._held: set[str] = set()
+        # True after a call that did not run, until another one runs.
+        self._is_stuck = False
+        # True once the agent could read why: calls of one answer know nothing of it.
+        self._is_read = False
+
+    def forget(self) -> None:
+        """Begin the count anew: the agent was told something."""
+        self._steps.clear()
+        self._held.clear()
+        self._is_stuck = False
+
+    def hear(self, text: str | None) -> None:
+        """Keep the last text of the model, unless it says nothing."""
+        self.last_text = text or self.last_text
+
+    def hold(self, tool: str, arguments: Any, call: str) -> str:
+        """Begin the call with this id; return why it does not run, or "".
+
+        What it returns is the result of the call.
+        """
+        if tool in self.run.host.polls:
+            self.forget()
+            return ""
+
+        action = f"{tool} {canonical_json(arguments)}"
+        if self._find_open(call, action):
+            return ""
+
+        cycle = self._find_cycle(action)
+        goes_on = self._is_stuck and action in self._held
+        if not cycle and not goes_on:
+            self._is_stuck = False
+            self._steps.append(_Step(call=call, action=action))
+            return ""
+
+        if action in self._held and self._is_read:
+            self._stop(action)
+        elif cycle:
+            self._is_read = False
+        self._is_stuck = True
+        self._held.update(step.action for step in cycle)
+        know(self.run, [HELD_TEXT])
+        return HELD_TEXT
+
+    def note(self, call: str, result: str) -> str:
+        """Record the result of a call, or its error; return a note that it repeats.
+
+        The note, "" without any, is also advice about the call.
+        """
+        step = self._find_open(call)
+        if step is None:
+            return ""
+
+        step.result = clean(result, MAX_QUOTED_CHARS)
+        step.digest = digest_of("result", mask_moments(result))
+        steps = self._steps[: self._steps.index(step) + 1]
+        if _count_times(steps) != NOTED_TIMES:
+            return ""
+        self.run.call_advice.setdefault(call, []).append(NOTE)
+        return NOTE
+
+    def closing(self, *, at_limit: bool = False) -> str:
+        """Return the answer that ends the run because a call repeats, or "".
+
+        Ask before each request to the model, which the answer replaces, and `at_limit`
+        when the framework itself would end the run. It is the best answer of the run,
+        else its last text, else a sentence about the call.
+        """
+        self._is_read = True
+        if at_limit and self._steps and _count_times(self._steps) >= NOTED_TIMES:
+            self._stop(self._steps[-1].action)
+        if self.stopped is None:
+            return ""
+        if self.run.best is not None:
+            return Candidate.of(self.run.best).text or ""
+        return self.last_text or self.stopped.stopped_by[0].detail
+
+    def _stop(self, action: str) -> None:
+        """End the run because of a call."""
+        results = [step.result for step in self._steps if step.action == action]
+        called = clean(action, MAX_QUOTED_CHARS)
+        reason = f"The run ended because {called} kept giving the same: {results[-1]}"
+        best = self.run.loop.loop.best if self.run.loop else None
+        rule = Stop(Repeat.name, reason)
+        self.stopped = Done(best, passed=False, stopped_by=(rule,))
+
+    def _find_open(self, call: str, action: str = "") -> _Step | None:
+        """Return the call with this id that has no result yet."""
+        for step in self._steps:
+            is_open = step.digest is None and step.call == call
+            if is_open and action in ("", step.action):
+                return step
+        return None
+
+    def _find_cycle(self, action: str) -> Sequence[_Step]:
+        """Return the cycle that a call would begin too often, () if there is none."""
+        for length in CYCLE_LENGTHS:
+            rounds = HELD_TIMES - 1
+            is_cycle = _has_period(self._steps, length, size=rounds * length)
+            if is_cycle and self._steps[-length].action == action:
+                return self._steps[-length:]
+        return ()
+
+
+def _has_period(steps: Sequence[_Step], length: int, size: int) -> bool:
+    """Return True if the last `size` steps repeat those that are `length` before."""
+    row = steps[-size:]
+    pairs = zip(row[length:], row, strict=False)
+    return len(row) == size and all(step.repeats(earlier) for step, earlier in pairs)
+
+
+def _count_times(steps: Sequence[_Step]) -> int:
+    """Return how often the last of the steps was made in a row, or in a cycle."""
+    longest = 1
+    for length in CYCLE_LENGTHS:
+        times = 1
+        while _has_period(steps, length, size=times * length + 1):
+            times += 1
+        longest = max(longest, times)
+    return longest

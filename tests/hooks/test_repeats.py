@@ -1,0 +1,148 @@
+"""Calls that repeat in a run: what is noted, what does not run, what ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from heedful.errors import InvalidInput
+from heedful.integrations import HostRun
+from heedful.integrations.host import Host
+
+NUMBER = {"id": "A-1"}
+
+
+def run_of(**options: Any) -> HostRun:
+    return Host(memory=None, strict=True, **options).run("one", "do it")
+
+
+def make_turn(run: HostRun, calls: Sequence[tuple[str, str]], turn: str) -> str:
+    """Make parallel calls, whose results come in reverse order; return what is seen.
+
+    "." stands for a call, "n" for a noted one, "h" for one that did not run, and "!"
+    for the end of the run.
+    """
+    if run.repeats.closing():
+        return "!"
+
+    seen = ""
+    open_calls: list[tuple[str, str]] = []
+    for number, (tool, result) in enumerate(calls):
+        id = f"{turn}-{number}"
+        if run.repeats.hold(tool, NUMBER, id):
+            seen += "h"
+        else:
+            open_calls.append((id, result))
+    for id, result in reversed(open_calls):
+        seen += "n" if run.repeats.note(id, result) else "."
+    return seen
+
+
+def play(run: HostRun, *turns: Sequence[tuple[str, str]]) -> str:
+    played = [make_turn(run, calls, str(n)) for n, calls in enumerate(turns)]
+    return " ".join(played)
+
+
+LOOK = [("look", "no order A-1")]
+READ = [("read", "old")]
+WRITE = [("write", "refused")]
+TEST = [("test", "failed")]
+BOTH = [("read", "old"), ("write", "refused")]
+TWICE = [("look", "none"), ("look", "none")]
+
+
+@pytest.mark.parametrize(
+    ("turns", "seen"),
+    [
+        pytest.param([LOOK] * 7, ". . n . h h !", id="one call"),
+        pytest.param([READ, WRITE] * 5, ". . . . n n . . h h", id="two calls in turn"),
+        pytest.param(
+            [READ, WRITE, TEST] * 5, ". . . . . . n n n . . . h h !", id="three calls"
+        ),
+        pytest.param([BOTH] * 6, ".. .. .n .. hh hh", id="two calls in one turn"),
+        pytest.param([TWICE] * 4, ".. .n hh hh", id="equal calls in one turn"),
+        pytest.param(
+            [*[LOOK] * 5, READ, *[LOOK] * 6, READ],
+            ". . n . h . . . n . h ! !",
+            id="held again: the run ends at once",
+        ),
+        pytest.param(
+            [*[LOOK] * 4, READ, *[LOOK] * 4], ". . n . . . . n .", id="interrupted row"
+        ),
+    ],
+)
+def test_calls_of_a_run(turns: Sequence[Any], seen: str) -> None:
+    assert play(run_of(), *turns) == seen
+
+
+@pytest.mark.parametrize(
+    ("template", "repeats"),
+    [
+        pytest.param("2026-01-31T10:15:{0}Z refused", True, id="date and time"),
+        pytest.param("[{0}:15:02.125] refused", True, id="time of day"),
+        pytest.param('{{"error": "lost", "at": 17327000{0}.5}}', True, id="epoch"),
+        pytest.param("1 failed in 0.{0}s", True, id="duration"),
+        pytest.param("no job 4bf92f35-77b3-4da6-a3ce-929d0e0e47{0}", True, id="uuid"),
+        pytest.param("trace 4bf92f{0}a3ce: no route", True, id="digits and letters"),
+        pytest.param("<Order at 0x7f3a{0}>", True, id="address in memory"),
+        pytest.param("{0} % done", False, id="share"),
+        pytest.param("copied 10737418{0} bytes", False, id="large count"),
+        pytest.param("page {0} of 99", False, id="page"),
+        pytest.param("retry in {0} s", False, id="whole seconds that fall"),
+        pytest.param("step {0}: running", False, id="small count"),
+    ],
+)
+def test_results_that_differ(template: str, repeats: bool) -> None:
+    turns = [[("look", template.format(number))] for number in range(10, 15)]
+    assert play(run_of(), *turns) == (". . n . h" if repeats else ". . . . .")
+
+
+def test_a_poll_may_repeat() -> None:
+    job = [("job", "running")]
+    run = run_of(polls=["job"])
+    assert play(run, *[job] * 8) == ". . . . . . . ."
+    waits = [[("wait", "ok")], job]
+    assert play(run, *waits * 8).replace(" ", "") == "." * 16
+
+
+def test_polls_are_a_list_of_names() -> None:
+    with pytest.raises(InvalidInput, match=r"polls is .job"):
+        Host(memory=None, polls="job")
+
+
+def test_other_arguments_are_another_call() -> None:
+    run = run_of()
+    for page in range(8):
+        assert run.repeats.hold("list", {"page": page}, f"call {page}") == ""
+        assert run.repeats.note(f"call {page}", "nothing") == ""
+
+
+def test_a_call_that_was_interrupted_has_no_result() -> None:
+    run = run_of()
+    for number in range(8):
+        assert run.repeats.hold("look", NUMBER, f"call {number}") == ""
+
+
+def test_the_end_is_a_sentence_about_the_call_or_the_last_text() -> None:
+    run = run_of()
+    play(run, *[LOOK] * 6)
+    sentence = (
+        'The run ended because look {"id": "A-1"} kept giving the same: no order A-1'
+    )
+    assert run.repeats.closing() == sentence
+    run.repeats.hear("I look for it.")
+    assert run.repeats.closing() == "I look for it."
+    assert run.repeats.stopped is not None
+    assert run.repeats.stopped.stopped_by[0].rule == "repeat"
+    assert run.repeats.stopped.stopped_by[0].detail == sentence
+
+
+@pytest.mark.parametrize(("calls", "ends"), [(2, False), (3, True)])
+def test_a_limit_of_the_framework_ends_a_run_that_repeats(
+    calls: int, ends: bool
+) -> None:
+    run = run_of()
+    play(run, *[LOOK] * calls)
+    assert bool(run.repeats.closing(at_limit=True)) is ends
