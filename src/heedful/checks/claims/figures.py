@@ -436,7 +436,8 @@ def change_claims(sentence: Sentence) -> Iterator[Claim]:
         last = max(change.start.first, change.end.first)
         for position in range(last - 1, -1, -1):
             direction = words.direction([sentence.lows[position]])
-            if not direction or sentence.low(position + 1) == "to":
+            is_limit = sentence.lows[position : position + 2] == ["up", "to"]
+            if not direction or is_limit:
                 continue
             verdict: Verdict = "supported" if direction * step > 0 else "contradicted"
             yield sentence.claim(
