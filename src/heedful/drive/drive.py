@@ -21,32 +21,24 @@ from heedful.checks.evaluate import (
     Context,
     Evaluate,
     Feedback,
-    evaluated,
     pure,
     worded,
 )
-from heedful.checks.output import (
-    OUTPUT_CHECK,
-    declared_output,
-    from_stored,
-    read_output,
-    to_stored,
-)
-from heedful.checks.refusal import Refusing, refused_answer, refuses
+from heedful.checks.output import declared_output, from_stored, to_stored
+from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
     Generators,
-    Producer,
     Revise,
     check_countable,
-    choose_best,
     default_memory_key,
     failed_usage,
     producers,
     revised,
     warn_if_unjudged,
 )
+from heedful.drive.judging import Judges, find_repeated, judge_names
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
     add_resumption,
@@ -59,14 +51,12 @@ from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.drive.result import Result
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.climb import plan_ladder
 from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
-from heedful.models.answers import CALL_KEY
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, ladders, open_beside
@@ -174,12 +164,9 @@ class Run(Generic[C]):
             allowed = "a store, which counts what a rung spends in a day"
             raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
-        # What has a schema reads data, so the call of a tool may be an answer.
-        self._reads_data = any(
-            hasattr(reader, "schema")
-            for reader in (*self.checks, *self.judges, self._output)
-        )
-        self._judge_names = self._names_of_judges()
+        # Those of a stage are called by its `evaluate`.
+        own_names = judge_names(self.checks, self.evaluate, self._output)
+        self._judge_names = self.stage.checks if self.stage else own_names
 
         if self.memory_key is None:
             self.memory_key = (
@@ -220,8 +207,15 @@ class Run(Generic[C]):
         limits = [rule.seconds for rule in self._budgets if rule.seconds]
         self._max_seconds = min(limits, default=UNLIMITED_SECONDS)
 
-        # The exceptions that refused the answers of the last attempt.
-        self._refusals: list[BaseException] = []
+        self._judges = Judges(
+            checks=self.checks,
+            evaluate=self.evaluate,
+            output=self._output,
+            refuse=self.refuse,
+            names=self._judge_names,
+            stage_checks=self.judges,
+            memory=self._memory,
+        )
         self._state: _State | None = None
         # The number of attempts that the loop had when this process opened it.
         self._resumed_after: int | None = None
@@ -229,15 +223,6 @@ class Run(Generic[C]):
         self._began = 0.0
         # When the last call was reserved: what it uses counts on the same day.
         self._reserved_at = 0.0
-
-    def _names_of_judges(self) -> tuple[str, ...]:
-        """Return the names of what judges a candidate, in order."""
-        if self.stage is not None:
-            return self.stage.checks  # its `evaluate` calls them
-        names = stop.judge_names(self.checks, self.evaluate)
-        if self._output is not None:
-            names = (OUTPUT_CHECK, *names)
-        return names
 
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
@@ -301,7 +286,7 @@ class Run(Generic[C]):
                 loop=state.loop,
                 policy=self.policy,
                 briefing=self.briefing,
-                refused_by=self._refusals[-1] if self._refusals else None,
+                refused_by=self._judges.last_refusal,
             )
 
     def go_on(self) -> None:
@@ -738,7 +723,7 @@ class Run(Generic[C]):
         producer = self._producers[rung - 1]
         number = len(loop.attempts) + 1
         context = self._context(state, number)
-        self._refusals.clear()
+        self._judges.raised.clear()
 
         answer = state.answer
         if answer is None:
@@ -763,7 +748,9 @@ class Run(Generic[C]):
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
 
-        value, evaluation = await self._best_of(loop, answer, context, producer)
+        value, evaluation = await self._judges.best_of(
+            answer, context, loop.goals, producer
+        )
 
         text = value
         if self._output is not None:
@@ -771,7 +758,7 @@ class Run(Generic[C]):
         candidate = record.NO_CANDIDATE
         if value is not None:
             candidate = record.Candidate.of(text)
-        near_repeat = self._near_repeat(candidate, loop, rung)
+        near_repeat = find_repeated(candidate, loop, rung)
 
         is_revised = self.revise is not None and rung == 1
         hears = not context.hint or is_revised or self.stage is not None
@@ -794,14 +781,6 @@ class Run(Generic[C]):
         )
         return value, attempt
 
-    def _near_repeat(
-        self, candidate: record.Candidate, loop: record.Loop, rung: int
-    ) -> int | None:
-        """Return the number of the attempt of this rung that a candidate repeats."""
-        if not loop.attempts or loop.rung != rung:
-            return None
-        return stop.find_near_repeat(candidate, loop.of_rung().attempts)
-
     def _refused_attempt(
         self,
         error: errors.GenerateFailed,
@@ -815,21 +794,13 @@ class Run(Generic[C]):
         A stage that never had an output raises its exception, too, instead of ending:
         the next stage could not go on without an output.
         """
-        cause = error.__cause__
-        if cause is None or not refuses(cause, self.refuse):
-            raise error
-
         loop = state.loop
-        refused = refused_answer(cause)
-        if refused.repeats(loop.attempts):
-            message = f"{error}, twice running: correct the function"
-            raise errors.GenerateFailed(message) from cause
-
+        refused = self._judges.refusal(error, loop.attempts)
         value = refused.value
-        candidate = record.NO_CANDIDATE
         # The candidate of a stage is its change of the state, which it has not made.
         if self.stage is not None:
             value = None
+        candidate = record.NO_CANDIDATE
         if value is not None:
             candidate = record.Candidate.of(value)
 
@@ -838,12 +809,11 @@ class Run(Generic[C]):
             candidate,
             evaluation=record.Evaluation(refused.findings, met=0.0),
             usage=refused.usage.lasting(time.perf_counter() - began),
-            repeats=self._near_repeat(candidate, loop, state.rung),
+            repeats=find_repeated(candidate, loop, state.rung),
             judged_by=self._judge_names,
             model=self._producers[state.rung - 1].model or refused.model,
             rung=state.rung,
         )
-        self._refusals.append(cause)
         if self.stage is not None:
             verdict = decide.decide(loop.then(attempt), self.policy)
             if isinstance(verdict, decide.Done) and verdict.best is None:
@@ -874,71 +844,6 @@ class Run(Generic[C]):
         context = replace(context, previous=state.values[draft])
         answer = await revised(self.revise, context, findings, self._output)
         return self._producers[0].priced(answer)
-
-    async def _best_of(
-        self,
-        loop: record.Loop,
-        answer: CandidateBatch,
-        context: Context,
-        producer: Producer,
-    ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best one and its evaluation.
-
-        The evaluation has the usage of judging all of them.
-        """
-        judged = [
-            await self._judge(value, context, fault)
-            for value, fault in zip(answer.values, answer.faults, strict=True)
-        ]
-        if len(judged) == 1:  # nearly always
-            return judged[0]
-
-        evaluations = [evaluation for _, evaluation in judged]
-        best = choose_best(producer, evaluations, loop.goals)
-        usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
-        value, evaluation = judged[best]
-        return value, replace(evaluation, usage=usage)
-
-    async def _judge(
-        self, value: Any, context: Context, fault: record.Finding | None
-    ) -> tuple[Any, record.Evaluation]:
-        """Judge a candidate by the loop's own checks, and by those of lessons.
-
-        Returns the candidate, read as the declared output. If it does not fit, no check
-        is asked.
-
-        A `fault` in how its provider ended it is an error, whatever the checks say;
-        where a check reads data, the arguments of a call are an answer.
-        """
-        if fault is not None and fault.key == CALL_KEY and self._reads_data:
-            fault = None
-
-        value, checks, evaluate = read_output(
-            self._output, value, self.checks, self.evaluate
-        )
-        evaluation = await evaluated(
-            value,
-            context,
-            checks,
-            evaluate,
-            refuse=self.refuse,
-            raised=self._refusals,
-            fault=fault,
-        )
-        if value == "" and fault is not None:
-            value = None  # the provider gave no text
-        # The evaluator of a stage without checks judges nothing.
-        if not self._judge_names:
-            evaluation = replace(evaluation, met=None)
-        memory = self._memory
-        if memory is None or memory.briefing is None:
-            return value, evaluation
-
-        lesson_checks = memory.briefing.checks
-        if lesson_checks:
-            added = add_findings(evaluation, value, lesson_checks, judges=memory.checks)
-            evaluation = added or evaluation
-        return value, evaluation
 
     def _context(self, state: _State, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""

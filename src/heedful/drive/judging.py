@@ -1,0 +1,146 @@
+"""Judge the candidates of an attempt, and find what an earlier attempt had already.
+
+`Judges` asks the loop's own checks, its evaluator, its declared output and the checks
+of lessons about each candidate, and chooses the best one. A function that refuses its
+own answer by an exception has judged it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heedful import errors
+from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
+from heedful.checks.output import OUTPUT_CHECK, Output, read_output
+from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
+from heedful.drive.generate import CandidateBatch, Producer, choose_best
+from heedful.drive.journal import LoopMemory
+from heedful.lessons.lesson_check import add_findings
+from heedful.loop import record, stop
+from heedful.models.answers import CALL_KEY
+
+
+def judge_names(
+    checks: Sequence[Check], evaluate: Evaluate | None, output: Output | None
+) -> tuple[str, ...]:
+    """Return the names of what judges a candidate, in order."""
+    names = stop.judge_names(checks, evaluate)
+    return names if output is None else (OUTPUT_CHECK, *names)
+
+
+def find_repeated(
+    candidate: record.Candidate, loop: record.Loop, rung: int
+) -> int | None:
+    """Return the number of the attempt of this rung that a candidate repeats."""
+    if not loop.attempts or loop.rung != rung:
+        return None
+    return stop.find_near_repeat(candidate, loop.of_rung().attempts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judges:
+    """What judges the candidates of a loop.
+
+    `stage_checks` are the checks that the `evaluate` of a stage calls. `raised` has the
+    exceptions that refused the answers of the last attempt.
+    """
+
+    checks: Sequence[Check]
+    evaluate: Evaluate | None
+    output: Output | None
+    refuse: Refusing
+    names: tuple[str, ...]
+    stage_checks: Sequence[Callable[..., Any]]
+    memory: LoopMemory | None
+    raised: list[BaseException] = field(default_factory=list)
+
+    @property
+    def last_refusal(self) -> BaseException | None:
+        """The last exception that refused an answer of the last attempt, if any."""
+        return self.raised[-1] if self.raised else None
+
+    def refusal(
+        self, error: errors.GenerateFailed, attempts: Sequence[record.Attempt]
+    ) -> RefusedAnswer:
+        """Return the answer that a function refused by raising.
+
+        Raises `error` if its exception does not refuse, or if the function is at fault.
+        """
+        cause = error.__cause__
+        if cause is None or not refuses(cause, self.refuse):
+            raise error
+        refused = refused_answer(cause)
+        if refused.repeats(attempts):
+            message = f"{error}, twice running: correct the function"
+            raise errors.GenerateFailed(message) from cause
+        self.raised.append(cause)
+        return refused
+
+    async def best_of(
+        self,
+        answer: CandidateBatch,
+        context: Context,
+        goals: tuple[record.Goal, ...],
+        producer: Producer,
+    ) -> tuple[Any, record.Evaluation]:
+        """Judge all candidates; return the best one and its evaluation.
+
+        The evaluation has the usage of judging all of them.
+        """
+        judged = [
+            await self._judge(value, context, fault)
+            for value, fault in zip(answer.values, answer.faults, strict=True)
+        ]
+        if len(judged) == 1:  # nearly always
+            return judged[0]
+
+        evaluations = [evaluation for _, evaluation in judged]
+        best = choose_best(producer, evaluations, goals)
+        usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
+        value, evaluation = judged[best]
+        return value, replace(evaluation, usage=usage)
+
+    async def _judge(
+        self, value: Any, context: Context, fault: record.Finding | None
+    ) -> tuple[Any, record.Evaluation]:
+        """Judge a candidate; return it, read as the declared output.
+
+        If it does not fit the output, no check is asked. A `fault` in how its provider
+        ended it is an error, whatever the checks say.
+        """
+        if fault is not None and fault.key == CALL_KEY and self._reads_data:
+            fault = None
+
+        value, checks, evaluate = read_output(
+            self.output, value, self.checks, self.evaluate
+        )
+        evaluation = await evaluated(
+            value,
+            context,
+            checks,
+            evaluate,
+            refuse=self.refuse,
+            raised=self.raised,
+            fault=fault,
+        )
+        if fault is not None and value == "":
+            value = None  # the provider gave no text
+        # The evaluator of a stage without checks judges nothing.
+        if not self.names:
+            evaluation = replace(evaluation, met=None)
+
+        memory = self.memory
+        if memory is None or memory.briefing is None or not memory.briefing.checks:
+            return value, evaluation
+        added = add_findings(
+            evaluation, value, memory.briefing.checks, judges=memory.checks
+        )
+        return value, added or evaluation
+
+    @property
+    def _reads_data(self) -> bool:
+        """True if a judge has a schema: then the arguments of a call are an answer."""
+        readers = (*self.checks, *self.stage_checks, self.output)
+        return any(hasattr(reader, "schema") for reader in readers)
