@@ -417,11 +417,11 @@ class Evaluation:
         both measure, and the highest severities of errors and of warnings. Margins and
         severities are in thousandths.
         """
+        own = others = 0.0
         shared = self.distances.keys() & other.distances.keys()
-        own, others = (
-            round(fsum(evaluation.distances[key] for key in shared), 9)
-            for evaluation in (self, other)
-        )
+        if shared:
+            own = round(fsum(self.distances[key] for key in shared), 9)
+            others = round(fsum(other.distances[key] for key in shared), 9)
         return self._rank(goals, own), other._rank(goals, others)
 
     def is_better_than(self, other: Evaluation, goals: tuple[Goal, ...]) -> bool:
@@ -956,11 +956,13 @@ class Loop:
                 answers.append(False)
                 continue
 
+            if self.improves.against == "best" and leader is not attempt:
+                answers.append(False)
+                continue
+
             answers.append(
                 before is None or self.improves(before, evaluation, self.goals)
             )
             before = evaluation
-            if self.improves.against == "best":
-                before = leader.evaluation
 
         return tuple(answers)
