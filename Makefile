@@ -15,7 +15,7 @@ SPLIT ?= dev
 COVER ?=
 SOAK ?= 100
 # One worker more than cores: some tests wait for other processes.
-WORKERS = $$($(PY) -c 'import os; print((os.cpu_count() or 1) + 1)')
+TEST_WORKERS = $(or $(WORKERS),$$($(PY) -c "import os; print((os.cpu_count() or 1) + 1)"))
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
@@ -30,7 +30,7 @@ demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PI
 	@.venv/bin/heedful demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 
 test: setup ## the tests; ARGS='-k name' for some; of all, COVER=1 keeps the coverage for make check
-	@$(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal $(if $(ARGS),$(ARGS),$(if $(filter-out 0,$(COVER)),--cov --cov-report=))
+	@$(PY) -m pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(if $(ARGS),$(ARGS),$(if $(filter-out 0,$(COVER)),--cov --cov-report=))
 
 # ATTACKS=file.jsonl.gz adds texts that must not run; NODE_MODULES names another folder of modules.
 ui-test: setup ## the pages in Chromium, on both engines; it says what to install
@@ -66,7 +66,7 @@ learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours
 soak: setup ## what make test leaves out, and the long runs at SOAK times their length, for docs/reliability.md
 	@export HEEDFUL_SOAK='$(SOAK)'; \
 	echo '1 of 2: what make test leaves out'; \
-	$(PY) -m pytest --numprocesses "$(WORKERS)" --dist worksteal -m 'nightly and not soak' $(ARGS); tables=$$?; \
+	$(PY) -m pytest --numprocesses $(TEST_WORKERS) --dist worksteal -m 'nightly and not soak' $(ARGS); tables=$$?; \
 	echo '2 of 2: the long runs, one at a time'; \
 	$(PY) -m pytest -v -m soak $(ARGS); runs=$$?; \
 	$(if $(filter-out 1,$(SOAK)),$(PY) -m scripts.reliability;) \
