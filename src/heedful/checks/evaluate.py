@@ -38,6 +38,7 @@ from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import requirement_of, rule_name
+from heedful.models.call import heed_cancel
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.validation import as_float, refuses_unknown_options
@@ -110,7 +111,7 @@ async def call(
     """
     token = _context.set(at)
     try:
-        with UserCode(failed):
+        with heed_cancel(), UserCode(failed):
             if thread:
                 value = await asyncio.to_thread(_call_function, function, *arguments)
             else:

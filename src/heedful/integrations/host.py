@@ -495,6 +495,7 @@ class HostRun:
         an earlier process stopped also returns it when it is reported again: the output
         with the same number or, if the host does not count its `attempt`, an equal one.
         """
+        self.repeats.heed_cancel()
         if self.repeats.stopped or not self.judges:
             return self.repeats.stopped
 

@@ -9,6 +9,7 @@ else begins the count anew: another call, another result, a rejected answer.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from heedful.lessons.signature import mask_moments
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 from heedful.loop.stop import Repeat, Stop
+from heedful.models.call import count_cancels
 from heedful.sanitize import clean
 from heedful.traces.signals import canonical_json
 
@@ -74,6 +76,12 @@ class Repeats:
         self._is_stuck = False
         # True once the agent could read why: calls of one answer know nothing of it.
         self._is_read = False
+        self._cancels = count_cancels()
+
+    def heed_cancel(self) -> None:
+        """Raise CancelledError if a client of the model has swallowed one."""
+        if count_cancels() > self._cancels:
+            raise asyncio.CancelledError
 
     def forget(self) -> None:
         """Begin the count anew: the agent was told something."""
@@ -138,6 +146,7 @@ class Repeats:
         when the framework itself would end the run. It is the best answer of the run,
         else its last text, else a sentence about the call.
         """
+        self.heed_cancel()
         self._is_read = True
         if at_limit and self._steps and _count_times(self._steps) >= NOTED_TIMES:
             self._stop(self._steps[-1].action)

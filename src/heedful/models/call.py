@@ -8,9 +8,9 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -31,6 +31,33 @@ DEFAULT_CALL_OPTIONS: dict[str, Any] = {
 RETRY_TEMPERATURE_STEP = 0.5
 
 
+def count_cancels() -> int:
+    """Return how often the current task was asked to end, and has not.
+
+    Without a task, return 0.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return 0  # no event loop runs in this thread
+    return task.cancelling() if task else 0
+
+
+@contextmanager
+def heed_cancel() -> Iterator[None]:
+    """Raise CancelledError after the body if it has swallowed that of its task.
+
+    Some clients catch every exception of a request and try again. The task would go on
+    with its next call.
+    """
+    before = count_cancels()
+    try:
+        yield
+    finally:
+        if count_cancels() > before:
+            raise asyncio.CancelledError
+
+
 async def complete(
     model: Model, messages: Sequence[Message], **options: Unpack[Options]
 ) -> Answer:
@@ -43,7 +70,7 @@ async def complete(
     span_settings = dict(settings)
     del span_settings["schema"]
 
-    with telemetry.chat(model.name, turns, span_settings) as end_span:
+    with heed_cancel(), telemetry.chat(model.name, turns, span_settings) as end_span:
         answer = await model.complete(messages, **settings)
         used = answer.usage
         end_span(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
