@@ -533,4 +533,5 @@ def _result_text(result: Any) -> str:
     """Return the text of what a tool returned."""
     contents = result if isinstance(result, list) else [result]
     texts = [str(getattr(content, "text", content)) for content in contents]
-    return marked("\n".join(texts), contents)
+    others = [content for content in contents if not getattr(content, "text", "")]
+    return marked("\n".join(texts), others)

@@ -191,7 +191,7 @@ class _Run(Heedful):
 
         result.all_messages()[:] = messages
 
-        verdict = self.verdict
+        verdict = self.run.repeats.stopped or self.verdict
         if isinstance(verdict, Again) and self.run.loop:
             # The retries of the agent ended first.
             verdict = Done(self.run.loop.loop.best, passed=False)
