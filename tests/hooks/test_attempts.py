@@ -10,7 +10,12 @@ import pytest
 
 from heedful import Done, Finding, Memory, policy
 from heedful.integrations import Host
-from heedful.integrations.attempts import EMPTY_ANSWER, Attempts
+from heedful.integrations.attempts import (
+    EMPTY_ANSWER,
+    Attempts,
+    keep_failure,
+    keep_result,
+)
 from heedful.store.sqlite import in_file
 from tests.hosts import patient_host
 from tests.trusted import OWN
@@ -95,7 +100,7 @@ async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
     for id in ("one", "two"):
         attempts = await attempts_of(host, id)
         assert await attempts.ask("Bash", build, "call-1") == ""
-        await attempts.failed("Bash", error, "call-1")
+        await keep_failure(attempts.run, "Bash", error, "call-1")
         assert await attempts.end() is None
 
     attempts = await attempts_of(host, "three", hold_back=True)
@@ -103,7 +108,7 @@ async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
     assert attempts.call_advice() == {}
     assert await attempts.ask("Bash", build, "call-2") == ""
     assert await attempts.ask("Bash", build, "call-2") == ""
-    await attempts.worked("Bash", "done", "call-2")
+    await keep_result(attempts.run, "Bash", "done", "call-2")
     await attempts.end("success")
 
 
@@ -115,7 +120,7 @@ async def test_what_was_told_before_a_call_is_not_told_after_it(tmp_path: Path) 
     for id in ("one", "two", "three"):
         attempts = await attempts_of(host, id)
         await attempts.ask("Bash", build, "call-1")
-        await attempts.failed("Bash", error, "call-1")
+        await keep_failure(attempts.run, "Bash", error, "call-1")
         advice.append(attempts.call_advice().get("call-1", ""))
         await attempts.end("failure")
     assert advice[-1].count("never worked") == 1

@@ -29,7 +29,13 @@ from google.genai import types
 from pydantic import TypeAdapter, ValidationError
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
+from heedful.integrations.attempts import (
+    ID_KEY,
+    Attempts,
+    checked_host,
+    keep_failure,
+    keep_result,
+)
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
 from heedful.integrations.typed import Kind, Spoken, mark_of, typed_marks
@@ -203,11 +209,11 @@ class HeedfulAdkPlugin(BasePlugin):
 
         error = _error_in(result)
         if error:
-            await run.failed(tool.name, error, call)
+            await keep_failure(run.run, tool.name, error, call)
         else:
             know(run.run, [result])
             text = redact_ends(marked(str(result), result), MAX_RESULT_CHARS)
-            await run.worked(tool.name, text, call)
+            await keep_result(run.run, tool.name, text, call)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
@@ -217,7 +223,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is not None and isinstance(error, Exception):
             call = tool_context.function_call_id or ""
             run.settled.add(call)
-            await run.failed(tool.name, str(error), call)
+            await keep_failure(run.run, tool.name, str(error), call)
 
     async def on_event_callback(
         self, *, invocation_context: Any, event: Event

@@ -48,7 +48,12 @@ from agent_framework import (
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import Attempts, checked_host
+from heedful.integrations.attempts import (
+    Attempts,
+    checked_host,
+    keep_failure,
+    keep_result,
+)
 from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
 from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, typed_marks
@@ -420,9 +425,9 @@ class _Calls(FunctionMiddleware):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
-            await self.run.failed(name, str(error), call)
+            await keep_failure(self.run.run, name, str(error), call)
             raise
-        await self.run.worked(name, _result_text(context.result), call)
+        await keep_result(self.run.run, name, _result_text(context.result), call)
 
 
 def _response_of(text: str, streams: bool) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from heedful.drive.portal import run_sync
 from heedful.integrations import PASSED_OUTCOMES
 from heedful.integrations.begin import know, learn_added
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
+from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
@@ -44,8 +44,8 @@ class Attempts:
     `recalled` is what memory has for the task. `rejected` is the last answer if it was
     rejected, `feedback` what is wrong with it. `spent` is the usage of the current
     attempt. `best` is the best answer as the framework has it, None if an earlier
-    process made it. `asked` has the advice about calls, by their ids. With `hold_back`,
-    a call with advice does not run at first; `held_back` has these calls.
+    process made it. `asked` has the ids of the calls that were asked about. With
+    `hold_back`, a call with advice does not run at first; `held_back` has these calls.
     """
 
     run: HostRun
@@ -56,7 +56,7 @@ class Attempts:
     spent: Usage = field(default_factory=Usage)
     verdict: Verdict | None = None
     best: Any = None
-    asked: dict[str, Advice] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
 
     async def begin(self) -> None:
@@ -121,7 +121,7 @@ class Attempts:
             return ""
 
         advice = await self.run.before(tool, arguments, call)
-        self.asked[call] = advice
+        self.asked.add(call)
         request = f"{tool} {json.dumps(arguments, default=repr, sort_keys=True)}"
         if not advice or not self.hold_back or request in self.held_back:
             return ""
@@ -131,22 +131,6 @@ class Attempts:
         self.run.call_advice.pop(call, None)
         know(self.run, [advice.text])
         return advice.text
-
-    async def failed(self, tool: str, error: str, call: str) -> None:
-        """Keep the error of a call and ask about it; show a lesson about it once."""
-        know(self.run, [error])
-        lessons = (await self.run.seen(tool, error, call)).lessons
-        known_lessons = self.asked.get(call, Advice()).lessons
-        is_known = lessons and lessons <= known_lessons
-        if is_known and call in self.run.call_advice:
-            self.run.call_advice[call].pop()
-        self.run.repeats.note(call, error)
-
-    async def worked(self, tool: str, output: str, call: str) -> None:
-        """Keep the result of a call."""
-        know(self.run, [output])
-        await self.run.learn(Event("tool_response", output, tool=tool, call=call))
-        self.run.repeats.note(call, output)
 
     async def learn_added(self, values: Iterable[Any], trusted: str = "") -> None:
         """Keep what code added to a request, as `begin.learn_added`."""
@@ -174,6 +158,20 @@ class Attempts:
             ends=ends or PASSED_OUTCOMES[done.passed if done else None]
         )
         return done or self.run.unjudged
+
+
+async def keep_failure(run: HostRun, tool: str, error: str, call: str) -> None:
+    """Keep the error of a call, and ask about it."""
+    know(run, [error])
+    await run.seen(tool, error, call)
+    run.repeats.note(call, error)
+
+
+async def keep_result(run: HostRun, tool: str, output: str, call: str) -> None:
+    """Keep the result of a call."""
+    know(run, [output])
+    await run.learn(Event("tool_response", output, tool=tool, call=call))
+    run.repeats.note(call, output)
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:

@@ -23,7 +23,14 @@ from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
 from pydantic import ValidationError
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
+from heedful.integrations.attempts import (
+    ID_KEY,
+    Attempts,
+    checked_host,
+    keep_failure,
+    keep_result,
+    run_now,
+)
 from heedful.integrations.begin import Earlier, know
 from heedful.integrations.host import Host
 from heedful.integrations.words import foreign_words, marked, words_in
@@ -293,9 +300,9 @@ def _note_result(context: Any) -> str | None:
     run.errors = run.task.tools_errors
     if has_failed:
         error = text.removeprefix(TOOL_ERROR)
-        run_now(run.failed(context.tool_name, error, call))
+        run_now(keep_failure(run.run, context.tool_name, error, call))
     else:
-        run_now(run.worked(context.tool_name, text, call))
+        run_now(keep_result(run.run, context.tool_name, text, call))
     advice = run.call_advice().get(call)
     return f"{text}\n{advice}" if advice else None
 

@@ -26,7 +26,14 @@ from haystack.dataclasses.chat_message import ToolCallResultContentT
 from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
+from heedful.integrations.attempts import (
+    ID_KEY,
+    Attempts,
+    checked_host,
+    keep_failure,
+    keep_result,
+    run_now,
+)
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
 from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
@@ -183,9 +190,9 @@ class _Watch:
             know(run.run, [result.result])
             text = _result_text(result.result)
             if result.error:
-                await run.failed(call.tool_name, _error_of(text), id)
+                await keep_failure(run.run, call.tool_name, _error_of(text), id)
             else:
-                await run.worked(call.tool_name, text, id)
+                await keep_result(run.run, call.tool_name, text, id)
 
     async def judge(self, state: State) -> None:
         """Judge the answer; go on without it, or put the best in its place."""

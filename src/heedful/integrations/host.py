@@ -228,7 +228,8 @@ class HostRun:
 
     The events of the run are in the store, so that another process can go on with the
     same `id`. `outputs` are those of the attempts, as the host gave them.
-    `call_advice` has the advice about calls, by their ids. `room` is how many
+    `call_advice` has the advice about calls, by their ids, and `call_lessons` the
+    lessons in it. `room` is how many
     characters of lessons the host can show now: what it cannot show is not recorded as
     shown. `unjudged` says why the last output has no verdict, if heedful failed.
     `earlier` is what the model read before the run; it is stored with the first call.
@@ -240,6 +241,7 @@ class HostRun:
     loop: ReportedLoop | None = None
     outputs: list[Any] = field(default_factory=list)
     call_advice: dict[str, list[str]] = field(default_factory=dict)
+    call_lessons: dict[str, set[int]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
     unjudged: Done | None = None
     earlier: Earlier | None = None
@@ -763,7 +765,11 @@ class HostRun:
         silent = Advice(silence="no answer")
         advice = await self.host.guarded(purpose, look(memory), silent)
         if advice and call:
-            self.call_advice.setdefault(call, []).append(advice.text)
+            # A lesson is shown once for a call: before it, or after its error.
+            known_lessons = self.call_lessons.setdefault(call, set())
+            if not advice.lessons or advice.lessons - known_lessons:
+                self.call_advice.setdefault(call, []).append(advice.text)
+            known_lessons |= advice.lessons
         return advice
 
     async def _recall(self, call: str, is_typed: bool) -> Advice:

@@ -25,7 +25,12 @@ from pydantic import BaseModel, ValidationError
 
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import EMPTY_ANSWER, checked_host
+from heedful.integrations.attempts import (
+    EMPTY_ANSWER,
+    checked_host,
+    keep_failure,
+    keep_result,
+)
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.integrations.words import foreign_words, words_of_result
@@ -33,7 +38,7 @@ from heedful.loop.decide import Again, Done
 from heedful.loop.feedback import FEEDBACK_HEADING
 from heedful.loop.record import Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
-from heedful.traces.episode import Event, json_data
+from heedful.traces.episode import json_data
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
@@ -294,8 +299,8 @@ class _Attempts:
         self.recalled = ""
         self.feedback = ""
 
-        # Tool and advice of calls without a result.
-        self.calls: dict[str, tuple[str, Advice]] = {}
+        # The tools of calls without a result.
+        self.calls: dict[str, str] = {}
         # Tool and arguments of the calls that did not run at first.
         self.held_back: set[tuple[str, str]] = set()
 
@@ -398,15 +403,15 @@ class _Attempts:
         arguments = json_data(context.tool_arguments)
         if not isinstance(arguments, dict):
             arguments = context.tool_arguments
-        advice = await self.run.before(tool, arguments, call)
-        self.calls[call] = (tool, advice)
-        return advice
+        self.calls[call] = tool
+        return await self.run.before(tool, arguments, call)
 
     async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
         """Keep the error of a call and ask about it; format it as the user does."""
         if failed.kind == "tool_exception" and failed.error is not None:
-            self.calls.setdefault(failed.call_id, (failed.tool_name, Advice()))
-            await self.failed(failed.call_id, str(failed.error))
+            call = failed.call_id
+            tool = self.calls.pop(call, failed.tool_name)
+            await keep_failure(self.run, tool, str(failed.error), call)
 
         user_formatter = self.config.tool_error_formatter
         message = user_formatter(failed) if user_formatter else None
@@ -414,15 +419,6 @@ class _Attempts:
         if message is None:
             know(self.run, [failed.default_message])
         return message
-
-    async def failed(self, call: str, error: str) -> None:
-        """Keep the error of a call and ask about it; show a lesson about it once."""
-        tool, earlier_advice = self.calls.pop(call)
-        lessons = (await self.run.seen(tool, error, call)).lessons
-        is_known = lessons and lessons <= earlier_advice.lessons
-        if is_known and call in self.run.call_advice:
-            self.run.call_advice[call].pop()
-        self.run.repeats.note(call, error)
 
     async def note_misfit(self, failed: Any) -> Any:
         """Note that the output is not of the agent's type; answer as the user does."""
@@ -472,11 +468,8 @@ class _Attempts:
         item = agents.ItemHelpers.tool_call_output_item(call, result)
         output = words_of_result(item["output"])
         if id in self.calls:
-            name, _ = self.calls.pop(id)
-            know(self.run, [output])
-            event = Event("tool_response", output, tool=name, call=id)
-            await self.run.learn(event)
-        self.run.repeats.note(id, output)
+            tool = self.calls.pop(id)
+            await keep_result(self.run, tool, output, id)
 
     async def stored_result(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended."""
@@ -598,8 +591,9 @@ class _Attempts:
         """Learn from the errors of tools in a run that an exception has ended."""
         # A tool without a failure handler ends the run.
         if len(self.calls) == 1:
-            (call,) = self.calls
-            await self.failed(call, str(error.__cause__ or error))
+            call, tool = self.calls.popitem()
+            text = str(error.__cause__ or error)
+            await keep_failure(self.run, tool, text, call)
         await self.run.learn(ends="error")
 
     def kind(self) -> Any:

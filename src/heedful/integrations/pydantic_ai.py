@@ -41,14 +41,13 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import checked_host
+from heedful.integrations.attempts import checked_host, keep_failure, keep_result
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.integrations.typed import TYPED_KEY, mark_of
 from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
-from heedful.traces.episode import Event
 
 # What a model itself says in a response; a call has its result in another part.
 OWN_PARTS = (TextPart, ThinkingPart, BaseToolCallPart)
@@ -312,21 +311,13 @@ class _Run(Heedful):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
-            know(self.run, [str(error)])
-            lessons = (await self.run.seen(name, str(error), id)).lessons
-            is_known = lessons and lessons <= advice.lessons
-
-            # The model sees a lesson once.
-            if is_known and id in self.run.call_advice:
-                self.run.call_advice[id].pop()
-            self.run.repeats.note(id, str(error))
+            await keep_failure(self.run, name, str(error), id)
             raise
 
         # The content of a `ToolReturn` becomes a message of the user.
         know(self.run, [result, getattr(result, "content", "")])
         text = marked(str(result), result)
-        await self.run.learn(Event("tool_response", text, tool=name, call=id))
-        self.run.repeats.note(id, text)
+        await keep_result(self.run, name, text, id)
         return result
 
     async def after_output_process(

@@ -42,7 +42,13 @@ from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
+from heedful.integrations.attempts import (
+    ID_KEY,
+    Attempts,
+    checked_host,
+    keep_failure,
+    keep_result,
+)
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
 from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
@@ -232,9 +238,9 @@ class HeedfulPlugin(Plugin):
         text = _result_text(event.result)
         if event.result["status"] == "error":
             error = str(event.exception) if event.exception else text
-            await run.failed(name, error, call)
+            await keep_failure(run.run, name, error, call)
         else:
-            await run.worked(name, text, call)
+            await keep_result(run.run, name, text, call)
 
     async def end(self, event: AfterInvocationEvent) -> None:
         """Learn from the run, and put the verdict into the state of the result."""
