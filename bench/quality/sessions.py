@@ -15,9 +15,9 @@ it, stands in `relevance`; what counts as a mend, in `recordings`.
   with another error. Only the first is false. The baseline of these three is "this
   command failed the last time it was used".
 - prevented: the share of all that could be known of which the session was told before
-  the call was written (at its start, with a prompt, at an earlier call) or whose call
-  was repaired. explained: the share announced at the call, where nothing was told
-  before. An agent reads an announcement together with the result.
+  the call was written: at its start, with a prompt, at an earlier call. explained: the
+  share announced at the call, where nothing was told before. An agent reads an
+  announcement together with the result.
 - known_after: of the same, the share after which a text is shown, or with an
   announcement that held; new_known is the share of first failures of a new kind after
   which a text is shown. usable: of those with a mend in the recording that are not the
@@ -110,14 +110,6 @@ class AgentText:
     session: Session
     place: int = 0
     action: Action | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class HookAnswer:
-    """What the answer of a hook shows to the agent, and whether it changes the call."""
-
-    text: str = ""
-    is_repair: bool = False
 
 
 @dataclass(kw_only=True)
@@ -284,7 +276,7 @@ class _Replay:
             await self._start(session, "compact")
         answer = await self._ask("UserPromptSubmit", session, {"prompt": step.text})
         text = AgentText(
-            moment="prompt", text=answer.text, session=session, place=step.place
+            moment="prompt", text=answer, session=session, place=step.place
         )
         self._tell(text)
 
@@ -302,11 +294,11 @@ class _Replay:
 
     async def _start(self, session: Session, how: str) -> None:
         answer = await self._ask("SessionStart", session, {"source": how})
-        self._tell(AgentText(moment="start", text=answer.text, session=session))
+        self._tell(AgentText(moment="start", text=answer, session=session))
 
     async def _ask(
         self, event: str, session: Session, fields: Mapping[str, Any]
-    ) -> HookAnswer:
+    ) -> str:
         """Hand an event to the hook, do the work that it leaves, return what it shows.
 
         The fields are those of Claude Code; `cwd` is the root of the repository.
@@ -329,11 +321,7 @@ class _Replay:
             output.get("additionalContext"),
             output.get("permissionDecisionReason"),
         ]
-        repaired = output.get("updatedInput")
-        if repaired is not None:
-            texts.append(json.dumps(repaired, ensure_ascii=False))
-        text = "\n".join(filter(None, texts))
-        return HookAnswer(text=text, is_repair=repaired is not None)
+        return "\n".join(filter(None, texts))
 
     def _tell(self, text: AgentText) -> None:
         if text.text:
@@ -366,11 +354,11 @@ class _Replay:
 
         if is_first and earlier:
             # What is announced about the failure is not said again after it.
-            announced = before.text if outcome == "held" else ""
+            announced = before if outcome == "held" else ""
             self._count_known(action, earlier, _joined(announced, after))
-            is_prevented = before.is_repair and outcome == "held"
-            if any(is_about(text.text, action, earlier) for text in texts_before):
-                is_prevented = True
+            is_prevented = any(
+                is_about(text.text, action, earlier) for text in texts_before
+            )
             self._count("prevented", is_prevented)
             self._count("explained", outcome == "held" and not is_prevented)
         elif is_first:
@@ -389,7 +377,7 @@ class _Replay:
             self.counts[name] += 1
 
     def _announce(
-        self, action: Action, earlier: Sequence[Action], before: HookAnswer
+        self, action: Action, earlier: Sequence[Action], before: str
     ) -> CallOutcome:
         """Count what is announced before a call; return how that ended, "" if nothing.
 
@@ -398,19 +386,19 @@ class _Replay:
         course = self.courses[action.session.number]
         outcome: CallOutcome = "passed"
         if action.failed:
-            is_right = is_about(before.text, action, earlier)
+            is_right = is_about(before, action, earlier)
             outcome = "held" if is_right else "failed_otherwise"
         text = AgentText(
             moment="before",
-            text=before.text,
+            text=before,
             session=action.session,
             place=action.place,
             action=action,
         )
         self._tell(text)
         if action.key in course.calls:
-            self._count("repeated_shown", before.text != "")
-            self._count("repeated_passed", before.text != "" and not action.failed)
+            self._count("repeated_shown", before != "")
+            self._count("repeated_passed", before != "" and not action.failed)
             return ""
 
         could = bool(earlier) and action.kind not in course.kinds
@@ -421,11 +409,9 @@ class _Replay:
             if action.failed:
                 again = "held" if last.kind == action.kind else "failed_otherwise"
             self._count_announcement("again", again, could)
-        if not before.text:
+        if not before:
             return ""
         self._count_announcement("before", outcome, could)
-        self._count("repairs", before.is_repair)
-        self._count("repairs_passed", before.is_repair and not action.failed)
         self._count(f"{action.failure_class}.announced", could and outcome == "held")
         return outcome
 
@@ -445,13 +431,13 @@ class _Replay:
         answer = await self._ask(event, action.session, {**fields, **result})
         text = AgentText(
             moment="after",
-            text=answer.text,
+            text=answer,
             session=action.session,
             place=action.place + 1,
             action=action,
         )
         self._tell(text)
-        return answer.text
+        return answer
 
     def _count_known(
         self, action: Action, earlier: Sequence[Action], after: str
@@ -534,11 +520,6 @@ def _list_announced(key: str, n: Mapping[str, int]) -> Iterator[Row]:
     for name in ("prevented", "explained"):
         counts = f"{n[name]} of {n['could']} first failures"
         yield _share(f"{key}.{name}", n[name], n["could"], counts)
-    if n["repairs"]:
-        counts = f"{n['repairs_passed']} of {n['repairs']} calls that were repaired"
-        yield _share(
-            f"{key}.repaired_passed", n["repairs_passed"], n["repairs"], counts
-        )
 
 
 def _list_brief(key: str, tally: Tally) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What worked in the place of what failed, and which calls it may repair."""
+"""What worked in the place of what failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from heedful.lessons.substitution import (
     Substitution,
     find_replacement,
     find_substitution,
-    is_safe,
 )
 
 ROOT = "/r"
@@ -140,7 +139,7 @@ def test_a_file_that_was_written_is_not_the_one_that_was_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "words", "repaired"),
+    ("call", "words", "replaced"),
     [
         pytest.param(
             "npm  ci --frozen && ls",
@@ -159,10 +158,10 @@ def test_a_file_that_was_written_is_not_the_one_that_was_meant() -> None:
     ],
 )
 def test_a_substitution_is_applied(
-    call: str, words: tuple[tuple[str, ...], tuple[str, ...]], repaired: str | None
+    call: str, words: tuple[tuple[str, ...], tuple[str, ...]], replaced: str | None
 ) -> None:
     arguments = Substitution("command", *words).apply(command(call), ROOT)
-    assert arguments == (None if repaired is None else command(repaired))
+    assert arguments == (None if replaced is None else command(replaced))
 
 
 def test_a_path_is_replaced_in_every_checkout() -> None:
@@ -171,59 +170,3 @@ def test_a_path_is_replaced_in_every_checkout() -> None:
         "file_path": "/q/b.go",
         "limit": 5,
     }
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param("npm ci --frozen", "npm ci", id="an option goes"),
-        pytest.param("go test ./e2e", "go test -tags=e2e ./e2e", id="an option comes"),
-        pytest.param("lint -c a.yml && ls", "lint -c a.yaml && ls", id="a path"),
-        pytest.param("npm run tests", "npm run test", id="a sub-command"),
-    ],
-)
-def test_a_plain_word_may_be_repaired(old: str, new: str) -> None:
-    assert judged_safe(old, new)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param("pip install x", "uv pip install x", id="another program"),
-        pytest.param("npm test", "sudo npm test", id="sudo"),
-        pytest.param("git push", "git push --force", id="force"),
-        pytest.param("git push", "git push -f", id="force in short"),
-        pytest.param("git commit", "git commit --no-verify", id="around a check"),
-        pytest.param("git checkout x", "git reset x", id="what throws work away"),
-        pytest.param("xargs -n 1 ls", "xargs -n 1 rm", id="rm as an argument"),
-        pytest.param("npm test", "npm test; ls", id="a second command"),
-        pytest.param("npm test", "npm test && ls", id="a second command if it passes"),
-        pytest.param("npm test", "npm test > log", id="a redirection"),
-        pytest.param("npm test x", "npm test | x", id="a pipe"),
-        pytest.param("npm test x", "npm test $(x)", id="a substitution of the shell"),
-        pytest.param("npm test x", "npm test `x`", id="the same in old form"),
-        pytest.param("npm test x", "npm test $X", id="a variable"),
-        pytest.param("ls x", "ls *", id="a glob"),
-        pytest.param("ls x", "ls ../x", id="out of the repository"),
-        pytest.param("find a x", "find a -delete", id="an option that deletes"),
-        pytest.param("npm i x", "npm i https://x.example/y", id="an address"),
-        pytest.param("echo 'a x'", "echo 'a y'", id="a text in quotes"),
-    ],
-)
-def test_what_runs_something_else_is_never_repaired(old: str, new: str) -> None:
-    assert not judged_safe(old, new)
-
-
-def judged_safe(old: str, new: str) -> bool:
-    """Return whether the first command may be repaired to the second."""
-    change = find_substitution(command(old), command(new), ROOT)
-    if change is None:
-        # Not even learnt; judge it as if it were.
-        change = Substitution("command", tuple(old.split()), tuple(new.split()))
-    return is_safe(command(old), command(new), change)
-
-
-def test_a_call_that_writes_is_never_repaired() -> None:
-    change = Substitution("file_path", ("a.go",), ("b.go",))
-    edit = {"file_path": "a.go", "old_string": "x", "new_string": "y"}
-    assert not is_safe(edit, {**edit, "file_path": "b.go"}, change)

@@ -1,4 +1,4 @@
-"""What worked in the place of what failed: learnt from sessions, told and repaired."""
+"""What worked in the place of what failed: learnt from sessions, and told."""
 
 from __future__ import annotations
 
@@ -10,17 +10,9 @@ import heedful
 from heedful.lessons.lesson import source_of
 from heedful.lessons.preconditions import Surroundings, preconditions_of
 from heedful.store import substitutions
-from heedful.store.repairs import (
-    JudgedCall,
-    Repair,
-    find_repair,
-    offer,
-    settle,
-)
 from heedful.store.substitutions import KnownSubstitution
 from tests.memory.agent_sessions import learn, step
 from tests.memory.test_preconditions import read
-from tests.store.support import count_repairs
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly
@@ -58,29 +50,6 @@ async def known(
     )
 
 
-async def repair_of(
-    memory: heedful.Memory, arguments: Any = COMMAND, session: str = "next"
-) -> Repair | None:
-    call = JudgedCall(tool="Bash", arguments=arguments, session=session, folder="/r")
-    return await memory.store.read(memory.scope, find_repair, call, memory.trust)
-
-
-async def end_repair(memory: heedful.Memory, session: str, *, failed: bool) -> None:
-    """Repair a call of a session, and say how it ended."""
-    repair = await repair_of(memory, session=session)
-    assert repair is not None
-    call = JudgedCall(tool="Bash", arguments=COMMAND, session=session, folder="/r")
-    await memory.store.write(memory.scope, offer, call, "c1", repair)
-    repaired = JudgedCall(
-        tool="Bash",
-        arguments=repair.known.arguments,
-        errors=["npm: out of memory"] if failed else (),
-        session=session,
-        folder="/r",
-    )
-    await memory.store.write(memory.scope, settle, repaired, "c1")
-
-
 async def test_a_substitution_counts_once_a_session(memory: heedful.Memory) -> None:
     assert await known(memory) == ()
     await learn_frozen(memory, "s1")
@@ -88,7 +57,7 @@ async def test_a_substitution_counts_once_a_session(memory: heedful.Memory) -> N
     (frozen,) = await known(memory)
     assert frozen.arguments == {"command": "npm ci"}
     assert frozen.sessions == 2
-    assert frozen.trusted == 2
+    assert frozen.sessions == 2
     assert frozen.text == "without `--frozen` worked in 2 sessions"
 
 
@@ -167,7 +136,7 @@ async def test_what_failed_later_rests_until_it_works(memory: heedful.Memory) ->
     assert len(await known(memory, "Read", read("/r/docs/guides.md"))) == 1
 
 
-async def test_words_of_others_are_not_told_and_repair_nothing(store: Any) -> None:
+async def test_words_of_others_are_not_told(store: Any) -> None:
     bare = heedful.Memory(store, holdout=0.0)
     await learn_frozen(bare, "s1")
     await learn_frozen(bare, "s2")
@@ -176,7 +145,7 @@ async def test_words_of_others_are_not_told_and_repair_nothing(store: Any) -> No
     await bare.set_trust("program:npm", "measured", by="ada")
     await bare.set_trust("user", "operator", by="ada")
     (frozen,) = await known(bare)
-    assert frozen.trusted == 2
+    assert frozen.sessions == 2
 
 
 LOCKED = "npm error: the registry is locked"
@@ -205,7 +174,6 @@ async def test_a_released_remedy_is_told(store: Any, command: str) -> None:
     await release_all(bare)
     (released,) = await known(bare, arguments={"command": command})
     assert released.arguments == {"command": worked}
-    assert released.trusted == 0
     assert released.lesson
 
 
@@ -243,66 +211,6 @@ async def test_a_released_text_vouches_for_no_other_call_of_its_session(
     assert await known(bare, arguments={"command": "npm ship --dry-run"}) == ()
 
 
-async def test_a_call_is_repaired_after_two_sessions(memory: heedful.Memory) -> None:
-    await learn_frozen(memory, "s1")
-    assert await repair_of(memory) is None
-    await learn_frozen(memory, "s2")
-    repair = await repair_of(memory)
-    assert repair is not None
-    assert repair.known.arguments == {"command": "npm ci"}
-    assert "failed in 2 sessions and never worked" in repair.text
-
-
-async def test_two_failures_and_one_remedy_repair_nothing(
-    memory: heedful.Memory,
-) -> None:
-    await learn_frozen(memory, "s1")
-    await learn_frozen(memory, "s2", mended=False)
-    await learn_frozen(memory, "s3", mended=False)
-    assert await repair_of(memory) is None
-
-
-async def test_what_ever_passed_is_not_repaired(memory: heedful.Memory) -> None:
-    await learn(memory, "s0", step("Bash", "npm ci --frozen"))
-    await learn_frozen(memory, "s1")
-    await learn_frozen(memory, "s2")
-    assert await repair_of(memory) is None
-
-
-async def test_a_session_teaches_itself_no_repair(memory: heedful.Memory) -> None:
-    await learn_frozen(memory, "s1")
-    await learn_frozen(memory, "s2")
-    assert await repair_of(memory, session="s2") is None
-
-
-async def test_a_repair_that_failed_rests_until_it_works(
-    memory: heedful.Memory,
-) -> None:
-    await learn_frozen(memory, "s1")
-    await learn_frozen(memory, "s2")
-    await end_repair(memory, "s3", failed=False)
-    await end_repair(memory, "s4", failed=True)
-    assert await repair_of(memory) is None
-    counts = await memory.store.read(memory.scope, count_repairs)
-    assert counts == {"passed": 1, "failed": 1}
-    await learn_frozen(memory, "s5")
-    assert await repair_of(memory) is not None
-
-
-async def test_a_call_that_is_not_the_repaired_one_settles_nothing(
-    memory: heedful.Memory,
-) -> None:
-    await learn_frozen(memory, "s1")
-    await learn_frozen(memory, "s2")
-    repair = await repair_of(memory)
-    assert repair is not None
-    call = JudgedCall(tool="Bash", arguments=COMMAND, session="s3", folder="/r")
-    await memory.store.write(memory.scope, offer, call, "c1", repair)
-    await memory.store.write(memory.scope, settle, call, "c1")
-    counts = await memory.store.read(memory.scope, count_repairs)
-    assert counts == {"offered": 1}
-
-
 async def test_a_session_that_is_revoked_takes_its_own_along(
     memory: heedful.Memory,
 ) -> None:
@@ -325,7 +233,5 @@ async def test_a_program_that_is_revoked_takes_all_along(
 async def test_a_memory_that_is_cleared_knows_none(memory: heedful.Memory) -> None:
     await learn_frozen(memory, "s1")
     await learn_frozen(memory, "s2")
-    await end_repair(memory, "s3", failed=True)
     await memory.clear()
     assert await known(memory) == ()
-    assert await memory.store.read(memory.scope, count_repairs) == {}

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import heedful
-from heedful.lessons.lesson import Scope
-from heedful.store.connection import Db, key_of
 from heedful.store.threads import STORE_THREAD_NAME
 from tests.engines import in_memory, opened, rows
 from tests.store.entries import SCOPE, attempt, report
@@ -18,7 +16,6 @@ __all__ = [
     "SCOPE",
     "WAITING",
     "attempt",
-    "count_repairs",
     "ended",
     "in_memory",
     "opened",
@@ -74,10 +71,3 @@ def ended(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=WAITING)
     assert process.returncode == 0, err
     return out
-
-
-def count_repairs(db: Db, scope: Scope) -> dict[str, int]:
-    """How many repairs were offered without a result, passed, and failed."""
-    end = "group by outcome"
-    counted = db.select("outcome, count(*) as n", "repair", key_of(scope), end)
-    return {row["outcome"]: row["n"] for row in counted}

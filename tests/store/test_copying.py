@@ -70,7 +70,6 @@ insert into day_figure values ('two', 'p', 20000, 3, 2, 1, 1, 0, 1, 4, 70, 0.5);
 insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);
 insert into substitution
   values ('two', 'p', '1f', 's', null, 'command', '["a"]', '["b"]', '[]', 2.5);
-insert into repair values ('two', 'p', 's', 'c', '1f', '2e', '3d', 'passed', 2.5);
 insert into span (tenant, project, trace, id, parent, root, record)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}');
 """

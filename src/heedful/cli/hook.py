@@ -487,19 +487,9 @@ def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     trust_words = ", ".join(statements) or "none"
     return [
         f"each stop runs: {redact(commands)}",
-        *_describe_repairs(rules.repair),
         f"database: {redact(settings['db'])}",
         f"trust: {redact(trust_words)}",
     ]
-
-
-def _describe_repairs(mode: str) -> list[str]:
-    """Return what becomes of a call that surely fails, if it is repaired."""
-    words = {
-        "ask": "changed to what worked, and you are asked",
-        "on": "changed to what worked; Claude Code asks as your own rules say",
-    }
-    return [f"a call that surely fails: {words[mode]}"] if mode in words else []
 
 
 def _describe_reminders() -> list[str]:

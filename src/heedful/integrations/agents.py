@@ -61,9 +61,8 @@ class Agent:
 
     `events` maps its events to ours. `fields` has its names of the fields that are not
     named as in Claude Code, and `other_names` those of some of its versions. `takes`
-    are our events whose answer may add context. `repairs` is true if a hook may change
-    a call without granting a permission. `context`, `deny` and `block` make an answer
-    from the name of the event and a text.
+    are our events whose answer may add context. `context`, `deny` and `block` make an
+    answer from the name of the event and a text.
     """
 
     events: Mapping[str, Kind]
@@ -78,8 +77,6 @@ class Agent:
     context: Form = _nested("additionalContext")
     # The characters of a context, a denial or a block.
     max_chars: int = MAX_HOOK_CONTEXT_CHARS
-    # Takes other arguments for a call without a permission for it, and shows them.
-    repairs: bool = False
     deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
     block: Form = _named("reason", decision="block")
     # Its event has the line that the user typed. Other agents may have put a command of
@@ -133,7 +130,6 @@ AGENTS: Mapping[str, Agent] = {
         folders=(".claude",),
         events=_SHARED_EVENTS,
         takes=_CONTEXT_MOMENTS,
-        repairs=True,
         gives_typed_line=True,
         has_transcript=True,
         says_at_start=True,

@@ -63,8 +63,6 @@ MAX_COMMAND_CHARS = 200
 MAX_HOOK_TEXT_CHARS = 4 * Limits().content
 # The characters of an error that are searched for error lines, which takes 0.1 s.
 MAX_SEARCHED_ERROR_CHARS = 400_000
-# A call with longer arguments may have been cut, so it is not repaired.
-MAX_REPAIRED_CHARS = 8_000
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
 # The field with what an agent has read apart from its calls: see `readings`.
@@ -103,15 +101,13 @@ class HookSettings:
 
     `stop` are commands that must exit with 0 before a turn ends; each takes at most
     `seconds`. The turn goes on as long as `policy` allows. With `deny`, an action that
-    failed before is denied once a session, with the advice as the reason. With `repair`
-    "ask" or "on", a call that surely fails is changed to what worked.
+    failed before is denied once a session, with the advice as the reason.
     """
 
     stop: tuple[str, ...] = ()
     deny: bool = False
     seconds: float = 300.0
     policy: str = "default"
-    repair: Literal["off", "ask", "on"] = "off"
 
     def __post_init__(self) -> None:
         is_text = isinstance(self.stop, str)
@@ -123,8 +119,6 @@ class HookSettings:
 
         if not isinstance(self.deny, bool):
             raise InvalidInput("hook.deny", self.deny, "true or false")
-        if self.repair not in ("off", "ask", "on"):
-            raise InvalidInput("hook.repair", self.repair, '"off", "ask" or "on"')
         if not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 3_600:
             raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
 
@@ -552,12 +546,8 @@ def _with_rules(rules: str, advice: Advice) -> Advice:
 
 
 async def _before_call(moment: _Moment) -> Reply:
-    """Show how the action failed before; repair or deny it if the settings say so."""
+    """Show how the action failed before; deny it if the settings say so."""
     run = moment.run
-    repaired = await _repair(moment)
-    if repaired is not None:
-        return Reply(repaired, "", run.id)
-
     advice = await run.before(
         moment.tool,
         moment.arguments,
@@ -569,52 +559,6 @@ async def _before_call(moment: _Moment) -> Reply:
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 
     return moment.advise(advice)
-
-
-async def _repair(moment: _Moment) -> Answer | None:
-    """Return the answer that repairs a call, None if it stays as it is.
-
-    Without a decision about the permission, Claude Code decides by its own rules about
-    the changed call; some versions then leave it as it was, which does no harm.
-    """
-    mode = moment.settings.repair
-    if mode == "off" or not moment.agent.repairs:
-        return None
-    # The arguments must be whole: the agent takes these in the place of its own.
-    tool_input = json_data(moment.get("tool_input"))
-    is_object = isinstance(tool_input, Mapping)
-    if not is_object or len(str(tool_input)) > MAX_REPAIRED_CHARS:
-        return None
-
-    from heedful.integrations import repairs
-
-    is_unattended = moment.text("permission_mode") in repairs.UNATTENDED_MODES
-    if mode == "ask" and is_unattended:
-        return None
-
-    search = repairs.find_repair(
-        moment.run,
-        tool=moment.tool,
-        arguments=moment.arguments,
-        call=moment.call,
-        agent=moment.subagent,
-        is_unattended=is_unattended,
-    )
-    repair = await moment.run.host.guarded("repair a call", search, otherwise=None)
-    if repair is None:
-        return None
-
-    if not repair.known.substitution.corrects_spelling:
-        mode = "ask"
-    text = repairs.words_of(repair, mode)
-    output: dict[str, Any] = {
-        "hookEventName": moment.name,
-        "updatedInput": repair.known.arguments,
-        "additionalContext": text,
-    }
-    if mode == "ask":
-        output |= {"permissionDecision": "ask", "permissionDecisionReason": text}
-    return {"hookSpecificOutput": output, "systemMessage": text}
 
 
 async def _after_call(moment: _Moment) -> Reply:
@@ -656,13 +600,6 @@ async def _after_call(moment: _Moment) -> Reply:
     error = _error_text(response)
     if moment.failed:
         error = _joined(stated_error, response) or "error"
-    if moment.settings.repair != "off" and moment.agent.repairs:
-        from heedful.integrations.repairs import settle_repair
-
-        result = settle_repair(
-            run, tool=tool, arguments=moment.arguments, call=call, error=error
-        )
-        await run.host.guarded("count a repair", result, otherwise=None)
     if error:
         advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
         return moment.advise(advice, "study")

@@ -32,7 +32,7 @@ from heedful.memory.nearest import nearest_path
 from heedful.sanitize import sanitize
 from heedful.store import episodes, patterns
 from heedful.store.connection import Db
-from heedful.store.repairs import FailureKnowledge, JudgedCall, knowledge_of
+from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_of
 from heedful.traces.error_lines import is_of_work, named_errors
 
 if TYPE_CHECKING:

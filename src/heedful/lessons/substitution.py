@@ -3,8 +3,7 @@
 Pure. A call failed because of what it took for granted, and soon after it a call passed
 that took something else for granted: another word of the same command, another path of
 a like name, another value of the same argument. Such a `Substitution` can be told after
-the same failure, and it can repair a call before it is made. `is_safe` says which calls
-may be repaired: those that stay what they were, in all but a plain word.
+the same failure.
 """
 
 from __future__ import annotations
@@ -25,31 +24,24 @@ from heedful.lessons.preconditions import (
     preconditions_of,
     whole_command,
 )
-from heedful.lessons.shell import read_command
 
 MAX_CHANGED_WORDS = 6
 MAX_CHANGED_CHARS = 200
-_LETTER_PATTERN = re.compile(r"[^\W\d_]")
-# Shorter words have no spelling that may be corrected without asking.
-MIN_SPELLED_CHARS = 4
 # The names of files must be this much alike, 0..1: "cart.go" and "carts.go".
 MIN_NAME_LIKENESS = 0.6
 # The argument of a substitution in a command, whatever the tool calls it.
 COMMAND = "command"
-# An argument that has a text to be written: such a call is never repaired.
+# An argument that has a text to be written.
 _WRITTEN_ARGUMENT_PATTERN = re.compile(
     r"(?:new|old|file)_(?:string|str|source|text)|content|patch|edits|input"
 )
-# A word that stands for itself in every shell: no operator, quote, variable or glob.
-_PLAIN_WORD_PATTERN = re.compile(r"[\w@%+=:,./-]+")
 # What stands between commands, or leads their output elsewhere.
 _OPERATOR_PATTERN = re.compile(r"&&|\|\|?|;|>")
 # A number, a digest or a masked particular belongs to one session.
 _SESSION_WORD_PATTERN = re.compile(
     r"\d{3,}|(?<![\w-])(?=[a-f]*\d)[0-9a-f]{7,40}(?![\w-])|<\w+>|\*{3}|…|_{3}"
 )
-# Words by which a call destroys something, or gets around a person or a check: no
-# repair adds one of them.
+# Words by which a call destroys something, or gets around a person or a check.
 _DANGEROUS_WORD_PATTERN = re.compile(
     r"(?i)(?:.*/)?(?:rm|rmdir|dd|mkfs|kill|pkill|killall|shred|truncate|sudo|doas|su"
     r"|reset|clean|drop|eval|exec|source|xargs)\Z"
@@ -76,16 +68,6 @@ class Substitution:
         if not self.new:
             return f"without `{old}`"
         return f"`{' '.join(self.new)}` in place of `{old}`"
-
-    @property
-    def corrects_spelling(self) -> bool:
-        """True if each word that changes differs by one letter.
-
-        Any other word may hold the call back, as `--dry-run` or `staging` does.
-        """
-        pairs = list(zip(self.old, self.new, strict=False))
-        is_same_length = len(self.old) == len(self.new)
-        return is_same_length and all(_differ_by_a_letter(*pair) for pair in pairs)
 
     def apply(self, arguments: Mapping[str, Any], folder: str) -> dict[str, Any] | None:
         """Return the arguments of a call with the new words; None if it has not the old
@@ -137,22 +119,6 @@ class Substitution:
         if not new_words:
             return f"{before.rstrip()}{after}" if before.strip() else after.lstrip()
         return f"{before}{' '.join(new_words)}{after}"
-
-
-def _differ_by_a_letter(old: str, new: str) -> bool:
-    """Return True if two words differ by at most one letter.
-
-    A digit or a sign may be another place: "/backup" and "backup". A short word may be
-    another option: "-n" and "-f".
-    """
-    if old == new:
-        return True
-    if min(len(old), len(new)) < MIN_SPELLED_CHARS:
-        return False
-    if _LETTER_PATTERN.sub("", old) != _LETTER_PATTERN.sub("", new):
-        return False
-    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return max(len(old), len(new)) - sum(block.size for block in blocks) <= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,36 +309,3 @@ def _changed_value(
 def _relative_word(word: str, folder: str) -> str:
     """Return a word of a command with its path relative to the repository."""
     return word.replace(f"{folder}/", "") if folder else word
-
-
-def is_safe(
-    arguments: Mapping[str, Any],
-    repaired: Mapping[str, Any],
-    substitution: Substitution,
-) -> bool:
-    """Return whether a call may be repaired: it runs what it ran before.
-
-    All words that change are plain; no program, operator or redirection comes or goes,
-    and no word that destroys something or gets around a check.
-    """
-    added = [word for word in substitution.new if word not in substitution.old]
-    is_plain = all(map(_PLAIN_WORD_PATTERN.fullmatch, (*substitution.old, *added)))
-    if not is_plain or any(map(is_dangerous, added)):
-        return False
-    if any(".." in word.split("/") for word in added):
-        return False
-    if substitution.argument != COMMAND:
-        return not writes(arguments)
-
-    before = read_command(command_of(arguments))
-    after = read_command(command_of(repaired))
-    if not (before.clear and after.clear) or after.address != before.address:
-        return False
-    return before.programs == after.programs and _heads(before.commands) == _heads(
-        after.commands
-    )
-
-
-def _heads(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Return the first word of each simple command."""
-    return [words[0] for words in commands if words]

@@ -691,7 +691,7 @@ def clear(db: Db, scope: Scope) -> int:
     # Rows of other tables follow by cascades.
     tables = "dream link exposure outcome climb trial taught episode span trace"
     tables += " precondition blame loss precondition_test replayed session_mark remark"
-    tables += " reminder substitution repair"
+    tables += " reminder substitution"
     for table in tables.split():
         db.delete(table, key_of(scope))
     preconditions.forget_events(db, scope, key_of(scope))

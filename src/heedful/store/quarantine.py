@@ -531,7 +531,7 @@ def _forget_run(db: Db, key: Plain, source: str) -> None:
     """Delete what became of the calls of a run."""
     of_run = {**key, "source": source}
     blamed = db.select("digest", "blame", of_run)
-    for table in ("blame", "loss", "replayed", "substitution", "repair"):
+    for table in ("blame", "loss", "replayed", "substitution"):
         db.delete(table, of_run)
     for row in blamed:
         # The words of a call for which no other run failed.

@@ -1,8 +1,7 @@
-"""Store what worked in the place of what a call took for granted, and repairs by it.
+"""Store what worked in the place of what a call took for granted.
 
 A substitution counts once a session. It is told if a trusted session knows it, or if
-somebody released a text of a session that says so. It repairs calls only if two trusted
-sessions know it. It rests after a call with it failed, until one passes.
+somebody released a text of a session that says so.
 """
 
 from __future__ import annotations
@@ -40,16 +39,15 @@ class KnownSubstitution:
     """A substitution for a call, and how often it worked.
 
     `arguments` are those of the call with it, and `digest` is that of the precondition
-    that gives way. It passed in so many `sessions`: the `trusted` ones, whose sources
-    are the user's own, or if there are none, those that a person released. `lesson` is
-    the id of the lesson about the failure, 0 if there is none that may be told.
+    that gives way. It passed in so many `sessions`: those whose sources are the user's
+    own, or if there are none, those that a person released. `lesson` is the id of the
+    lesson about the failure, 0 if there is none that may be told.
     """
 
     substitution: Substitution
     arguments: Mapping[str, Any]
     digest: str
     sessions: int
-    trusted: int
     lesson: int = 0
 
     @property
@@ -139,12 +137,11 @@ def find(
     if not counts:
         return ()
 
-    resting = _find_resting(db, scope, counts)
     limits = user_rules.limits_in(db, scope, session)
     worked = list[KnownSubstitution]()
     for change, count in _rank(counts)[:MAX_TRIED_SUBSTITUTIONS]:
         repaired = change.apply(call[1], folder)
-        if repaired is None or change in resting:
+        if repaired is None:
             continue
         released = _find_released(
             db, scope, change, count=count, precondition=by_digest[count.digest]
@@ -162,7 +159,6 @@ def find(
                 arguments=repaired,
                 digest=count.digest,
                 sessions=len(sessions),
-                trusted=len(count.trusted),
                 lesson=min(released.values(), default=0),
             )
         )
@@ -177,10 +173,9 @@ def find_best(
     Only what a session knows that is trusted, as in `find`.
     """
     counts = _count(db, scope, digests, trust=trust)
-    resting = _find_resting(db, scope, counts) if counts else ()
     best: dict[str, Substitution] = {}
     for change, count in _rank(counts):
-        if count.trusted and change not in resting:
+        if count.trusted:
             best.setdefault(count.digest, change)
     return best
 
@@ -232,28 +227,6 @@ def _substitution_of(row: Row) -> Substitution:
     old = tuple(json.loads(row["old"]))
     new = tuple(json.loads(row["new"]))
     return Substitution(row["argument"], old, new)
-
-
-def change_digest(change: Substitution) -> str:
-    """Return the digest under which the repairs by a substitution are counted."""
-    words = ["\x1f".join(change.old), "\x1f".join(change.new)]
-    return digest_of("substitution", "\0".join([change.argument, *words]))
-
-
-def _find_resting(
-    db: Db, scope: Scope, counts: Mapping[Substitution, _Count]
-) -> set[Substitution]:
-    """Return the substitutions whose last repair failed and that did not pass since."""
-    by_digest = {change_digest(change): change for change in counts}
-    failed: dict[Substitution, float] = {}
-    passed = {change: count.passed for change, count in counts.items()}
-    for row in db.all("repairs_of", scope, changes=json.dumps(list(by_digest))):
-        change = by_digest[row["change"]]
-        if row["outcome"] == "failed":
-            failed[change] = row["at"]
-        elif row["outcome"] == "passed":
-            passed[change] = max(passed[change], row["at"])
-    return {change for change, at in failed.items() if at >= passed[change]}
 
 
 def _find_released(

@@ -223,23 +223,6 @@ on conflict (tenant, project, digest, source) do update set
   lesson_id = coalesce(excluded.lesson_id, substitution.lesson_id), argument = excluded.argument,
   old = excluded.old, new = excluded.new, sources = excluded.sources, passed = excluded.passed;
 
--- name: offer_repair
-insert into repair (tenant, project, source, call, digest, change, action, outcome, at)
-values (:tenant, :project, :source, :call, :digest, :change, :action, 'offered', :at)
-on conflict (tenant, project, source, call) do nothing;
-
--- name: settle_repair
--- Only the call that was repaired counts, and its first result.
-update repair set outcome = :outcome, at = :at
-where tenant = :tenant and project = :project and source = :source and call = :call and action = :action
-  and outcome = 'offered';
-
--- name: repairs_of
--- When a substitution last repaired a call that then passed or failed.
-select change, outcome, max(at) as at, count(*) as n from repair
-where tenant = :tenant and project = :project and change in (select value from json_each(:changes))
-group by change, outcome;
-
 -- name: read_marks
 select mark from session_mark
 where tenant = :tenant and project = :project and session = :session and mark in (select value from json_each(:marks));

@@ -165,25 +165,6 @@ alter table substitution enable row level security;
 create policy of_tenant on substitution using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
--- The calls that were repaired before they were made: `change` is the digest of the substitution, and `outcome` is
--- 'offered', 'passed' or 'failed'. `source` names the run.
-create table repair (
-  tenant text collate "C" not null default current_setting('heedful.tenant'),
-  project text collate "C" not null,
-  source text collate "C" not null,
-  call text collate "C" not null,
-  digest text collate "C" not null,
-  change text collate "C" not null,
-  action text collate "C" not null,
-  outcome text collate "C" not null,
-  at double precision not null,
-  primary key (tenant, project, source, call)
-);
-create index repair_change on repair (tenant, project, change);
-alter table repair enable row level security;
-create policy of_tenant on repair using (tenant = (select current_setting('heedful.tenant')))
-with check (tenant = (select current_setting('heedful.tenant')));
-
 -- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
 -- sessions that had ended, so many `held`.
 create table precondition_test (

@@ -213,22 +213,6 @@ create table substitution (
 create index substitution_lesson on substitution (lesson_id);
 create index substitution_source on substitution (tenant, project, source);
 
--- The calls that were repaired before they were made: `change` is the digest of the substitution, and `outcome` is
--- 'offered', 'passed' or 'failed'. `source` names the run.
-create table repair (
-  tenant text not null,
-  project text not null,
-  source text not null,
-  call text not null,
-  digest text not null,
-  change text not null,
-  action text not null,
-  outcome text not null,
-  at real not null,
-  primary key (tenant, project, source, call)
-) without rowid;
-create index repair_change on repair (tenant, project, change);
-
 -- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
 -- sessions that had ended, so many `held`.
 create table precondition_test (
