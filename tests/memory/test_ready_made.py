@@ -4,7 +4,7 @@ one function got wrong under a check is told to every function that the check gu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -270,6 +270,14 @@ def polite(answer: str) -> list[Finding]:
     return [Finding("polite", f"{answer!r} ends without a greeting", fix="greet")]
 
 
+def kind(answer: str) -> None:
+    """Refuse nothing."""
+
+
+def rated(answer: str) -> heedful.Evaluation:
+    return heedful.Evaluation(tuple(polite(answer)))
+
+
 def dated(answer: str) -> None:
     if "2026" not in answer:
         raise ValueError("the year is missing")
@@ -441,15 +449,27 @@ async def test_of_two_checks_with_one_name_only_the_shared_one_tells(
     assert "[A-Z]{2}" not in prompt
 
 
-async def test_why_names_the_function_whose_loops_broke_the_rule(
-    memory: Memory,
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        pytest.param([KEY], f"from loops of {KEY}, broken in 1 loop", id="one"),
+        pytest.param(
+            ["shop.note", "shop.card", "shop.note"],
+            "from loops of shop.card and shop.note, broken in 3 loops",
+            id="two",
+        ),
+    ],
+)
+async def test_why_names_the_functions_whose_loops_broke_the_rule(
+    memory: Memory, keys: Sequence[str], why: str
 ) -> None:
-    await tell(memory, [polite], "Yours", "Yours. Kind regards")
+    for number, key in enumerate(keys):
+        await tell(memory, [polite], "Yours", f"{number}. Kind regards", key=key)
     briefing = await memory.brief(
         "another task", "", memory_key=OTHER_KEY, check_ids=[check_id(polite)]
     )
     [choice] = briefing.choices
-    assert choice.why == f"from loops of {KEY}, broken in 1 loop"
+    assert choice.why == why
 
 
 async def test_a_rule_that_both_functions_broke_is_their_own(memory: Memory) -> None:
@@ -495,6 +515,58 @@ async def test_a_reported_loop_and_a_stage_are_told_it_too(memory: Memory) -> No
 
     await pipeline.run({"to": "Ada"})
     assert "ends without a greeting" in hints[0]
+
+
+STAGE_JUDGES = [
+    pytest.param({"checks": [checks.contains("Ada")]}, id="a ready-made check"),
+    pytest.param({"checks": [polite]}, id="a function of a module"),
+    pytest.param({"evaluate": rated}, id="an evaluator alone"),
+    pytest.param({"checks": [kind], "evaluate": rated}, id="an evaluator with checks"),
+]
+
+
+async def run_stage(
+    memory: Memory, name: str, judges: Any, answers: Iterator[str]
+) -> list[str]:
+    """Run a pipeline of one stage; return what the stage was told."""
+    hints = []
+    pipeline = heedful.Pipeline(name, memory=memory, store=memory.store, progress=False)
+
+    @pipeline.stage(name=name, memory_key=name, retries=2, **judges)
+    def write(state: Any, feedback: str = "") -> str:
+        hints.append(feedback or "")
+        return next(answers)
+
+    await pipeline.run({"to": name})
+    return hints
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("judges", STAGE_JUDGES)
+async def test_what_a_stage_learnt_is_told_to_other_stages_and_to_itself(
+    memory: Memory, judges: Any
+) -> None:
+    await run_stage(memory, "letter", judges, iter(["Yours", "Ada. Kind regards"]))
+    for name in ("note", "letter"):
+        told = await run_stage(memory, name, judges, iter(["Ada. Kind regards"]))
+        assert "what earlier answers got wrong" in told[0]
+
+
+async def test_what_a_stage_learnt_is_told_to_a_function(memory: Memory) -> None:
+    judges = {"checks": [polite]}
+    await run_stage(memory, "letter", judges, iter(["Yours", "Kind regards"]))
+    assert "without a greeting" in await tell(memory, [polite], "Kind regards")
+
+
+async def test_two_stages_with_other_checks_share_nothing(memory: Memory) -> None:
+    told = []
+    for word in ("Ada", "Bo"):
+        judges = {"checks": [checks.contains(word)]}
+        answers = iter([f"Yours, {word}"])
+        if word == "Ada":
+            answers = iter(["Yours", "Yours, Ada"])
+        told = await run_stage(memory, word, judges, answers)
+    assert told == [""]
 
 
 async def test_a_function_that_refuses_its_own_answer_teaches_without_a_check(

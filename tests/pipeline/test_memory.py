@@ -62,14 +62,17 @@ def path(tmp_path: Path, engine: str) -> str:
 
 
 def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
-    """Under another task the lesson is not recalled, but its signature is known. The
+    """A check of its own shares no rule, but the signature of its finding is known. The
     store keeps the feedback without it: a source that is revoked later leaves no words.
     """
     hints: list[str | None] = []
     run_pipeline(train_pipeline(path, hints))
     other = Pipeline("other", store=path, memory=path, progress=False)
 
-    @other.stage(checks=[check_size])
+    def own_check(output: Any, context: Context) -> Sequence[Finding]:
+        return check_size(output, context)
+
+    @other.stage(checks=[own_check])
     def fit(state: Any, feedback: str | None = None) -> int:
         hints.append(feedback)
         return 0 if feedback is None else 3

@@ -305,6 +305,33 @@ def test_a_terminal_has_the_same_words_for_what_nothing_judged(tmp_path):
     assert "1 unchecked, 1 passed, 1 not" in type_command(desk, "runs").out
 
 
+def test_a_distance_has_the_same_words_on_every_face(tmp_path):
+    delays = iter([0.9, 0.325])
+
+    def too_slow(delay: float) -> Iterator[Finding]:
+        yield Finding("slow", "it takes too long", off_by=delay / 0.25 - 1)
+
+    with browsing(tmp_path) as browser:
+        api = browser.open(browser.api._all).api
+        pipeline = Pipeline("p", store=api.setup.store, scope=SCOPE, progress=False)
+        pipeline.stage(name="tune", checks=[too_slow], retries=1)(
+            lambda state: next(delays)
+        )
+        report = api.run(pipeline.run({}))
+        (row,) = browser.data("/loops")["loops"]
+        loop = browser.get(f"/loops/{row['id']}").text
+        run = browser.get(f"/runs/{report.run}").text
+        desk = Desk(tmp_path)
+        why_loop = type_command(desk, f"why {row['id']}").out
+        why_run = type_command(desk, f"why {report.run} --full").out
+        stored = read_data(browser.api.get(f"/v1/loops/{row['id']}/explain"))
+
+    for face in (loop, run, why_loop, why_run, str(stored)):
+        assert "260 % off" in face
+        assert "30 % off" in face
+    assert "slow: it takes too long (260 % off)" in why_loop
+
+
 @pytest.mark.both_nightly
 def test_home_says_what_is_missing_for_calls_saved(tmp_path):
     with browsing(tmp_path) as browser:

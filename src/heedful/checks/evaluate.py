@@ -341,11 +341,11 @@ def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
 
     They declare it by `pure = True`.
     """
-    judges = _list_judges(checks, evaluate)
+    judges = list_judges(checks, evaluate)
     return all(getattr(judge, "pure", False) for judge in judges)
 
 
-def _list_judges(
+def list_judges(
     checks: Sequence[Check], evaluate: Evaluate | None
 ) -> list[Check | Evaluate]:
     """Return what judges a candidate, in order: the checks, then the evaluator."""
@@ -385,7 +385,7 @@ async def evaluated(
     asks = 0
     met_asks = 0.0
 
-    for check in _list_judges(checks, evaluate):
+    for check in list_judges(checks, evaluate):
         is_refused = fault is not None or any(
             finding.level == "error" for finding in findings
         )
@@ -466,7 +466,7 @@ class _Judge:
                 answer = None
             if self.is_evaluator and not isinstance(answer, Evaluation):
                 raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
-            findings = _with_check_id(check, _read_findings(check, answer))
+            findings = self._with_check_id(_read_findings(check, answer))
             asks = _count_asks(check)
         except errors.CheckFailed as error:
             cause = error.__cause__
@@ -478,13 +478,30 @@ class _Judge:
                 self.raised.append(cause)
             name = rule_name(check)
             reported = findings_of(cause, name, _failed_condition(check))
-            findings = _with_check_id(check, list(reported))
+            findings = self._with_check_id(list(reported))
             return Evaluation(findings, met=0.0), 1
 
         if isinstance(answer, Evaluation):
             return replace(answer, findings=findings), asks
         failed_asks = sum(finding.level == "error" for finding in findings)
         return Evaluation(findings, met=max(0.0, 1 - failed_asks / asks)), asks
+
+    def _with_check_id(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Return the findings with the name of the check in all that it guards.
+
+        The evaluator of a stage has no such name: the checks that it asked have named
+        their findings.
+        """
+        name = check_id(self.check) if findings else ""
+        is_named = bool(name) or not self.is_evaluator
+        named = [*findings]
+        for position, finding in enumerate(findings):
+            if not finding.check_id and name:
+                # A copy takes longer than most checks; nobody has read the name before.
+                object.__setattr__(finding, "check_id", name)
+            elif finding.check_id != name and is_named:
+                named[position] = replace(finding, check_id=name)
+        return tuple(named)
 
     def _unasked(self, error: BaseException) -> Evaluation:
         """Return nothing; for the evaluator, a note on why there is no score."""
@@ -638,21 +655,6 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
             raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
 
     return findings
-
-
-def _with_check_id(
-    check: Check | Evaluate, findings: Sequence[Finding]
-) -> tuple[Finding, ...]:
-    """Return the findings of a check with its name in all functions that it guards."""
-    name = check_id(check) if findings else ""
-    named = [*findings]
-    for position, finding in enumerate(findings):
-        if not finding.check_id and name:
-            # A copy takes longer than most checks; nobody has read the name before.
-            object.__setattr__(finding, "check_id", name)
-        elif finding.check_id != name:
-            named[position] = replace(finding, check_id=name)
-    return tuple(named)
 
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:

@@ -21,6 +21,7 @@ from heedful.checks.evaluate import (
     Context,
     Evaluate,
     Feedback,
+    list_judges,
     pure,
     worded,
 )
@@ -226,7 +227,6 @@ class Run(Generic[C]):
 
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
-        judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
         shares_store = memory.store == self._lease.store
         return journal.LoopMemory(
             memory=memory,
@@ -236,7 +236,7 @@ class Run(Generic[C]):
             memory_key=self.memory_key or "",
             model=self._producers[0].model,
             checks=self._judge_names,
-            judges=self.judges or judges,
+            judges=self.judges or list_judges(self.checks, self.evaluate),
             tell=self.tell,
         )
 

@@ -149,7 +149,7 @@ class Choice:
     ) -> Choice:
         """Return the choice about a lesson; with `words` it has the lesson's text.
 
-        It names the key of a rule that is none of the loop's `memory_key`. The text of
+        It names the keys of a rule that is none of the loop's `memory_key`. The text of
         a lesson in quarantine is never in it.
         """
         leg: Literal["cause", "likeness", "strategy"] = "likeness"
@@ -162,7 +162,7 @@ class Choice:
             score: float = match.cause.loops
             reason = f"broken in {count_loops(match.cause.loops)}"
             if memory_key not in ("", match.cause.memory_key):
-                reason = f"from loops of {match.cause.memory_key}, {reason}"
+                reason = f"from loops of {' and '.join(match.rule_keys)}, {reason}"
         else:
             likeness = Likeness.of(match)
             score = likeness.value

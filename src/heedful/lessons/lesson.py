@@ -394,9 +394,10 @@ class Match:
     `cause` is set if the memory key of a loop found the lesson; then `worked` is the
     output that broke the rule and what was accepted, unless they are long. `own` is
     true if the loop that asks has the memory key of the example, and the key has rules.
-    `memory_key` is that of the example's loop. `models` are those that it was learnt
-    from, if they are known. `unfit_for` are the models whose loops a proof says it
-    hurts.
+    `rule_keys` are those whose loops broke the rule, of which the `cause` has the
+    counts. `memory_key` is that of the example's loop. `models` are those that it was
+    learnt from, if they are known. `unfit_for` are the models whose loops a proof says
+    it hurts.
     """
 
     id: int
@@ -422,6 +423,7 @@ class Match:
     cause: Cause | None = None
     worked: Example | None = None
     own: bool = False
+    rule_keys: tuple[str, ...] = ()
     memory_key: str = ""
     models: tuple[str, ...] = ()
     unfit_for: tuple[str, ...] = ()

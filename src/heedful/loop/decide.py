@@ -378,9 +378,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
     """Return a trigger for each error, then for each goal missed or without a score."""
     reasons = []
     for error in evaluation.errors:
-        detail = clean(error.message, 200)
-        if error.off_by:
-            detail = f"{detail} ({record.format_off_by(error.off_by)})"
+        detail = clean(error.message, 200) + record.distance_note(error.off_by)
         reasons.append(Trigger(error.check, detail, f"{error.check}_failed"))
 
     for goal in goals:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heedful.errors import StoreUnavailable
 from heedful.lessons.sentence import unbounded
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import DEFAULT_SEVERITY
+from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.difference import Part, difference, marked
@@ -318,6 +318,7 @@ def environment() -> Environment:
         clean,
         counted,
         cut,
+        distance_note,
         iso,
         moment,
         percent,
@@ -465,6 +466,8 @@ def shown_details(check: CheckResult) -> dict[str, Any]:
         del details["key"]
     if details.get("severity") == DEFAULT_SEVERITY:
         del details["severity"]
+    if isinstance(details.get("off_by"), float):
+        details["off_by"] = format_off_by(details["off_by"])
     return details
 
 

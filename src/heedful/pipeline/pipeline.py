@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    blocking,
+    call,
+    context,
+    evaluated,
+    list_judges,
+)
 from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
 from heedful.checks.numbers import TableCheck
 from heedful.checks.output import declared_output, read_output
@@ -698,7 +706,7 @@ class StageRunner:
             memory_key=stage.memory_key,
             tell="both" if stage.writer else "rules",
             stage=head,
-            judges=stage.checks,
+            judges=list_judges(stage.checks, stage.evaluate),
             refuse=stage.refuse,
         )
 

@@ -505,6 +505,7 @@ def _match_of(
         models=(example.model,) if example.model else (),
         lesson=row["text"],
         cause=None,
+        rule_keys=(),
         worked=None,
         cosine=cosine,
         keyword=keyword,
@@ -732,7 +733,8 @@ def by_cause(
 ) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
-    Then come those that loops of other keys broke under one of the checks `check_ids`.
+    Then come those that loops of other keys broke under one of the checks `check_ids`:
+    such a rule has the loops of all these keys.
 
     A rule has no accepted output and no score, but a `cause`, and an example if that is
     short. Its text has no particulars of a task but this `task`, unless somebody has
@@ -742,6 +744,9 @@ def by_cause(
     matches = []
     values = {"memory_key": memory_key, "check_ids": json.dumps(check_ids)}
     rows = db.all("by_cause", scope, **values)
+    broken: defaultdict[str, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        broken[row["rule"]][row["memory_key"]] = row
     # The rows of the key come first, and then the worst of the others.
     first_rows = {row["rule"]: row for row in reversed(rows)}
     rows = [row for row in rows if row is first_rows[row["rule"]]]
@@ -764,10 +769,20 @@ def by_cause(
         if is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS:
             worked = example
 
+        rows_by_key = broken[row["rule"]]
+        if memory_key in rows_by_key:  # its own loops say enough
+            rows_by_key = {memory_key: row}
+        cause = replace(
+            from_row(Cause, row),
+            loops=sum(row["loops"] for row in rows_by_key.values()),
+            mended=sum(row["mended"] for row in rows_by_key.values()),
+        )
+
         match = from_row(
             Match,
             row,
-            cause=from_row(Cause, row),
+            cause=cause,
+            rule_keys=tuple(sorted(rows_by_key)),
             lesson=texts[row["rule"]].text,
             author=texts[row["rule"]].author,
             example=Example(example.task, ""),
