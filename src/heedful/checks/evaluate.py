@@ -38,7 +38,7 @@ from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import requirement_of, rule_name
-from heedful.models.call import count_cancels
+from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.validation import as_float, refuses_unknown_options
@@ -110,9 +110,8 @@ async def call(
     the function, `context()` returns `at`.
     """
     token = _context.set(at)
-    cancels = count_cancels()
     try:
-        with UserCode(failed):
+        with HeedCancel(), UserCode(failed):
             if thread:
                 value = await asyncio.to_thread(_call_function, function, *arguments)
             else:
@@ -125,9 +124,6 @@ async def call(
             return value
     finally:
         _context.reset(token)
-        # As `heed_cancel` does, which is slower.
-        if count_cancels() > cancels:
-            raise asyncio.CancelledError
 
 
 class Yielded(list[Any]):

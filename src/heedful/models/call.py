@@ -8,9 +8,9 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -43,19 +43,35 @@ def count_cancels() -> int:
     return task.cancelling() if task else 0
 
 
-@contextmanager
-def heed_cancel() -> Iterator[None]:
-    """Raise CancelledError after the body if it has swallowed that of its task.
+class HeedCancel:
+    """A `with` block that raises CancelledError if its body swallowed that of its task.
 
-    Some clients catch every exception of a request and try again. The task would go on
-    with its next call.
+    Some clients catch every exception of a request and try again, or raise another one.
+    The task would go on with its next call.
     """
-    before = count_cancels()
-    try:
-        yield
-    finally:
-        if count_cancels() > before:
-            raise asyncio.CancelledError
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = count_cancels()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if count_cancels() > self._before and (error is None or _is_of_cancel(error)):
+            raise asyncio.CancelledError from error
+
+
+def _is_of_cancel(error: BaseException) -> bool:
+    """Return whether an exception was raised while a cancellation was handled.
+
+    A failed TaskGroup leaves its task marked as cancelled in Python 3.11 and 3.12; its
+    exception was not.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, asyncio.CancelledError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 async def complete(
@@ -70,7 +86,7 @@ async def complete(
     span_settings = dict(settings)
     del span_settings["schema"]
 
-    with heed_cancel(), telemetry.chat(model.name, turns, span_settings) as end_span:
+    with HeedCancel(), telemetry.chat(model.name, turns, span_settings) as end_span:
         answer = await model.complete(messages, **settings)
         used = answer.usage
         end_span(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
