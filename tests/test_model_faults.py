@@ -39,6 +39,14 @@ ON_SERVER = ("no answer", "401 that repeats the key", "an empty answer")
 # A loop meets each fault; the other places meet these, and the rest in `make soak`.
 CANCELLED = "a call that is cancelled"
 EVERYWHERE = ("401 that repeats the key", "an empty answer", CANCELLED)
+# A loop refuses such an answer and asks again: to it, that is no fault of the model.
+ANSWERS = ("an empty answer", "a refusal")
+ASKING_AGAIN = ("loop", "stage")
+
+
+def is_fault(fault: str, place: str) -> bool:
+    """Return whether a place can only fail by this answer."""
+    return fault not in ANSWERS or place not in ASKING_AGAIN
 
 
 def case(engine: str, fault: str, place: str) -> Any:
@@ -51,11 +59,17 @@ def case(engine: str, fault: str, place: str) -> Any:
 
 
 CASES = [
-    *(case("sqlite", fault, place) for fault in FAULTS for place in PLACES),
+    *(
+        case("sqlite", fault, place)
+        for fault in FAULTS
+        for place in PLACES
+        if is_fault(fault, place)
+    ),
     *(
         case("postgres", fault, place)
         for fault in (*ON_SERVER, CANCELLED)
         for place in PLACES
+        if is_fault(fault, place)
     ),
 ]
 
@@ -112,8 +126,15 @@ async def test_a_fault_is_typed_writes_no_half_and_the_work_goes_on(
 BILLED = {name: fault for name, fault in FAULTS.items() if fault.billed}
 
 
-@pytest.mark.parametrize("place", ["loop", "stage", "judge"])
-@pytest.mark.parametrize("fault", BILLED.values(), ids=BILLED)
+@pytest.mark.parametrize(
+    ("fault", "place"),
+    [
+        pytest.param(fault, place, id=f"{name}, {place}")
+        for name, fault in BILLED.items()
+        for place in ("loop", "stage", "judge")
+        if is_fault(name, place)
+    ],
+)
 async def test_a_budget_counts_the_tokens_of_answers_that_nobody_can_use(
     fault: ModelFault, place: str, store: Store, server: FaultyServer
 ) -> None:
@@ -131,8 +152,15 @@ async def test_a_budget_counts_the_tokens_of_answers_that_nobody_can_use(
     assert spent.tokens - before == fault.billed * len(server.asked)
 
 
-@pytest.mark.parametrize("place", ["loop", "stage", "judge"])
-@pytest.mark.parametrize("fault", ["503", "an empty answer"])
+@pytest.mark.parametrize(
+    ("fault", "place"),
+    [
+        ("503", "loop"),
+        ("503", "stage"),
+        ("503", "judge"),
+        ("an empty answer", "judge"),
+    ],
+)
 async def test_a_model_that_keeps_failing_is_asked_no_more_than_the_budget_allows(
     fault: str, place: str, store: Store, server: FaultyServer
 ) -> None:

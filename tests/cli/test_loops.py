@@ -27,7 +27,10 @@ def test_why_tells_of_an_example_only_its_answer(desk, session):
         hints.append(hint)
         return "P1" if hint else "high"
 
-    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
+    def levels(text: str) -> str | None:
+        """Not a function of a module, so its rule is that of one function alone."""
+        return None if text == "P1" else "answer with P0 to P3"
+
     for key, task in (
         ("bugs.triage", "Checkout answers 500"),
         ("copy.triage", "Checkout answers 500 again"),
@@ -564,7 +567,7 @@ def test_why_a_run_names_the_lessons_that_its_stages_were_shown(desk, session):
     asyncio.run(pipeline.run({}, id="second"))
     session(
         ("why first", 0, "!memory showed"),
-        ("why last", 0, "memory showed lesson 1 (___", ") to stage 1 (triage)\n"),
+        ("why last", 0, "memory showed lesson 1 (", ") to stage 1 (triage)\n"),
     )
 
 

@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from heedful import Memory
-from heedful.integrations.attempts import Attempts
+from heedful.integrations.attempts import Attempts, keep_failure, keep_result
 from heedful.integrations.begin import Earlier, know, learn_added
 from heedful.integrations.host import HostRun
 from heedful.integrations.words import foreign_words, marked, words_in
@@ -144,8 +144,8 @@ async def test_what_heedful_itself_added_is_no_word_of_others(tmp_path: Path) ->
     attempts = Attempts(
         run=run, recalled="use npm", rejected="high", feedback="answer with P0"
     )
-    await attempts.worked("shell", "1 passed", "1")
-    await attempts.failed("shell", "2 failed", "2")
+    await keep_result(run, "shell", "1 passed", "1")
+    await keep_failure(run, "shell", "2 failed", "2")
     run.call_advice["3"] = ["it failed before", "it needs a file"]
     notes = ["use npm", "high", "answer with P0", "it failed before\nit needs a file"]
     await attempts.learn_added([*notes, "1 passed", "2 failed", PAGE])

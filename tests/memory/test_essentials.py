@@ -1,6 +1,5 @@
 """What a model's words must keep of a run: the failed call, the error, the cure."""
 
-import json
 from typing import Any
 
 import pytest
@@ -262,8 +261,10 @@ async def test_an_answer_in_a_fence_is_read_at_once(language):
     assert reflected.text == text
 
 
-async def test_a_fence_beside_other_words_is_no_answer():
-    words = json.loads(answer("cargo build failed."))
-    reply = f"Here it is:\n```json\n{json.dumps(words)}\n```\nAnd more."
-    reflected = await reflected_on(BUILD, model=ScriptedModel(reply, reply))
-    assert "MalformedAnswer" in reflected.error
+async def test_an_answer_in_a_fence_beside_other_words_is_read_at_once():
+    text = "cargo build failed to run the custom build command of openssl-sys."
+    rule = "Do apt-get install libssl-dev first."
+    reply = f"Here it is:\n```json\n{answer(text, strategy=rule)}\n```\nAnd more."
+    reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
+    assert reflected.usage.calls == 1
+    assert reflected.text == text

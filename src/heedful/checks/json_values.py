@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 # A text, with group 1 for its closing quote; a sign; a word.
 _JSON_TOKEN_PATTERN = re.compile(
-    r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+(?:(")|\\?)|[][{},:]|[^][{},:"\s]+'
+    r'"(?>(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*)(?:(")|\\?)|[][{},:]|[^][{},:"\s]+'
 )
 _SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
 _SCALAR_PATTERN = re.compile(_SCALAR)

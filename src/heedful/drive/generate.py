@@ -504,6 +504,8 @@ def single_answer(function: str, result: Any) -> Answer | None:
         return joined(function, result)
     if isinstance(result, tuple) and len(result) == 2:
         return answer_of_pair(*result)
+    if isinstance(result, list | tuple):
+        return None
     return answer_of(result)
 
 
