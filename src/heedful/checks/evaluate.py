@@ -490,14 +490,14 @@ class _Judge:
         """
         name = check_id(self.check) if findings else ""
         is_named = bool(name) or not self.is_evaluator
-        named = [*findings]
+        named_findings = [*findings]
         for position, finding in enumerate(findings):
             if not finding.check_id and name:
                 # A copy takes longer than most checks; nobody has read the name before.
                 object.__setattr__(finding, "check_id", name)
             elif finding.check_id != name and is_named:
-                named[position] = replace(finding, check_id=name)
-        return tuple(named)
+                named_findings[position] = replace(finding, check_id=name)
+        return tuple(named_findings)
 
     def _unasked(self, error: BaseException) -> Evaluation:
         """Return nothing; for the evaluator, a note on why there is no score."""

@@ -104,7 +104,7 @@ def _as_json(argument: Any) -> Any:
 
 def _module_level_name(value: Any) -> str:
     """Return the name of a function or class that its module has under this name."""
-    found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
+    member: Any = sys.modules.get(getattr(value, "__module__", None) or "")
     for part in getattr(value, "__qualname__", "").split("."):
-        found = getattr(found, part, None)
-    return _name_in_module(value) if found is value and value is not None else ""
+        member = getattr(member, part, None)
+    return _name_in_module(value) if member is value and value is not None else ""

@@ -833,11 +833,11 @@ class Run(Generic[C]):
             return CandidateBatch((self.initial,), record.NO_USAGE, self.model)
 
         attempts = state.loop.attempts
-        known = [attempt.number for attempt in attempts if attempt.has_candidate]
-        if not known or self.revise is None or rung > 1:
+        drafts = [attempt.number for attempt in attempts if attempt.has_candidate]
+        if not drafts or self.revise is None or rung > 1:
             return await self._producers[rung - 1].produce(context)
 
-        draft = known[-1] - 1
+        draft = drafts[-1] - 1
         findings: list[record.Finding] = []
         for attempt in attempts[draft:]:
             findings += attempt.evaluation.findings if attempt.evaluation else ()

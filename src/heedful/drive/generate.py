@@ -682,9 +682,9 @@ def choose_best(
     best = 0
     are_alike = True
     for index, evaluation in enumerate(evaluations):
-        own, others = ranks_with_preference(evaluation, evaluations[best], goals)
-        are_alike = are_alike and own == others
-        if own < others:
+        rank, best_rank = ranks_with_preference(evaluation, evaluations[best], goals)
+        are_alike = are_alike and rank == best_rank
+        if rank < best_rank:
             best = index
 
     if are_alike and evaluations[best].passes(goals):
@@ -726,8 +726,8 @@ def ranks_with_preference(
     They are those of `Evaluation.ranks_beside`, with the preference of critics before
     the margins.
     """
-    own, others = evaluation.ranks_beside(other, goals)
+    rank, other_rank = evaluation.ranks_beside(other, goals)
     return (
-        (*own[:2], -evaluation.preference, *own[2:]),
-        (*others[:2], -other.preference, *others[2:]),
+        (*rank[:2], -evaluation.preference, *rank[2:]),
+        (*other_rank[:2], -other.preference, *other_rank[2:]),
     )

@@ -673,8 +673,8 @@ def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earli
     """
     earlier = Earlier()
     earlier.know(items)
-    kept = options.get("previous_response_id") or options.get("conversation_id")
-    earlier.is_unread = bool(kept)
+    conversation = options.get("previous_response_id") or options.get("conversation_id")
+    earlier.is_unread = bool(conversation)
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")

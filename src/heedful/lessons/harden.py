@@ -235,7 +235,7 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     rejected = [_in_blanks(_bare_words(output)) for output in material.rejected]
     longest = max(len(text.split()) for text in material.accepted)
     lengths = range(1, min(longest, MAX_SHOWN_WORDS) + 1)
-    named = set()
+    named_words = set()
     for start, length in product(range(len(words)), lengths):
         text = " ".join(words[start : start + length])
         is_plain = text.replace(" ", "").isalpha()
@@ -246,8 +246,8 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
             continue
         if is_form:
             return True
-        named.add(text)
-    return len(named) >= MIN_EXAMPLES
+        named_words.add(text)
+    return len(named_words) >= MIN_EXAMPLES
 
 
 def _bare_words(text: str) -> list[str]:

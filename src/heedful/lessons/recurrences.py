@@ -197,8 +197,8 @@ def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
 
     distinct: dict[str | frozenset[str], Failure] = {}
     for failure in sorted(by_digest.values(), key=_most_runs_first):
-        what = failure.cure or failure.text
-        distinct.setdefault(what if failure.is_cured else failure.runs, failure)
+        words = failure.cure or failure.text
+        distinct.setdefault(words if failure.is_cured else failure.runs, failure)
     return list(distinct.values())
 
 

@@ -544,8 +544,8 @@ def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
             common = _common_tokens(common, tokens)
 
     text = compiled(_REPEATED_MASK_PATTERN).sub(MASK, "".join(common)).strip()
-    kept = len(_words(text))
-    if kept < MIN_DECLARED_SHARE * min(len(_words("".join(f))) for f in findings):
+    words_left = len(_words(text))
+    if words_left < MIN_DECLARED_SHARE * min(len(_words("".join(f))) for f in findings):
         return sightings[0].rule
     return text
 

@@ -426,17 +426,17 @@ class Evaluation:
         both measure, and the highest severities of errors and of warnings. Margins and
         severities are in thousandths.
         """
-        own = others = 0.0
+        distance = other_distance = 0.0
         shared = self.distances.keys() & other.distances.keys()
         if shared:
-            own = round(fsum(self.distances[key] for key in shared), 9)
-            others = round(fsum(other.distances[key] for key in shared), 9)
-        return self._rank(goals, own), other._rank(goals, others)
+            distance = round(fsum(self.distances[key] for key in shared), 9)
+            other_distance = round(fsum(other.distances[key] for key in shared), 9)
+        return self._rank(goals, distance), other._rank(goals, other_distance)
 
     def is_better_than(self, other: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Return True if this evaluation ranks before the other."""
-        own, others = self.ranks_beside(other, goals)
-        return own < others
+        rank, other_rank = self.ranks_beside(other, goals)
+        return rank < other_rank
 
     def _rank(self, goals: tuple[Goal, ...], off_by: float) -> Rank:
         scores = self.scores

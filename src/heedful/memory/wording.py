@@ -386,8 +386,8 @@ def _shown_arguments(study: Study, step: int) -> list[tuple[str, str]]:
             changed |= {name.partition(".")[0] for name, _, _ in changes}
 
     by_need = sorted(arguments, key=lambda argument: argument[0] not in changed)
-    shown = by_need[:MAX_SHOWN_ARGUMENTS]
-    return [argument for argument in arguments if argument in shown]
+    arguments_shown = by_need[:MAX_SHOWN_ARGUMENTS]
+    return [argument for argument in arguments if argument in arguments_shown]
 
 
 def _changed_part(study: Study, step: int, value: str, max_chars: int) -> str:

@@ -145,10 +145,10 @@ class EmbeddedModel:
             {"role": message.role, "content": calls.replace_surrogates(message.content)}
             for message in messages
         ]
-        most = settings["max_tokens"] or EMBEDDED_ANSWER_TOKENS
+        max_tokens = settings["max_tokens"] or EMBEDDED_ANSWER_TOKENS
         request = {
             "messages": turns,
-            "max_tokens": min(most, self._settings["context"]),
+            "max_tokens": min(max_tokens, self._settings["context"]),
             "temperature": settings["temperature"],
             "seed": settings["seed"] % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
             "cache_prompt": False,  # otherwise an answer depends on earlier calls

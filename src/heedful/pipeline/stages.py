@@ -500,10 +500,10 @@ class StageState:
         if self.run and not self.stage.rerun:
             self.unstored = self._unstorable_message(described)
 
-        stored = StateChange(storable, change.gone, type_name=type_name)
+        stored_change = StateChange(storable, change.gone, type_name=type_name)
         if described or self.stage.rerun:
-            stored = replace(stored, described=described)
-        return stored.plain()
+            stored_change = replace(stored_change, described=described)
+        return stored_change.plain()
 
     def set_output(self, attempt: int, value: Any) -> None:
         """Take the object that was read from the output of an attempt as its output."""

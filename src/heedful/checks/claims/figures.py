@@ -216,15 +216,15 @@ def other_numbers(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         for number in numbers:
             if not quantity.fits(number.value):
                 continue
-            named = [
+            named_columns = [
                 Cell(other.value, row, ())
                 for other in numbers
                 if other.percent == number.percent
                 and _is_beside(sentence, quantity, other_sentence, number, other)
             ]
-            if not named:
+            if not named_columns:
                 return []
-            rivals += named
+            rivals += named_columns
     return rivals
 
 
@@ -247,10 +247,14 @@ def _is_beside(
 ) -> bool:
     """Return whether the words after `quantity` are those of `other`, not `number`."""
     after = _stems_after(sentence, quantity)
-    own = _stems_after(source, number)
+    own_stems = _stems_after(source, number)
     others = _stems_after(source, other)
-    has_both = bool(own and others)
-    return has_both and bool(after & (others - own)) and bool((own - others) - after)
+    has_both = bool(own_stems and others)
+    return (
+        has_both
+        and bool(after & (others - own_stems))
+        and bool((own_stems - others) - after)
+    )
 
 
 def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
@@ -457,8 +461,8 @@ def _is_derived(sentence: Sentence, quantity: Quantity) -> bool:
     derived = list(_sentence_values(sentence, quantity))
     for table in _named_tables(sentence):
         derived += _table_values(sentence, quantity, table)
-    plain = quantity._replace(percent=False)
-    return any(plain.fits(abs(value)) or plain.fits(value) for value in derived)
+    amount = quantity._replace(percent=False)
+    return any(amount.fits(abs(value)) or amount.fits(value) for value in derived)
 
 
 def _named_tables(sentence: Sentence) -> list[Path]:

@@ -301,10 +301,12 @@ class Sentence:
 
         rows = list(ordered[0].rows)
         for mention in ordered[1:]:
-            named = set(mention.rows)
-            shared_tables = {row.table for row in rows if row in named}
+            named_rows = set(mention.rows)
+            shared_tables = {row.table for row in rows if row in named_rows}
             rows = [
-                row for row in rows if row in named or row.table not in shared_tables
+                row
+                for row in rows
+                if row in named_rows or row.table not in shared_tables
             ]
 
         tables = {row.table for row in rows}

@@ -179,8 +179,8 @@ def _plain_digits(number: str) -> str:
     """Return a number as `float` reads it: without commas and the sign of a currency,
     "-" for a typographic minus sign.
     """
-    plain = number.replace(",", "").replace("\u2212", "-")
-    return plain.translate(dict.fromkeys(map(ord, _CURRENCY_SIGNS)))
+    digits = number.replace(",", "").replace("\u2212", "-")
+    return digits.translate(dict.fromkeys(map(ord, _CURRENCY_SIGNS)))
 
 
 def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
