@@ -237,9 +237,15 @@ def blocking(function: Callable[..., Any]) -> bool:
     """Return whether a function is not async, so that it blocks the event loop."""
     # An object is called by the method of its class.
     target = function if inspect.isroutine(function) else type(function).__call__
-    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-    is_async = any(is_kind(part) for is_kind in kinds for part in (function, target))
-    return not is_async and not getattr(function, "is_async", False)
+    return not (
+        _is_async(function) or _is_async(target) or getattr(function, "is_async", False)
+    )
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a function is declared async, with or without `yield`."""
+    is_coroutine = inspect.iscoroutinefunction(function)
+    return is_coroutine or inspect.isasyncgenfunction(function)
 
 
 # What a check answers. A text is what is wrong, False that something is wrong; True,

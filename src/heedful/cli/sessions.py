@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -530,7 +531,8 @@ async def _learn_file(
     foreign: Mapping[str, str | None] = {}
     if folder is not None:
         root = str(project_top(folder))
-        calls = [event.arguments for session in sessions for event in session.events]
+        events = chain.from_iterable(session.events for session in sessions)
+        calls = [event.arguments for event in events]
         foreign = {
             **foreign_tracked(folder),
             **foreign_texts_of(folder),

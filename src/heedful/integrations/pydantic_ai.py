@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from pydantic_ai import (
@@ -563,7 +564,7 @@ def _foreign_tools(ctx: RunContext[Any], parameters: Any) -> list[str]:
 
 def _parts_of(messages: Sequence[ModelMessage]) -> list[Any]:
     """Return the parts of messages."""
-    return [part for message in messages for part in message.parts]
+    return list(chain.from_iterable(message.parts for message in messages))
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:

@@ -311,7 +311,7 @@ def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
     lessons_of: dict[str | int, list[LinkedLesson]] = defaultdict(list)
     for lesson in words:
         lessons_of[lesson.failure or lesson.id].append(link_lesson(lesson))
-    lessons = [lesson for group in lessons_of.values() for lesson in group]
+    lessons = list(chain.from_iterable(lessons_of.values()))
     accounts = [_merge_links(group) for group in lessons_of.values()]
     weights = weigh_links(accounts)
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from math import exp, floor, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
@@ -340,7 +340,7 @@ class CasesByModel:
         """Return the costs of the loops of a model; of all loops without a name."""
         if model:
             return self.costs.get(model, ())
-        return [cost for costs in self.costs.values() for cost in costs]
+        return list(chain.from_iterable(self.costs.values()))
 
 
 def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:

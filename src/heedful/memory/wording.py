@@ -245,7 +245,7 @@ def _final_judgement(study: Study) -> int | None:
     if event.type in _AGENT_EVENTS or not (event.error or event.content).strip():
         return None
     answers = [n for n in range(last) if events[n].type == "llm_response"]
-    covered = [step for signal in study.main_signals for step in signal.evidence]
+    covered = list(chain.from_iterable(s.evidence for s in study.main_signals))
     if not answers or last in covered:
         return None
     is_agent = event.agent != "" and event.agent == events[answers[-1]].agent

@@ -11,6 +11,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain, product
 from typing import NamedTuple
 
 from heedful.checks.claims import words
@@ -190,7 +191,7 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     """
     attached = sentence.attached(quantity)
     mentions = [attached] if attached else sentence.names
-    rows = list(dict.fromkeys(row for mention in mentions for row in mention.rows))
+    rows = list(dict.fromkeys(chain.from_iterable(m.rows for m in mentions)))
     tables = dict.fromkeys(row.table for row in rows)
     cells = _row_cells(sentence, rows)
     if any(_fits(sentence, quantity, cell) for cell in cells):
@@ -311,7 +312,7 @@ def _header_cell(sentence: Sentence, quantity: Quantity) -> list[words.Token]:
 def _header_rows(sentence: Sentence, quantity: Quantity) -> list[EvidenceRow]:
     """Return the rows that the cell above a number in a table names."""
     mentions = sentence.evidence.mentions(_header_cell(sentence, quantity))
-    return [row for mention in mentions for row in mention.rows]
+    return list(chain.from_iterable(mention.rows for mention in mentions))
 
 
 def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
@@ -467,7 +468,8 @@ def _is_derived(sentence: Sentence, quantity: Quantity) -> bool:
 
 def _named_tables(sentence: Sentence) -> list[Path]:
     """Return the tables of the rows that a sentence names, or else all tables."""
-    tables = dict.fromkeys(row.table for m in sentence.mentions for row in m.rows)
+    rows = chain.from_iterable(mention.rows for mention in sentence.mentions)
+    tables = dict.fromkeys(row.table for row in rows)
     return list(tables or sentence.evidence.tables)
 
 
@@ -510,11 +512,9 @@ def _table_values(
     """
     table = sentence.evidence.tables[path]
     columns = sentence.columns(path)
-    named_rows = list(
-        dict.fromkeys(
-            row for m in sentence.mentions for row in m.rows if row.table == path
-        )
-    )
+    mentioned_rows = chain.from_iterable(m.rows for m in sentence.mentions)
+    rows_of_table = [row for row in mentioned_rows if row.table == path]
+    named_rows = list(dict.fromkeys(rows_of_table))
     for column in columns:
         values = _numbers(table.rows, [column])
         named_values = _numbers(named_rows, [column])
@@ -534,7 +534,7 @@ def _table_values(
 
 def _numbers(rows: Sequence[EvidenceRow], columns: Sequence[Path]) -> list[float]:
     """Return the numbers in some rows and columns."""
-    values = [row.number(column) for row in rows for column in columns]
+    values = [row.number(column) for row, column in product(rows, columns)]
     return [value for value in values if value is not None]
 
 

@@ -11,7 +11,7 @@ A claim is judged by rules, and no model is asked. `claims` applies these to a s
 
 from calendar import weekday
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 
 from heedful.checks.claims import words
@@ -53,7 +53,8 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
     these have dates, or else of the evidence.
     """
     evidence = sentence.evidence
-    named_rows = {id(row) for mention in sentence.names for row in mention.rows}
+    rows = chain.from_iterable(mention.rows for mention in sentence.names)
+    named_rows = {id(row) for row in rows}
     rows_dates = [date for date, row in evidence.dates if id(row) in named_rows]
     known_dates = rows_dates or [date for date, _ in evidence.dates]
 
