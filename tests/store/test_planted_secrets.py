@@ -27,7 +27,6 @@ COMMANDS = (
     "log --json",
     "loops --json",
     "lessons --json",
-    "patterns list --json",
     "quarantine list --json",
     "quarantine log --json",
     "export lessons.jsonl",
