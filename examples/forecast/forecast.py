@@ -137,11 +137,11 @@ def insights(state: State, feedback: str | None = None) -> str:
     worst = max(months, key=lambda month: month["MAE"])["name"]
     claims = (
         (
-            "such metric",
+            "metrics that the run has",
             "The forecast has a low MAPE.",
             "The forecast has an MAE of {MAE}.",
         ),
-        ("nearest true value", "R² is 0.97.", "R² is {R2}."),
+        ("number", "R² is 0.97.", "R² is {R2}."),
         (
             "columns that exist",
             "The column `humidity` explains most.",

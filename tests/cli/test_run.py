@@ -452,7 +452,7 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     assert desk.heedful("doctor --model toy:answer").code == 0
     done = desk.heedful(f"{resuming} --json")
     assert done.code == 0
-    assert done.json["calls"] == 6
+    assert done.json["calls"] == 7
     assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
     assert len(desk.calls()) == 7  # the one in flight is asked again, no other
 

@@ -19,7 +19,7 @@ from heedful.checks.evaluate import Context
 from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding, Usage
-from heedful.loop.stop import Budget, MaxAttempts
+from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops, open_store
@@ -110,7 +110,7 @@ async def commit(url: str) -> None:
     await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))
 
 
-RESUMED_CALLS = 6  # what a loop of `drive` may spend
+RESUMED_CALLS = 6  # the most attempts of a loop of `drive`
 
 
 async def drive(path: str, log: str, kind: str, seed: str) -> None:
@@ -138,7 +138,7 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
         )
 
     check.pure = kind == "pure"  # type: ignore[attr-defined]
-    policy = heedful.Policy((MaxAttempts(9), Budget(calls=RESUMED_CALLS)))
+    policy = heedful.Policy((MaxAttempts(RESUMED_CALLS),))
     run = partial(
         heedful.run,
         generate=generate,
