@@ -86,11 +86,11 @@ def test_processes_that_die_in_calls_reach_a_limit(
     calls: int,
 ) -> None:
     assert [start(tmp_path, policy, place, kind) for place in dies_in] == ends
-    made = (tmp_path / "calls").read_text().split()
-    assert len(made) == calls
+    call_lines = (tmp_path / "calls").read_text().split()
+    assert len(call_lines) == calls
     store = open_store(str(tmp_path / "a.db"))
-    stored = heedful.run_sync(store.read(heedful.Scope(), loops.read, "a"))
-    assert stored.loop.usage.calls == calls
+    stored_loop = heedful.run_sync(store.read(heedful.Scope(), loops.read, "a"))
+    assert stored_loop.loop.usage.calls == calls
 
 
 async def test_a_step_that_another_process_continues_lost_no_call(store):
@@ -101,5 +101,5 @@ async def test_a_step_that_another_process_continues_lost_no_call(store):
 
     for _ in range(3):
         await heedful.Run("t", generate=generate, **options).step()
-    stored = await store.read(heedful.Scope(), loops.read, "a")
-    assert stored.loop.usage.calls == 3
+    stored_loop = await store.read(heedful.Scope(), loops.read, "a")
+    assert stored_loop.loop.usage.calls == 3

@@ -281,9 +281,10 @@ async def test_a_check_that_raises_the_same_for_every_answer_is_named():
         raise ValueError("cannot reshape")
 
     result = await session(None, "one", "two words", checks=[reshape]).finish()
-    named = [line for line in str(result.explain()).splitlines() if "perhaps" in line]
-    assert len(named) == 1
-    assert named[0].startswith("reshape raised ValueError at test_refusing.py:")
+    lines = str(result.explain()).splitlines()
+    suspicions = [line for line in lines if "perhaps" in line]
+    assert len(suspicions) == 1
+    assert suspicions[0].startswith("reshape raised ValueError at test_refusing.py:")
     assert "perhaps a fault of the check" in result.explain().sentence
 
 

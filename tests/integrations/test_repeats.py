@@ -123,8 +123,8 @@ async def test_a_run_that_repeats_is_stopped(
 ) -> None:
     driven = await double.drive(host_of(), "do it", script, id="one", results=results)
     # The call after its limit of turns is one that repeats.
-    most = MAX_TURNS.get(name_of(double), commands)
-    assert len(driven.commands) == min(commands, most)
+    max_turns = MAX_TURNS.get(name_of(double), commands)
+    assert len(driven.commands) == min(commands, max_turns)
     assert driven.verdict.stopped_by[0].rule == "repeat"
 
 

@@ -548,8 +548,8 @@ async def test_what_a_stage_learnt_is_told_to_other_stages_and_to_itself(
 ) -> None:
     await run_stage(memory, "letter", judges, iter(["Yours", "Ada. Kind regards"]))
     for name in ("note", "letter"):
-        told = await run_stage(memory, name, judges, iter(["Ada. Kind regards"]))
-        assert "what earlier answers got wrong" in told[0]
+        hints = await run_stage(memory, name, judges, iter(["Ada. Kind regards"]))
+        assert "what earlier answers got wrong" in hints[0]
 
 
 async def test_what_a_stage_learnt_is_told_to_a_function(memory: Memory) -> None:
@@ -559,14 +559,14 @@ async def test_what_a_stage_learnt_is_told_to_a_function(memory: Memory) -> None
 
 
 async def test_two_stages_with_other_checks_share_nothing(memory: Memory) -> None:
-    told = []
+    hints = []
     for word in ("Ada", "Bo"):
         judges = {"checks": [checks.contains(word)]}
         answers = iter([f"Yours, {word}"])
         if word == "Ada":
             answers = iter(["Yours", "Yours, Ada"])
-        told = await run_stage(memory, word, judges, answers)
-    assert told == [""]
+        hints = await run_stage(memory, word, judges, answers)
+    assert hints == [""]
 
 
 async def test_a_function_that_refuses_its_own_answer_teaches_without_a_check(

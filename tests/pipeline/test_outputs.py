@@ -48,8 +48,8 @@ async def test_an_output_is_read_like_an_answer(work, tokens, store):
     stage = report.stages[0]
     assert report.state["draft"] == "right"
     assert stage.status == "passed"
-    stored = await store.read(heedful.Scope(), loops.read, "r/draft")
-    assert stored.loop.usage.tokens == tokens
+    stored_loop = await store.read(heedful.Scope(), loops.read, "r/draft")
+    assert stored_loop.loop.usage.tokens == tokens
 
 
 async def test_an_output_that_its_provider_cut_does_not_pass(store):

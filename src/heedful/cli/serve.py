@@ -53,7 +53,7 @@ from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
 from heedful.memory.arrivals import Patience
 from heedful.memory.memory import MAX_EMBEDDER_LOAD_SECONDS, log_failure
-from heedful.pipeline.pipeline import read_settings
+from heedful.pipeline.thresholds import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
 from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, keys, shown

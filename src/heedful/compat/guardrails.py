@@ -25,7 +25,7 @@ from heedful.loop.limits import LoopLimits
 from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
-from heedful.pipeline.pipeline import read_settings
+from heedful.pipeline.thresholds import read_settings
 from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.store import loops as loop_store

@@ -50,6 +50,7 @@ from heedful.drive.options import (
 )
 from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.drive.result import Result
+from heedful.drive.run_state import RunState, count_died_calls
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, policies, record, stop
@@ -58,7 +59,6 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
-from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, ladders, open_beside
 from heedful.store.records import Head, JournalEntry, StoredLoop
@@ -67,34 +67,6 @@ from heedful.validation import refuses_unknown_options
 
 C = TypeVar("C")
 MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung
-
-
-@dataclass(frozen=True, kw_only=True)
-class _State:
-    """What a run knows of its loop.
-
-    `values` are the candidates, one for each attempt. `answer` has the candidates of an
-    attempt that is not judged yet; None if there is no such attempt.
-    """
-
-    loop: record.Loop
-    values: tuple[Any, ...] = ()
-    verdict: decide.Verdict = field(default_factory=decide.Again)
-    answer: CandidateBatch | None = None
-
-    @property
-    def is_new(self) -> bool:
-        """True before anything was decided or answered."""
-        loop = self.loop
-        is_first = self.verdict == decide.Again(rung=loop.rung)
-        return is_first and not (loop.is_under_way or self.answer)
-
-    @property
-    def rung(self) -> int:
-        """The rung that makes the next attempt, or that made the last one."""
-        if isinstance(self.verdict, decide.Again):
-            return self.verdict.rung
-        return self.loop.rung
 
 
 @refuses_unknown_options
@@ -217,7 +189,7 @@ class Run(Generic[C]):
             stage_checks=self.judges,
             memory=self._memory,
         )
-        self._state: _State | None = None
+        self._state: RunState | None = None
         # The number of attempts that the loop had when this process opened it.
         self._resumed_after: int | None = None
         self._lock = asyncio.Lock()
@@ -301,7 +273,7 @@ class Run(Generic[C]):
         An ended loop does not change.
         """
 
-        async def end(state: _State) -> _State:
+        async def end(state: RunState) -> RunState:
             """Cancel the loop, unless it has ended."""
             if isinstance(state.verdict, decide.Done):
                 return state
@@ -332,7 +304,7 @@ class Run(Generic[C]):
         """
         override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
-        async def lift(state: _State) -> _State:
+        async def lift(state: RunState) -> RunState:
             """Apply the override, decide again and write both."""
             before = replace(state.loop, at=time.time())
             after, verdict = decide.apply_override(
@@ -356,8 +328,8 @@ class Run(Generic[C]):
         return state.verdict
 
     async def _change_state(
-        self, work: Callable[[_State], Awaitable[_State]]
-    ) -> _State:
+        self, work: Callable[[RunState], Awaitable[RunState]]
+    ) -> RunState:
         """Compute the next state of the loop with `work`, and remember it.
 
         Only one task at a time changes the loop. If `work` raises, the next change of a
@@ -381,7 +353,7 @@ class Run(Generic[C]):
 
                 return self._state
 
-    async def _open(self) -> _State:
+    async def _open(self) -> RunState:
         """Return the state that the journal holds, or the state of a new loop."""
         stored_loop = None
         if self._lease.durable:
@@ -394,7 +366,7 @@ class Run(Generic[C]):
                 improves=self.policy.improvement,
                 task=record.text_of(self.task),
             )
-            state = _State(loop=new)
+            state = RunState(loop=new)
             self._began = self._began or time.time()
         else:
             state = self._state_of(stored_loop)
@@ -428,7 +400,7 @@ class Run(Generic[C]):
 
         return state
 
-    async def _planned(self, state: _State) -> _State:
+    async def _planned(self, state: RunState) -> RunState:
         """Return the state of a new loop with its ladder, planned from the past.
 
         The plan is made before memory makes a draw about the loop, and written with
@@ -447,7 +419,7 @@ class Run(Generic[C]):
         loop = replace(state.loop, ladder=ladder)
         return replace(state, loop=loop, verdict=decide.Again(rung=loop.rung))
 
-    async def _recall_texts(self, state: _State) -> None:
+    async def _recall_texts(self, state: RunState) -> None:
         """Ask the memory of others what to add to prompts.
 
         An ended loop asks, too: an override may open it again.
@@ -459,7 +431,7 @@ class Run(Generic[C]):
         context = self._context(state, len(loop.attempts) + 1)
         self._recalled = await recall_texts(self.recall, context, not under_way)
 
-    async def _end_trial(self, state: _State) -> None:
+    async def _end_trial(self, state: RunState) -> None:
         """Record the result of an ended loop in the trial of the memory of others."""
         has_ended = isinstance(state.verdict, decide.Done)
         if has_ended and isinstance(self.recall, RecallOnTrial):
@@ -478,9 +450,10 @@ class Run(Generic[C]):
             ladder=self._ladder,
         )
 
-    def _state_of(self, stored_loop: StoredLoop) -> _State:
+    def _state_of(self, stored_loop: StoredLoop) -> RunState:
         """Return the state of a stored loop; its candidates are objects again."""
-        loop = self._with_died_calls(stored_loop)
+        loop = count_died_calls(stored_loop, is_given=self.initial is not None)
+        self._journal.died = loop.died > 0
         loop = replace(
             loop,
             goals=self._goals,
@@ -501,22 +474,7 @@ class Run(Generic[C]):
         if document is not None and isinstance(verdict, decide.Again):
             answer = CandidateBatch.of(document, self._restore)
 
-        return _State(loop=loop, values=values, verdict=verdict, answer=answer)
-
-    def _with_died_calls(self, stored_loop: StoredLoop) -> record.Loop:
-        """Return the loop; a call that died with its process counts, as it was made.
-
-        With an answer, or with the candidate that the caller gives, no call was needed.
-        """
-        loop = stored_loop.loop
-        has_answer = journal.answer_step(loop) in stored_loop.journal
-        is_given = self.initial is not None and not loop.attempts
-        goes_on = isinstance(stored_loop.verdict, decide.Again)
-        if not loop.died or has_answer or is_given or not goes_on:
-            return replace(loop, died=0)
-
-        self._journal.died = True
-        return replace(loop, extra=loop.extra + record.Usage(loop.died))
+        return RunState(loop=loop, values=values, verdict=verdict, answer=answer)
 
     def _restore(self, data: Any, type_name: str) -> Any:
         """Return a candidate from its stored data. Raises OutputChanged."""
@@ -524,7 +482,7 @@ class Run(Generic[C]):
         return from_stored(data, type_name, self._output, [*functions, self.revise])
 
     @telemetry.attempt
-    async def _attempt(self, state: _State) -> _State:
+    async def _attempt(self, state: RunState) -> RunState:
         """Make, judge, decide and write the next attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
@@ -551,7 +509,7 @@ class Run(Generic[C]):
                 raise
             return taken_over
 
-    async def _attempt_in_time(self, state: _State) -> _State:
+    async def _attempt_in_time(self, state: RunState) -> RunState:
         """Make the next attempt within the time that is left for it."""
         # An answer that an interrupted attempt left took part of this attempt's time.
         began = time.perf_counter()
@@ -586,7 +544,7 @@ class Run(Generic[C]):
 
         return await self._decide_on(state, value, attempt)
 
-    async def _take_over(self, state: _State, error: Exception) -> _State | None:
+    async def _take_over(self, state: RunState, error: Exception) -> RunState | None:
         """Close the rung that failed; return None if the loop has to fail, too.
 
         If the answer is known, it was the judge that failed, and not the rung. Nor is
@@ -605,8 +563,8 @@ class Run(Generic[C]):
         return await self._leave_rung(state, loop, next_verdict)
 
     async def _leave_rung(
-        self, state: _State, loop: record.Loop, verdict: decide.Verdict
-    ) -> _State:
+        self, state: RunState, loop: record.Loop, verdict: decide.Verdict
+    ) -> RunState:
         """Write that a rung makes no further attempt, and the verdict after that."""
         loop = replace(loop, at=time.time())
         entry = journal.decision_entry(loop, self.policy, verdict)
@@ -625,7 +583,7 @@ class Run(Generic[C]):
             return None
         return allowance.name, usage, self._reserved_at or time.time()
 
-    def _check_countable(self, state: _State, *, ended: bool) -> None:
+    def _check_countable(self, state: RunState, *, ended: bool) -> None:
         """Raise UsageUnknown if a limit cannot be kept by what this process has seen.
 
         The answers of an earlier process do not count: its program may be corrected.
@@ -640,7 +598,7 @@ class Run(Generic[C]):
         ]
         check_countable(producer, self.policy.rules, attempts, ended=ended)
 
-    async def _reserve(self, state: _State) -> _State | None:
+    async def _reserve(self, state: RunState) -> RunState | None:
         """Reserve a call of a rung with a limit of the day, before it is made.
 
         Returns the next state if it is refused. No call is needed for a candidate that
@@ -665,8 +623,8 @@ class Run(Generic[C]):
         return await self._leave_rung(state, loop, verdict)
 
     async def _decide_on(
-        self, state: _State, value: Any, attempt: record.Attempt
-    ) -> _State:
+        self, state: RunState, value: Any, attempt: record.Attempt
+    ) -> RunState:
         """Decide on an attempt with its candidate `value`, and write both."""
         data = value
         if self._lease.durable:
@@ -696,14 +654,14 @@ class Run(Generic[C]):
             entry = JournalEntry(id=self.id, epoch=0, verdict=verdict, attempt=attempt)
             await self._journal.write(entry, loop)
 
-        return _State(
+        return RunState(
             loop=decide.consume_overrides(loop, verdict),
             values=(*state.values, value),
             verdict=verdict,
         )
 
     async def _word_verdict(
-        self, state: _State, loop: record.Loop, verdict: decide.Verdict
+        self, state: RunState, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
         """Return the verdict, with the feedback that the user's function writes."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
@@ -716,7 +674,7 @@ class Run(Generic[C]):
         feedback = await worded(self.feedback, evaluation, loop.goals, context)
         return replace(verdict, feedback=feedback)
 
-    async def _try(self, state: _State, began: float) -> tuple[Any, record.Attempt]:
+    async def _try(self, state: RunState, began: float) -> tuple[Any, record.Attempt]:
         """Make one attempt; return its candidate and its record."""
         loop = state.loop
         rung = state.rung
@@ -744,7 +702,7 @@ class Run(Generic[C]):
                 )
                 await self._journal.write(entry, loop)
 
-            self._state = _State(
+            self._state = RunState(
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
 
@@ -784,7 +742,7 @@ class Run(Generic[C]):
     def _refused_attempt(
         self,
         error: errors.GenerateFailed,
-        state: _State,
+        state: RunState,
         context: Context,
         began: float,
     ) -> tuple[Any, record.Attempt]:
@@ -821,7 +779,7 @@ class Run(Generic[C]):
         return value, attempt
 
     async def _answer(
-        self, state: _State, context: Context, rung: int
+        self, state: RunState, context: Context, rung: int
     ) -> CandidateBatch:
         """Return the candidates of the attempt that `context` describes.
 
@@ -845,19 +803,11 @@ class Run(Generic[C]):
         answer = await revised(self.revise, context, findings, self._output)
         return self._producers[0].priced(answer)
 
-    def _context(self, state: _State, number: int) -> Context:
+    def _context(self, state: RunState, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""
         hint = ""
         if isinstance(state.verdict, decide.Again):
             hint = state.verdict.feedback
-
-        temperature = self.temperature
-        if number > 2 and state.rung == state.loop.rung:
-            # Each repeated candidate makes the model warmer, up to 1.
-            repeats = state.loop.of_rung().repeats()
-            repeated = [first for first in repeats if first is not None]
-            warmer = temperature + RETRY_TEMPERATURE_STEP * len(repeated)
-            temperature = max(temperature, min(1.0, warmer))
 
         briefing = self.briefing
         return Context(
@@ -867,7 +817,7 @@ class Run(Generic[C]):
             hint=hint,
             previous=state.values[-1] if state.values else None,
             data=self.data,
-            temperature=temperature,
+            temperature=state.warmed(self.temperature),
             seed=self.seed + number - 1,
             examples=briefing.examples if briefing else (),
             advice=briefing.advice if briefing else (),
@@ -875,7 +825,7 @@ class Run(Generic[C]):
             began=self._began,
         )
 
-    async def _end_cut_off(self, state: _State, seconds: float) -> _State:
+    async def _end_cut_off(self, state: RunState, seconds: float) -> RunState:
         """End the loop whose budget of seconds cut off an attempt, and count its cost.
 
         An attempt without an answer counts as one call.
@@ -885,7 +835,7 @@ class Run(Generic[C]):
         loop = replace(state.loop, extra=extra)
         return await self._end_early(replace(state, loop=loop))
 
-    async def _end_early(self, state: _State) -> _State:
+    async def _end_early(self, state: RunState) -> RunState:
         """End the loop, or its rung, because of calls that left no attempt."""
         loop = replace(state.loop, at=time.time())
         verdict = decide.decide(loop, self.policy)
@@ -903,7 +853,7 @@ class Run(Generic[C]):
         the judging failed: the answer is written for the next try, and without a
         `usage` no call is counted.
         """
-        state = self._state or _State(loop=self.loop)
+        state = self._state or RunState(loop=self.loop)
         answer = state.answer
 
         step = None

@@ -148,7 +148,7 @@ class Journal:
         # The planned ladder of a new loop, until the first entry has written it.
         self.ladder: Ladder | None = None
         # True until the first entry has written that earlier calls died.
-        self.died = False
+        self.died: bool = False
         self._writer = writer
 
     @property

@@ -67,7 +67,7 @@ class Repeats:
 
     def __init__(self, run: HostRun) -> None:
         self.run = run
-        self.last_text = ""
+        self.last_text: str = ""
         self.stopped: Done | None = None
         self._steps: list[_Step] = []
         # The actions that did not run.

@@ -3,6 +3,7 @@ fails.
 """
 
 from heedful.pages.questions import RunAnswer, answer, statistics
-from heedful.pipeline.pipeline import Guardrails, Pipeline, validate
+from heedful.pipeline.pipeline import Pipeline, validate
+from heedful.pipeline.thresholds import Guardrails
 
 __all__ = ["Guardrails", "Pipeline", "RunAnswer", "answer", "statistics", "validate"]
