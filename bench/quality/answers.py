@@ -74,7 +74,7 @@ class KeptModel:
         messages: Sequence[Message],
         *,
         schema: Mapping[str, Any] | None = None,
-        max_tokens: int = 512,
+        max_tokens: int | None = 512,
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:

@@ -1,7 +1,7 @@
 """A text is held against the row and the column that it names."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -567,11 +567,12 @@ def test_contradicted_is_an_error_with_its_span_evidence_and_fix():
 def test_not_found_is_what_the_caller_says():
     text = "Ridge has 77 layers."
     named = "Ridge, says Amelia, has an RMSE of 3.25."
-    for unsupported, number_level, name_level in (
+    cases: tuple[tuple[Literal["numbers", "warning", "error"], str, str], ...] = (
         ("numbers", "error", "warning"),
         ("warning", "warning", "warning"),
         ("error", "error", "error"),
-    ):
+    )
+    for unsupported, number_level, name_level in cases:
         check = grounding(MODELS, unsupported=unsupported)
         assert [finding.level for finding in findings(check, text)] == [number_level]
         assert [finding.level for finding in findings(check, named)] == [name_level]

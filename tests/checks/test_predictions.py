@@ -187,7 +187,7 @@ def test_a_forecast_that_settles_is_constant(
 ):
     monkeypatch.setattr(tables, "BATCH_ROWS", size)
     data = {"actual": actual, "predicted": predicted}
-    options = {}
+    options: dict[str, Any] = {}
     if actual is None:
         data.pop("actual")
         options["actual"] = None

@@ -196,7 +196,7 @@ def test_of_many_problems_some_are_findings_and_the_others_are_counted():
 @pytest.mark.parametrize("by_model", [False, True], ids=["schema", "model"])
 def test_all_missing_fields_are_named(by_model):
     names = [f"line_{number}" for number in range(14)]
-    model = create_model("Address", **dict.fromkeys(names, (str, ...)))
+    model = create_model("Address", **dict.fromkeys(names, (str, ...)))  # type: ignore[call-overload]
     schema = model if by_model else model.model_json_schema()
     *problems, others = findings(checks.json_schema(schema), "{}")
     assert [problem.key for problem in problems] == [

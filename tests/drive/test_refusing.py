@@ -219,7 +219,9 @@ async def test_a_check_that_refuses_finds_what_it_says(any_store):
     driver = session(any_store, generate=generate, checks=[weighs])
     result = await driver.finish()
     assert result.passed is True
-    [finding] = result.loop.attempts[0].evaluation.findings
+    evaluation = result.loop.attempts[0].evaluation
+    assert evaluation is not None
+    [finding] = evaluation.findings
     assert finding.check == "weighs"
     assert finding.raised.startswith("Weight at test_refusing.py:")
     assert "weighs 9 kg" in generate.hints[1]
@@ -256,7 +258,9 @@ async def test_a_check_that_cannot_read_a_refused_answer_is_left_out(answer):
         None, answer, RIGHT.model_dump_json(), checks=checks
     ).finish()
     assert result.passed is True
-    findings = result.loop.attempts[0].evaluation.errors
+    evaluation = result.loop.attempts[0].evaluation
+    assert evaluation is not None
+    findings = evaluation.errors
     assert {finding.check for finding in findings} <= {"json_schema", "answer"}
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import date
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from pydantic import BaseModel, field_validator
@@ -132,7 +132,9 @@ def ask_instructor(double: Double, kind: Any, retries: int) -> Ask:
     client = instructor.from_openai(
         openai.OpenAI(
             api_key="none",
-            http_client=httpx.Client(transport=httpx.MockTransport(respond)),
+            http_client=cast(
+                "Any", httpx.Client(transport=httpx.MockTransport(respond))
+            ),
         ),
         mode=instructor.Mode.JSON,
     )

@@ -1,5 +1,6 @@
 """How far measures are off: what is nearer is better, and counts as progress."""
 
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
@@ -170,8 +171,10 @@ def test_an_attempt_improves_if_it_is_nearer_by_a_share_of_the_distance(
 
 
 def test_the_share_is_the_min_gain_of_the_policy():
-    loop = measured(0.2, 0.19)
-    assert not Improvement(0.1)(*(a.evaluation for a in loop.attempts), ())
+    first, second = (attempt.evaluation for attempt in measured(0.2, 0.19).attempts)
+    assert first is not None
+    assert second is not None
+    assert not Improvement(0.1)(first, second, ())
 
 
 @pytest.mark.parametrize("value", [-0.1, nan, inf, -inf, True, "far", 1e13])
@@ -191,7 +194,7 @@ def test_an_explanation_says_how_far_it_is_off():
 def test_the_best_of_the_first_attempts_is_that_of_a_loop_that_ends_there(loop):
     assert loop.best == loop.upto(len(loop.attempts)).best
     for end in range(len(loop.attempts)):
-        shorter = support.replace(loop, attempts=loop.attempts[:end])
+        shorter = replace(loop, attempts=loop.attempts[:end])
         assert loop.upto(end).best == shorter.best
         assert loop.upto(end).improved == shorter.improved
 
@@ -237,7 +240,8 @@ def test_fewer_values_outside_are_better_and_of_as_many_the_nearer_ones():
     tables = ([300, 300, 1], [900, 1, 1], [260, 1, 1], [205, 1, 1])
     context = Context("task")
     distances = [judge({"x": table}, context)[0].off_by for table in tables]
-    assert distances == sorted(distances, reverse=True)
+    shares = [distance or 0.0 for distance in distances]
+    assert shares == sorted(shares, reverse=True)
     assert len(set(distances)) == 4
 
 

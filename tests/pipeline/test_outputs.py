@@ -67,4 +67,6 @@ async def test_a_report_of_an_answer_that_was_cut_does_not_pass(store):
     loop = await heedful.open_loop("a", "t", checks=[RIGHT], store=store)
     await loop.report(completion("right", "length"))
     assert not loop.passed
-    assert loop.loop.attempts[0].evaluation.findings[0].key == "answer: length"
+    evaluation = loop.loop.attempts[0].evaluation
+    assert evaluation is not None
+    assert evaluation.findings[0].key == "answer: length"

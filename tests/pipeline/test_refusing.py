@@ -18,10 +18,11 @@ def answering(*answers: str) -> Any:
     """A stage that parses these answers, one an attempt, the last one for ever."""
 
     def load(state: Any, feedback: str | None = None) -> Any:
-        load.hints.append(feedback)
-        return json.loads(answers[min(len(load.hints), len(answers)) - 1])
+        hints.append(feedback)
+        return json.loads(answers[min(len(hints), len(answers)) - 1])
 
-    load.hints = []
+    hints: list[str | None] = []
+    vars(load)["hints"] = hints
     return load
 
 
