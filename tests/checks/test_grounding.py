@@ -566,7 +566,7 @@ def test_contradicted_is_an_error_with_its_span_evidence_and_fix():
 
 def test_not_found_is_what_the_caller_says():
     text = "Ridge has 77 layers."
-    named = "Ridge, says Amelia, has an RMSE of 3.25."
+    with_name = "Ridge, says Amelia, has an RMSE of 3.25."
     cases: tuple[tuple[Literal["numbers", "warning", "error"], str, str], ...] = (
         ("numbers", "error", "warning"),
         ("warning", "warning", "warning"),
@@ -575,7 +575,7 @@ def test_not_found_is_what_the_caller_says():
     for unsupported, number_level, name_level in cases:
         check = grounding(MODELS, unsupported=unsupported)
         assert [finding.level for finding in findings(check, text)] == [number_level]
-        assert [finding.level for finding in findings(check, named)] == [name_level]
+        assert [finding.level for finding in findings(check, with_name)] == [name_level]
     assert grounding(MODELS)("77 layers", Context("t"))[0].level == "error"
 
 

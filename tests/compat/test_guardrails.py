@@ -736,10 +736,10 @@ def test_an_override_needs_no_name(store):
     decided = completed["decision_result"]
     assert decided["overridden"]
     assert decided["overridden_by"] is None
-    given = run_async(
+    answer = run_async(
         override_guardrails("loop_001", override_fatigue=True, store=store)
     )
-    assert given["overridden_by"] is None
+    assert answer["overridden_by"] is None
     stored = run_async(store.read(Scope(), loop_store.read, "loop_001"))
     actors = {override.by for override in stored.loop.overrides}
     assert actors == {"an unnamed caller"}

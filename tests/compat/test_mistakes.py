@@ -255,8 +255,10 @@ class OwnReflection:
 
 @pytest.mark.both_nightly
 def test_a_dataclass_of_the_caller_is_a_reflection(memory):
-    own = OwnReflection(**asdict(ONE))
-    id = run_async(compat.persist_reflection(own, memory, changed_behavior=True))
+    own_reflection = OwnReflection(**asdict(ONE))
+    id = run_async(
+        compat.persist_reflection(own_reflection, memory, changed_behavior=True)
+    )
     (entry,) = run_async(compat.retrieve_similar_reflections("abc123", memory))
     assert entry["id"] == id
     assert entry["content"] == ONE.content

@@ -258,9 +258,9 @@ def test_a_list_whose_items_all_pass_alike_may_be_an_answer(
 
 def test_a_store_in_a_missing_folder_raises_one_short_error(tmp_path):
     folder = tmp_path / "no such"
-    stored = self_correcting(checks=[Check()], store=str(folder / "a.db"))
+    durable = self_correcting(checks=[Check()], store=str(folder / "a.db"))
     with pytest.raises(StoreUnavailable) as raised:
-        stored(lambda task, hint: WANTED)("t")
+        durable(lambda task, hint: WANTED)("t")
     assert f"make it: mkdir -p '{folder}'" in str(raised.value)
     assert raised.value.__cause__ is None
     files = [Path(frame.path).name for frame in raised.traceback]

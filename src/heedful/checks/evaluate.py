@@ -463,8 +463,7 @@ class _Judge:
         check = self.check
         try:
             answer = await self._call(candidate, at)
-            # A validator of another library returns the value that it accepts.
-            if answer is candidate and not isinstance(answer, bool):
+            if _is_accepted_value(answer, candidate):
                 answer = None
             if self.is_evaluator and not isinstance(answer, Evaluation):
                 raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
@@ -657,6 +656,16 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
             raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
 
     return findings
+
+
+def _is_accepted_value(answer: Any, candidate: Any) -> bool:
+    """Return whether a check answers with the value that it accepts, or a copy.
+
+    Validators of other libraries do: of the candidate, a table or an object.
+    """
+    if answer is candidate:
+        return not isinstance(answer, bool)
+    return hasattr(answer, "model_dump") or len(getattr(answer, "shape", ())) == 2
 
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:

@@ -33,7 +33,7 @@ Refusing = Sequence[type[Exception]]
 _log = logging.getLogger("heedful")
 
 
-class Problem(NamedTuple):
+class RaisedProblem(NamedTuple):
     """What is wrong and how to fix it; `kind` is the same for the same mistake."""
 
     message: str
@@ -67,51 +67,51 @@ def distance_of_rule(error: Any) -> float | None:
     return None
 
 
-def _read_text(error: BaseException) -> Iterator[Problem]:
+def _read_text(error: BaseException) -> Iterator[RaisedProblem]:
     """Yield the message of an exception, or its type if it has none."""
     message = str(error)
     name = type(error).__name__
     if isinstance(error, KeyError):  # its text is only the key
         message = f"{name}: {message}"
-    yield Problem(message or f"it was refused ({name})")
+    yield RaisedProblem(message or f"it was refused ({name})")
 
 
-def _read_json_error(error: Any) -> Iterator[Problem]:
+def _read_json_error(error: Any) -> Iterator[RaisedProblem]:
     """Yield the problem of a text that is no JSON."""
-    yield Problem(
+    yield RaisedProblem(
         f"not JSON: {error}",
         "answer with the bare, complete JSON only: no ``` fences, no other words",
         "not JSON",
     )
 
 
-def _read_pydantic_error(error: Any) -> Iterator[Problem]:
+def _read_pydantic_error(error: Any) -> Iterator[RaisedProblem]:
     """Yield each problem of a value that does not fit a pydantic type."""
     for problem in error.errors(include_url=False):
         message, fix = word_problem(problem)
         path = json_path(problem["loc"])
         kind = f"{path_kind(path)} {problem['type']}"
         off_by = distance_of_problem(problem)
-        yield Problem(f"at {path}: {message}", fix, kind, off_by=off_by)
+        yield RaisedProblem(f"at {path}: {message}", fix, kind, off_by=off_by)
 
 
-def _read_schema_error(error: Any) -> Iterator[Problem]:
+def _read_schema_error(error: Any) -> Iterator[RaisedProblem]:
     """Yield the problem of a value that breaks a JSON Schema."""
     path = json_path(error.absolute_path)
     kind = f"{path_kind(path)} {error.validator}"
     if error.validator == "required":
         kind += f" {error.message}"
     off_by = distance_of_rule(error)
-    yield Problem(f"at {path}: {error.message}", kind=kind, off_by=off_by)
+    yield RaisedProblem(f"at {path}: {error.message}", kind=kind, off_by=off_by)
 
 
-def _read_table_errors(errors: Any) -> Iterator[Problem]:
+def _read_table_errors(errors: Any) -> Iterator[RaisedProblem]:
     """Yield each problem of a data frame that breaks a schema of pandera."""
     for error in errors.schema_errors:
-        yield Problem(str(error))
+        yield RaisedProblem(str(error))
 
 
-def _read_cause(error: BaseException) -> Iterator[Problem]:
+def _read_cause(error: BaseException) -> Iterator[RaisedProblem]:
     """Yield the problems of the error for which a library has given up retrying."""
     cause = error.__cause__
     while cause is not None:
@@ -120,13 +120,13 @@ def _read_cause(error: BaseException) -> Iterator[Problem]:
             yield from read(cause)
             return
         cause = cause.__cause__
-    yield Problem(str(error))
+    yield RaisedProblem(str(error))
 
 
 # The errors of libraries that are about an answer, by package and class, so that no
 # library is imported and no module of it has to stay where it is; each with what reads
 # its problems.
-LIBRARY_READERS: Mapping[str, Callable[[Any], Iterator[Problem]]] = {
+LIBRARY_READERS: Mapping[str, Callable[[Any], Iterator[RaisedProblem]]] = {
     "json.JSONDecodeError": _read_json_error,
     "pydantic_core.ValidationError": _read_pydantic_error,
     "jsonschema.ValidationError": _read_schema_error,
@@ -142,7 +142,7 @@ LIBRARY_READERS: Mapping[str, Callable[[Any], Iterator[Problem]]] = {
 }
 
 
-def _reader_of(error: object) -> Callable[[Any], Iterator[Problem]] | None:
+def _reader_of(error: object) -> Callable[[Any], Iterator[RaisedProblem]] | None:
     """Return what reads the error of a library; None for any other error."""
     for kind in type(error).__mro__:
         package = kind.__module__.partition(".")[0]
@@ -177,7 +177,7 @@ def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Find
     read = _reader_of(error) or _read_text
     problems = read(error)
     if unsaid and not str(error):
-        problems = iter([Problem(unsaid)])
+        problems = iter([RaisedProblem(unsaid)])
 
     findings = []
     for problem in islice(problems, MAX_PROBLEMS):

@@ -714,7 +714,9 @@ class Run(Generic[C]):
         if self._output is not None:
             text = self._output.plain(value)
         candidate = record.NO_CANDIDATE
-        if value is not None:
+        # A type such as `Invoice | None` has None as an answer.
+        is_answer = self._output is not None and not evaluation.errors
+        if value is not None or is_answer:
             candidate = record.Candidate.of(text)
         near_repeat = find_repeated(candidate, loop, rung)
 

@@ -146,7 +146,7 @@ def _request_parts(context: Context) -> list[str]:
     if context.hint:
         last_answer = context.previous
         if not isinstance(last_answer, str):
-            last_answer = json.dumps(last_answer)
+            last_answer = json.dumps(last_answer, default=str)
         last_answer = redact(last_answer)
 
         if len(last_answer) > MAX_REWRITE_CHARS:

@@ -125,7 +125,7 @@ class Judges:
             raised=self.raised,
             fault=fault,
         )
-        if fault is not None and value == "":
+        if fault is not None and isinstance(value, str) and not value:
             value = None  # the provider gave no text
         # The evaluator of a stage without checks judges nothing.
         if not self.names:

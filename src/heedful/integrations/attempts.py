@@ -164,7 +164,7 @@ async def keep_failure(run: HostRun, tool: str, error: str, call: str) -> None:
     """Keep the error of a call, and ask about it."""
     know(run, [error])
     await run.seen(tool, error, call)
-    run.repeats.note(call, error)
+    run.repeats.note(call, error, failed=True)
 
 
 async def keep_result(run: HostRun, tool: str, output: str, call: str) -> None:

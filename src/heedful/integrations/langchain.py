@@ -737,7 +737,7 @@ async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> No
     text = f"{type(error).__name__}: {error}"
     know(run, [text, str(error)])
     await run.seen(call["name"], text, call["id"] or "")
-    run.repeats.note(call["id"] or "", text)
+    run.repeats.note(call["id"] or "", text, failed=True)
 
 
 async def _add_advice(
@@ -769,7 +769,7 @@ async def _add_advice(
             texts.append(fixes.text)
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
-    note = run.repeats.note(id, output)
+    note = run.repeats.note(id, output, failed=answer.status == "error")
     texts += [note] if note else []
 
     know(run, [answer.content, name, *texts])

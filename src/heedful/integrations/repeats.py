@@ -122,17 +122,19 @@ class Repeats:
         know(self.run, [HELD_TEXT])
         return HELD_TEXT
 
-    def note(self, call: str, result: str) -> str:
+    def note(self, call: str, result: str, *, failed: bool = False) -> str:
         """Record the result of a call, or its error; return a note that it repeats.
 
-        The note, "" without any, is also advice about the call.
+        The note, "" without any, is also advice about the call. Times and ids in an
+        error are particulars, in a result they may be the progress.
         """
         step = self._find_open(call)
         if step is None:
             return ""
 
         step.result = clean(result, MAX_QUOTED_CHARS)
-        step.digest = digest_of("result", mask_moments(result))
+        identity = mask_moments(result) if failed else result
+        step.digest = digest_of("result", identity)
         steps = self._steps[: self._steps.index(step) + 1]
         if _count_times(steps) != NOTED_TIMES:
             return ""

@@ -124,7 +124,7 @@ UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 # What differs between two occurrences of one error: a clock time, with its date, a time
 # that was measured, a UUID, an id of hexadecimal digits or of letters among digits, an
 # address in memory or of a computer, a temporary file or the folders of one.
-_PARTICULAR_PATTERN = re.compile(
+_KEY_PARTICULAR_PATTERN = re.compile(
     r"(?<![A-Za-z\d])(?:(?=[A-Za-z]*+\d)(?:(?<![\w.:])(?:"
     r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\d+(?:\.\d+)? ?(?:[nuµm]s|sec(?:onds?)?)|\d+\.\d+ ?s"
@@ -135,7 +135,7 @@ _PARTICULAR_PATTERN = re.compile(
     r"|(?<=[/\\])(?:te?mp[/\\](?:[^\s/\\]+[/\\])*|tmp\w+))"
 )
 # A number in the text of a finding, such as "12,088.5".
-_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+_MESSAGE_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 # Between a part and its whole: "3 of 20", "3/20".
 _SHARE_PATTERN = re.compile(r"(?:\bof\b|/)\s*(?:the\s*)?$")
 Level = Literal["error", "warning", "note"]
@@ -154,7 +154,7 @@ def default_key(check: str, message: str) -> str:
     >>> default_key("tests", "job 3fa9c1d2 failed in cell 3 at 10:15:02")
     'tests: job … failed in cell 3 at …'
     """
-    return f"{check}: {_PARTICULAR_PATTERN.sub('…', message)}"
+    return f"{check}: {_KEY_PARTICULAR_PATTERN.sub('…', message)}"
 
 
 def relative_distance(value: float, limit: float) -> float | None:
@@ -195,7 +195,7 @@ def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
     attempt has, too, so a key names the text and the limit. A part of a whole, as in "3
     of 20", has no limit.
     """
-    figures = list(_FIGURE_PATTERN.finditer(message))
+    figures = list(_MESSAGE_FIGURE_PATTERN.finditer(message))
     if len(figures) != 2:
         return
 
@@ -204,7 +204,7 @@ def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
     if first <= second and _SHARE_PATTERN.search(between):
         return
 
-    form = _FIGURE_PATTERN.sub("#", message)
+    form = _MESSAGE_FIGURE_PATTERN.sub("#", message)
     for limit, value in ((first, second), (second, first)):
         distance = relative_distance(value, limit)
         if distance is not None:
@@ -260,7 +260,7 @@ class Finding:
             message = self.message
             if self.off_by is not None:
                 # The figure that was measured differs between attempts.
-                message = _FIGURE_PATTERN.sub("…", message)
+                message = _MESSAGE_FIGURE_PATTERN.sub("…", message)
             object.__setattr__(self, "key", default_key(self.check, message))
 
 
@@ -473,9 +473,17 @@ class Evaluation:
 
 
 def as_data(value: Any) -> Any:
-    """Return the JSON data of a pydantic object; return any other value unchanged."""
+    """Return the JSON data of a pydantic object; return any other value unchanged.
+
+    An object with a value that is no JSON is returned unchanged, too.
+    """
     dump = None if isinstance(value, str | type) else getattr(value, "model_dump", None)
-    return dump(mode="json") if dump else value
+    if dump is None:
+        return value
+    try:
+        return dump(mode="json")
+    except ValueError:  # PydanticSerializationError is one
+        return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -463,7 +463,10 @@ class StageState:
         """Return what an attempt changed, with the usage that its output reports."""
         answer = None
         if output is not self.state:
-            answer = single_answer(self.stage.name, read_iterator(output))
+            # Only what the function itself yields is one text, and no iterator.
+            if inspect.isgeneratorfunction(self.stage.function):
+                output = read_iterator(output)
+            answer = single_answer(self.stage.name, output)
         if answer is None:
             answer = Answer(output)
         return replace(answer, text=self._record_change(answer.text, attempt))

@@ -237,7 +237,9 @@ def brief(
 
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
-        matches = matches + search.by_cause(db, scope, memory_key, task, check_ids)
+        matches = matches + search.by_cause(
+            db, scope, memory_key, task=task, check_ids=check_ids
+        )
 
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())

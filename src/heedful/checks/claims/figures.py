@@ -42,7 +42,7 @@ _DIFFERENCE_WORDS = frozenset(
 )
 
 
-class Change(NamedTuple):
+class Movement(NamedTuple):
     """The two numbers of a change: "from 3 to 2", "2, down from 3"."""
 
     start: Quantity
@@ -414,7 +414,7 @@ def _has_like_word(phrase: Words, term: str) -> bool:
     return any(likeness(word, term) > 1 for word in phrase)
 
 
-def changes(sentence: Sentence) -> list[Change]:
+def changes(sentence: Sentence) -> list[Movement]:
     """Return the pairs of numbers of which one is after "from".
 
     The other is after "to", or else the last one before.
@@ -431,7 +431,7 @@ def changes(sentence: Sentence) -> list[Change]:
             and quantity.last < starts[0].first
             and quantity.percent == starts[0].percent
         ][-1:]
-    return [Change(start, end) for start, end in zip(starts, ends, strict=False)]
+    return [Movement(start, end) for start, end in zip(starts, ends, strict=False)]
 
 
 def change_claims(sentence: Sentence) -> Iterator[Claim]:
@@ -487,7 +487,7 @@ def _sentence_values(sentence: Sentence, quantity: Quantity) -> Iterator[float]:
         return
     pairs = changes(sentence)
     if len(others) == 2:
-        pairs.append(Change(*others))
+        pairs.append(Movement(*others))
     for start, end in pairs:
         if quantity not in (start, end):
             yield from _differences(quantity, start.value, end.value)
