@@ -38,11 +38,11 @@ def make_turn(run: HostRun, calls: Sequence[tuple[str, str]], turn: str) -> str:
         else:
             open_calls.append((id, result))
     for id, result in reversed(open_calls):
-        seen += "n" if run.repeats.note(id, result) else "."
+        seen += "n" if run.repeats.note(id, result, failed=failed) else "."
     return seen
 
 
-def play(run: HostRun, *turns: Sequence[tuple[str, str]]) -> str:
+def play(run: HostRun, *turns: Sequence[tuple[str, str]], failed: bool = False) -> str:
     played = [make_turn(run, calls, str(n)) for n, calls in enumerate(turns)]
     return " ".join(played)
 
@@ -96,9 +96,12 @@ def test_calls_of_a_run(turns: Sequence[Any], seen: str) -> None:
         pytest.param("step {0}: running", False, id="small count"),
     ],
 )
-def test_results_that_differ(template: str, repeats: bool) -> None:
+def test_errors_that_differ(template: str, repeats: bool) -> None:
     turns = [[("look", template.format(number))] for number in range(10, 15)]
-    assert play(run_of(), *turns) == (". . n . h" if repeats else ". . . . .")
+    seen = ". . n . h" if repeats else ". . . . ."
+    assert play(run_of(), *turns, failed=True) == seen
+    # A time or an id in a result may be the progress.
+    assert play(run_of(), *turns) == ". . . . ."
 
 
 def test_a_poll_may_repeat() -> None:
