@@ -20,7 +20,9 @@ def run_of(**options: Any) -> HostRun:
     return Host(memory=None, strict=True, **options).run("one", "do it")
 
 
-def make_turn(run: HostRun, calls: Sequence[tuple[str, str]], turn: str) -> str:
+def make_turn(
+    run: HostRun, calls: Sequence[tuple[str, str]], turn: str, failed: bool = False
+) -> str:
     """Make parallel calls, whose results come in reverse order; return what is seen.
 
     "." stands for a call, "n" for a noted one, "h" for one that did not run, and "!"
@@ -43,7 +45,7 @@ def make_turn(run: HostRun, calls: Sequence[tuple[str, str]], turn: str) -> str:
 
 
 def play(run: HostRun, *turns: Sequence[tuple[str, str]], failed: bool = False) -> str:
-    played = [make_turn(run, calls, str(n)) for n, calls in enumerate(turns)]
+    played = [make_turn(run, calls, str(n), failed) for n, calls in enumerate(turns)]
     return " ".join(played)
 
 
