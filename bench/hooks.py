@@ -22,10 +22,10 @@ from bench import lookups
 from bench.http import serve
 from bench.rows import Figure
 from heedful import Memory
+from heedful.episodes.episode import Event
 from heedful.integrations import Host
 from heedful.integrations.hooks import reply
 from heedful.store.sqlite import in_file
-from heedful.traces.episode import Event
 
 CALLS = 300
 STARTS = 60

@@ -54,7 +54,7 @@ everything else to standard error.
 [exit codes](docs/reference/command-line.md#exit-codes) are the same for all commands.
 """
 # Modules that are public as a whole, beside the names of the packages.
-MODULES = ("checks.numbers", "errors", "loop.policies", "models", "testing", "traces")
+MODULES = ("checks.numbers", "errors", "loop.policies", "models", "testing", "episodes")
 PREFIXES = {"loop.policies": "policies"}
 WIDTH = 100
 MARKS = {

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from heedful import Memory
+from heedful.episodes.episode import Event
 from heedful.integrations.begin import Earlier
 from heedful.integrations.host import HostRun
 from heedful.lessons.lesson import Trust
 from heedful.store import editions
 from heedful.store.sqlite import in_file
-from heedful.traces.episode import Event
 from tests.hosts import patient_host
 from tests.integrations.doubles import Call, Say, Turn
 from tests.trusted import OWN

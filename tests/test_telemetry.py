@@ -18,12 +18,12 @@ from opentelemetry.trace import StatusCode
 
 import heedful
 from heedful import telemetry
+from heedful.episodes import read
 from heedful.errors import ModelTimeout, PackageMissing
 from heedful.loop.record import Finding, Goal, Usage
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.testing import ScriptedModel
-from heedful.traces import read
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 

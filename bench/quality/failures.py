@@ -100,7 +100,7 @@ def episode_of(failure: dict[str, Any]) -> heedful.Episode:
     """Read the recorded run of a failure as heedful reads a file of that format."""
     entries = failure["run"] if isinstance(failure["run"], list) else [failure["run"]]
     lines = "\n".join(json.dumps(entry) for entry in entries).encode()
-    (episode,) = heedful.traces.read(lines)
+    (episode,) = heedful.episodes.read(lines)
     return episode
 
 

@@ -43,9 +43,9 @@ import heedful
 from bench.quality.attacks import CachingEmbedder
 from bench.quality.failures import event_view
 from bench.quality.rows import Row, read
+from heedful.episodes import course as trace
 from heedful.errors import UsageError
 from heedful.models import open_embedder
-from heedful.traces import course as trace
 
 HERE = Path(__file__).parent
 PAIRS = Path("bench/out/mended.json")
@@ -224,7 +224,7 @@ async def _reflect_on_run(
 ) -> Case:
     """Return what heedful learns of a run; a run that it refuses teaches nothing."""
     try:
-        (episode,) = heedful.traces.read(json.dumps(entry["episode"]).encode())
+        (episode,) = heedful.episodes.read(json.dumps(entry["episode"]).encode())
     except UsageError:
         return Case(run=entry, number=number, episode=None)
 

@@ -25,7 +25,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import heedful
-from heedful.traces.error_lines import error_line, error_text
+from heedful.episodes.error_lines import error_line, error_text
 
 CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
 # A field with a text in JSON that the recording cut.

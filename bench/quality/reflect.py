@@ -23,9 +23,9 @@ from rich.console import Console
 
 import heedful
 from bench.quality.rows import Row, read
+from heedful.episodes.episode import Ended
 from heedful.errors import ModelError
 from heedful.testing import ScriptedModel
-from heedful.traces.episode import Ended
 
 # Tasks that the model reflects on, two attempts each, and seconds after which no other
 # is begun.

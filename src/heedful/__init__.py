@@ -72,8 +72,8 @@ _NAMES = {
     "service.client": "Client",
     "store": "open_store",
     "store.store": "Store",
-    "traces.episode": "Episode Event Fault",
-    "traces.signals": "Signal repeated_step signals",
+    "episodes.episode": "Episode Event Fault",
+    "episodes.signals": "Signal repeated_step signals",
 }
 # The module of each public name.
 _HOMES = {
@@ -85,7 +85,7 @@ _MODULES = {
     "errors": "heedful.errors",
     "models": "heedful.models",
     "testing": "heedful.testing",
-    "traces": "heedful.traces",
+    "episodes": "heedful.episodes",
     "policies": "heedful.loop.policies",
 }
 

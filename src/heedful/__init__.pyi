@@ -1,5 +1,5 @@
 # Made by scripts/stub.py from the table in __init__.py.
-from heedful import checks as checks, errors as errors, models as models, testing as testing, traces as traces
+from heedful import checks as checks, errors as errors, models as models, testing as testing, episodes as episodes
 from heedful.checks.evaluate import Context, context
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung, Writer, targeted
@@ -50,7 +50,7 @@ from heedful.pipeline import Guardrails, Pipeline
 from heedful.service.client import Client
 from heedful.store import open_store
 from heedful.store.store import Store
-from heedful.traces.episode import Episode, Event, Fault
-from heedful.traces.signals import Signal, repeated_step, signals
+from heedful.episodes.episode import Episode, Event, Fault
+from heedful.episodes.signals import Signal, repeated_step, signals
 __all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Cluster', 'Clusters', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Link', 'LinkedLesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Related', 'RelatedLesson', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Rung', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'StatedRule', 'Stop', 'StopRule', 'Store', 'Templates', 'Trial', 'TrialProof', 'Trigger', 'Usage', 'UserRule', 'UserRules', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from tests.traces.remarks import (
+from tests.episodes.remarks import (
     LINT_LINES,
     comment,
     commit_lines,

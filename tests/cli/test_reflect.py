@@ -9,10 +9,10 @@ import pytest
 
 import heedful
 from heedful import Episode, Event
+from heedful.episodes import messages as traces
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes
-from heedful.traces import messages as traces
 from tests.cli.support import task
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
 from tests.store.support import opened

@@ -68,8 +68,8 @@ HEAVY = [
     "heedful.memory.vectors",
     "heedful.store.lessons",
     "heedful.store.search",
-    "heedful.traces.error_lines",
-    "heedful.traces.reading",
+    "heedful.episodes.error_lines",
+    "heedful.episodes.reading",
 ]
 MODULES = f"""import sys
 from heedful.integrations import hook

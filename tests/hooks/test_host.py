@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from heedful import Again, Done, Finding, Memory
+from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput, StoreError, UnknownName
 from heedful.integrations import Host, hook
 from heedful.integrations.attempts import checked_host
 from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
-from heedful.traces.episode import Event
 from tests.hooks.support import approve_all, call_hook
 from tests.hosts import patient_host
 from tests.trusted import OWN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from heedful.episodes.episode import Limits
 from heedful.integrations.past import MAX_KEPT_INSTRUCTIONS_CHARS
-from heedful.traces.episode import Limits
 from tests.hooks.hostile import Home, run_command
 from tests.hooks.support import answer_at_terminal
 from tests.hooks.test_trust import EVIL, REMEDY, fail_again, fail_and_mend

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from heedful import Memory
+from heedful.episodes.episode import Event
 from heedful.integrations import Host
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.reliability import Step
@@ -15,7 +16,6 @@ from heedful.lessons.reminders import ReminderFigures
 from heedful.store import exposures, preconditions, quarantine, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
-from heedful.traces.episode import Event
 from tests.hooks.hostile import Home, run_command
 from tests.hooks.test_trust import FAILED, fail_and_mend
 from tests.hosts import patient_host

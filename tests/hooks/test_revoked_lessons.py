@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from heedful import Memory
+from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
-from heedful.traces.episode import Event
 from tests.fix_of_page import BAD, ERROR, FIX, PAGE, amend, drive_fix, memory_in
 from tests.hosts import patient_host
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from heedful import Memory, learn_session
+from heedful.episodes.episode import Episode, Event, Limits
 from heedful.integrations.hooks import HookSettings, reply, work
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
-from heedful.traces.episode import Episode, Event, Limits
 from tests.hooks.support import run_event
 from tests.hosts import patient_host
 from tests.trusted import OWN

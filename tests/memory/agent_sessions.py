@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import heedful
-from heedful.traces.episode import Episode, Event
+from heedful.episodes.episode import Episode, Event
 
 UNREAD = "File has not been read yet. Read it first before writing to it."
 

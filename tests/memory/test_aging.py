@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.episodes.episode import Episode, Event
 from heedful.store import aging
-from heedful.traces.episode import Episode, Event
 from tests.hosts import patient_host
 from tests.trusted import OWN
 

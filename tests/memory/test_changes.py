@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from heedful.episodes.changes import CI_SOURCE, ChangeRemarks, Remark
 from heedful.memory.changes import learn_change
 from heedful.memory.memory import Memory
 from heedful.store import lessons
-from heedful.traces.changes import CI_SOURCE, ChangeRemarks, Remark
 from tests.engines import in_memory
 
 WRAP = "Please wrap errors with `%w`."

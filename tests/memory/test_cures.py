@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.episodes.episode import Episode, Event
 from heedful.lessons.action import MEND_HEADING
 from heedful.memory.sessions import Mistake
-from heedful.traces.episode import Episode, Event
 from tests.hosts import patient_host
 from tests.trusted import OWN
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Scope, Trust
 from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
@@ -13,7 +14,6 @@ from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
-from heedful.traces.episode import Event
 
 pytestmark = pytest.mark.both_nightly
 

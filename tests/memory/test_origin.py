@@ -14,17 +14,17 @@ import pytest
 
 import heedful
 from heedful import compat
+from heedful.episodes import reading, write
+from heedful.episodes.episode import Episode, Fault
 from heedful.lessons.lesson import Match, Scope
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting, to_stored_episode
 from heedful.store import episodes
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
-from heedful.traces import reading, write
-from heedful.traces.episode import Episode, Fault
+from tests.episodes.runs import Data, document, lines, pairs, span
 from tests.memory.reflections import answer
 from tests.tables import telling
-from tests.traces.runs import Data, document, lines, pairs, span
 
 EVIL = "zzevil --now"
 ERROR = "Error: no such region"

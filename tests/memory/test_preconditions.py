@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
 from heedful.store import preconditions
-from heedful.traces.episode import Event
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.trusted import OWN

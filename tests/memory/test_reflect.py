@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful import Episode, Event, Fault
+from heedful.episodes.episode import EPISODE_OUTCOMES, LOOP_SOURCE
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
@@ -32,7 +33,6 @@ from heedful.memory.study import Study, remove_lessons
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel
-from heedful.traces.episode import EPISODE_OUTCOMES, LOOP_SOURCE
 from tests.conftest import SOAK
 from tests.lessons.support import build_match
 from tests.memory.reflections import (

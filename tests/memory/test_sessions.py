@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput
-from heedful.traces.episode import Episode, Event
 from tests.hosts import patient_host
 from tests.trusted import OWN
 

@@ -8,9 +8,9 @@ import pytest
 
 import heedful
 from heedful import Memory
+from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput, NotFound
 from heedful.store.store import Store
-from heedful.traces.episode import Episode, Event
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly

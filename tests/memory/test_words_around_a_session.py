@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from heedful import Memory
+from heedful.episodes.episode import Limits, json_data
+from heedful.episodes.messages import CodexReader, EpisodeReader, SessionReader
 from heedful.memory.sessions import learn_session
-from heedful.traces.episode import Limits, json_data
-from heedful.traces.messages import CodexReader, EpisodeReader, SessionReader
 from tests import engines
 from tests.hosts import patient_host
 from tests.trusted import OWN

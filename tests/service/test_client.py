@@ -10,12 +10,12 @@ import pytest
 
 import heedful
 from heedful import errors
+from heedful.episodes.episode import Event, Fault
 from heedful.lessons.proof import MeanCost
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys, loops
 from heedful.store.keys import KEY_PERMISSIONS
-from heedful.traces.episode import Event, Fault
 from tests.engines import in_memory
 
 pytestmark = pytest.mark.both_nightly

@@ -34,9 +34,9 @@ from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
+from tests.episodes.runs import document, genai
 from tests.memory.dreams import learn_git_failures
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
-from tests.traces.runs import document, genai
 
 MEASURED = {"tool:price": "measured"}
 YEAR = 365 * 86_400.0

@@ -13,9 +13,9 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.arrivals import Patience
 from heedful.memory.memory import Memory
 from heedful.service.jobs import Job, Tools, do, sweep
+from tests.episodes.runs import ROOT, document, span
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, read_data, served
-from tests.traces.runs import ROOT, document, span
 
 TASK = "print the invoice"
 ERROR = "make: *** the invoice needs a signature"

@@ -16,9 +16,9 @@ from heedful.memory.arrivals import Patience
 from heedful.service.jobs import TASKS, Tools, sweep
 from heedful.service.setup import LIMITS_MIB_BYTES
 from heedful.store import episodes
+from tests.episodes.runs import TRACE, document, genai, protobuf
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
-from tests.traces.runs import TRACE, document, genai, protobuf
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 JSON = {"Content-Type": "application/json"}

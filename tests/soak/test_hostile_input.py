@@ -19,12 +19,12 @@ from heedful.integrations.places import TARGETS
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.conftest import SOAK
+from tests.episodes.runs import document, genai, protobuf
 from tests.hooks.agent_events import EVENTS
 from tests.hosts import patient_host
 from tests.service.jobs import Handed
 from tests.service.support import Project, served
 from tests.soak.ledger import Ledger, Trial
-from tests.traces.runs import document, genai, protobuf
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 BODIES = 60 if SOAK == 1 else 200 * SOAK

@@ -43,9 +43,9 @@ from heedful.store.statements import statements
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
+from tests.episodes.runs import document, genai
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened, rows
-from tests.traces.runs import document, genai
 
 pytestmark = [pytest.mark.soak, pytest.mark.both_nightly]
 OPERATIONS = 500 if SOAK == 1 else 1_000 * SOAK  # on each engine

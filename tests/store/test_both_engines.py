@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.action import action
 from heedful.lessons.lesson import Lesson, Scope
@@ -23,7 +24,6 @@ from heedful.store import (
     quarantine,
 )
 from heedful.store.records import StoredEpisode
-from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
 
 pytestmark = pytest.mark.both

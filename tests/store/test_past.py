@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from heedful import Memory
+from heedful.episodes.episode import Event
 from heedful.integrations import Host
 from heedful.integrations.host import HostRun
 from heedful.store import episodes, lessons, preconditions
-from heedful.traces.episode import Event
 from tests.engines import change_rows, opened, rows
 from tests.store.support import SCOPE
 from tests.trusted import OWN

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful.episodes import reading as traces
+from heedful.episodes.spans import MAX_SPAN_BYTES
 from heedful.lessons.lesson import Scope
 from heedful.memory.arrivals import Patience, gather, receive
 from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
 from heedful.store.episodes import LATE_SPANS_REASON, Bounds
 from heedful.store.store import Store
-from heedful.traces import reading as traces
-from heedful.traces.spans import MAX_SPAN_BYTES
-from tests.store.support import SCOPE, opened, rows
-from tests.traces.runs import (
+from tests.episodes.runs import (
     TRACE,
     Data,
     document,
@@ -28,6 +27,7 @@ from tests.traces.runs import (
     protobuf,
     span,
 )
+from tests.store.support import SCOPE, opened, rows
 
 pytestmark = pytest.mark.both_nightly
 

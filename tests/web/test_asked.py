@@ -10,10 +10,10 @@ from urllib.parse import quote_plus
 
 import pytest
 
+from heedful.episodes.episode import Episode, Event
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import learn_session
-from heedful.traces.episode import Episode, Event
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, one_line, words_of
 

@@ -455,7 +455,7 @@ def _errors_of_file(file: IO[bytes], name: str) -> str:
     if len(start) < MAX_WHOLE_FILE_BYTES:
         return start.decode("utf-8", "replace")
 
-    from heedful.traces.error_lines import error_lines
+    from heedful.episodes.error_lines import error_lines
 
     return "\n".join(error_lines(_read_lines(start, file)))
 

@@ -31,14 +31,14 @@ from heedful.cli.output import (
 )
 from heedful.cli.resources import memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
+from heedful.episodes import read
+from heedful.episodes.episode import Episode
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
 from heedful.lessons.trust import is_statable, own_trust
 from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.store.store import Store
-from heedful.traces import read
-from heedful.traces.episode import Episode
 
 Author = Literal["external", "operator"]
 # A function that reflects on one episode, with the memory and model of the command.

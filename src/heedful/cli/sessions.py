@@ -43,6 +43,16 @@ from heedful.cli.settings import (
     seconds,
     settings,
 )
+from heedful.episodes import read
+from heedful.episodes.change_files import (
+    ChangeFormat,
+    change_format,
+    is_step_log,
+    name_changes,
+    read_changes,
+)
+from heedful.episodes.changes import CI_SOURCE, ChangeRemarks
+from heedful.episodes.episode import Episode, Limits
 from heedful.errors import TraceFileError, UsageError
 from heedful.integrations.clone import (
     foreign_named,
@@ -66,16 +76,6 @@ from heedful.store import episodes, open_store
 from heedful.store.ownership import home_folder, prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import find_repository, project_top
-from heedful.traces import read
-from heedful.traces.change_files import (
-    ChangeFormat,
-    change_format,
-    is_step_log,
-    name_changes,
-    read_changes,
-)
-from heedful.traces.changes import CI_SOURCE, ChangeRemarks
-from heedful.traces.episode import Episode, Limits
 
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
 # Files in a folder that may say something about a change; their content decides.

@@ -23,6 +23,7 @@ from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
 from heedful.cli.output import counted
 from heedful.cli.setting_values import wrong_value
+from heedful.episodes.reading import problem, refuse_constant
 from heedful.errors import LineError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
@@ -30,7 +31,6 @@ from heedful.loop.record import Goal, check_goals
 from heedful.loop.stop import check_names
 from heedful.redact import redact
 from heedful.sanitize import clean
-from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
 MAX_NAMED_FAULTS = 20  # of one file

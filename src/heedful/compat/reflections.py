@@ -18,6 +18,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from heedful.compat.answers import Record, Records
+from heedful.episodes.episode import Episode, Limits, safe_id
+from heedful.episodes.messages import EpisodeReader
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
@@ -45,8 +47,6 @@ from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
 from heedful.store.store import Store
-from heedful.traces.episode import Episode, Limits, safe_id
-from heedful.traces.messages import EpisodeReader
 from heedful.validation import (
     as_float,
     as_integer,

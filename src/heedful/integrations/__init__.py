@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:  # the hook process decides when to import the core
+    from heedful.episodes.episode import Ended
     from heedful.integrations.host import Advice, Host, HostRun
     from heedful.loop.decide import Done
-    from heedful.traces.episode import Ended
 
 __all__ = ["Advice", "Host", "HostRun", "verdict_of"]
 # The key of what heedful adds to a result, a state or a message of a framework.

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from heedful.drive.portal import run_sync
+from heedful.episodes.episode import Ended, Event
 from heedful.integrations import PASSED_OUTCOMES
 from heedful.integrations.begin import know, learn_added
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
-from heedful.traces.episode import Ended, Event
 from heedful.validation import require
 
 T = TypeVar("T")

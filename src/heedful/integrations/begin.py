@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from heedful.episodes.episode import Event, json_data
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, HostRun
 from heedful.integrations.words import marked, words_in
@@ -29,7 +30,6 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import UNREAD_MARK
 from heedful.store import episodes
-from heedful.traces.episode import Event, json_data
 
 # An event holds 8,000 characters, and redaction may add some to a piece of a text.
 MAX_PIECE_CHARS = 7_000

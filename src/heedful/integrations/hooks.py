@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from heedful.episodes.episode import Event, Limits, json_data
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.agents import (
     Agent,
@@ -38,7 +39,6 @@ from heedful.memory.memory import Memory
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import cut_middle, redact_ends, sanitize
 from heedful.store.workspace import run_git
-from heedful.traces.episode import Event, Limits, json_data
 from heedful.validation import check_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -155,8 +155,8 @@ async def _check_command(line: str, folder: str, seconds: float) -> Finding | No
     Its evidence is what the command printed: of a long output, its error lines, its
     beginning and its end.
     """
+    from heedful.episodes.error_lines import shorten_failure
     from heedful.loop.record import Finding
-    from heedful.traces.error_lines import shorten_failure
 
     code, output = await run_command(line, folder, seconds)
     if code == 0:
@@ -325,7 +325,7 @@ def _cut_error(text: str) -> str:
     if len(text) <= MAX_HOOK_TEXT_CHARS:
         return text
 
-    from heedful.traces.error_lines import shorten_failure
+    from heedful.episodes.error_lines import shorten_failure
 
     return shorten_failure(
         redact_ends(text, MAX_SEARCHED_ERROR_CHARS), MAX_HOOK_TEXT_CHARS

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from heedful.episodes.episode import EXPANDED_PROMPT_CODE, Ended, Event
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.reminders import (
     list_failures,
@@ -58,7 +59,6 @@ from heedful.store import (
 )
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
-from heedful.traces.episode import EXPANDED_PROMPT_CODE, Ended, Event
 from heedful.validation import check_number, refuses_unknown_options, require
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -611,9 +611,9 @@ class HostRun:
         A run that goes on teaches something by its failures only. Returns None if there
         is no memory.
         """
+        from heedful.episodes.reading import read
         from heedful.integrations import past
         from heedful.memory.sessions import Learned, learn_session
-        from heedful.traces.reading import read
 
         memory = self.host.own_memory
         if memory is None:

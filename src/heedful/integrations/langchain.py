@@ -49,6 +49,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
+from heedful.episodes.episode import Event
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host, run_now
 from heedful.integrations.begin import (
@@ -78,7 +79,6 @@ from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
 from heedful.sanitize import UNREAD_MARK
-from heedful.traces.episode import Event
 
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any]

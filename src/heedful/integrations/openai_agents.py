@@ -24,6 +24,7 @@ from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
 
 from heedful.drive import portal
+from heedful.episodes.episode import json_data
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import (
     EMPTY_ANSWER,
@@ -38,7 +39,6 @@ from heedful.loop.decide import Again, Done
 from heedful.loop.feedback import FEEDBACK_HEADING
 from heedful.loop.record import Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
-from heedful.traces.episode import json_data
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]

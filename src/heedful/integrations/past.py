@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heedful.episodes.episode import Event, Limits
+from heedful.episodes.sources import EARLIER_TURNS_SOURCE, UNREAD_CODE
 from heedful.integrations.agents import hex_digest
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import episodes, preconditions
-from heedful.traces.episode import Event, Limits
-from heedful.traces.sources import EARLIER_TURNS_SOURCE, UNREAD_CODE
 
 if TYPE_CHECKING:
     from heedful.integrations.host import Host, HostRun

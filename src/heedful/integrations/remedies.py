@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons.action import FAILURE_WORDS, MEND_HEADING
 from heedful.lessons.call_limits import EDITED_FILE_PATTERN
 from heedful.lessons.contracts import (
@@ -33,7 +34,6 @@ from heedful.sanitize import sanitize
 from heedful.store import episodes, patterns
 from heedful.store.connection import Db
 from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_of
-from heedful.traces.error_lines import is_of_work, named_errors
 
 if TYPE_CHECKING:
     from heedful.integrations.host import HostRun

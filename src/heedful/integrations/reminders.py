@@ -175,8 +175,8 @@ def _finished_call(
     names: MadeNames,
 ) -> FinishedCall:
     """Return a call with its result, with what its errors blame."""
+    from heedful.episodes.error_lines import named_errors
     from heedful.lessons.shell import read_command
-    from heedful.traces.error_lines import named_errors
 
     arguments = arguments_of(call.get("arguments") or {})
     tool = str(event.get("tool") or "")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from heedful.episodes.signals import canonical_json
 from heedful.integrations.begin import know
 from heedful.lessons.lesson import digest_of
 from heedful.lessons.signature import mask_moments
@@ -22,7 +23,6 @@ from heedful.loop.record import Candidate
 from heedful.loop.stop import Repeat, Stop
 from heedful.models.call import count_cancels
 from heedful.sanitize import clean
-from heedful.traces.signals import canonical_json
 
 if TYPE_CHECKING:  # a run has its calls that repeat
     from heedful.integrations.host import HostRun

@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput
-from heedful.traces.episode import Event
 
 # What an agent writes between two events is rarely longer.
 MAX_TRANSCRIPT_TAIL_BYTES = 256 * 1024
@@ -64,7 +64,7 @@ def _events_of(lines: Sequence[bytes]) -> Iterator[Event]:
 
     A line that is none of the format is left out.
     """
-    from heedful.traces.messages import chat_events
+    from heedful.episodes.messages import chat_events
 
     names: dict[str, str] = {}
     for line in lines:

@@ -10,11 +10,11 @@ import asyncio
 
 from heedful.checks.critique import Role, critic
 from heedful.checks.evaluate import Context
+from heedful.episodes.episode import Episode
 from heedful.loop.record import Evaluation
 from heedful.memory.draft import excerpt
 from heedful.memory.study import Study
 from heedful.models.contract import Model
-from heedful.traces.episode import Episode
 from heedful.validation import require
 
 APPRAISAL_ROLE = Role(

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from heedful.episodes import spans as trace_spans
+from heedful.episodes.otlp import from_json, from_request
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes
 from heedful.store.episodes import Bounds
 from heedful.store.store import Store
-from heedful.traces import spans as trace_spans
-from heedful.traces.otlp import from_json, from_request
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
 MAX_REQUEST_SPANS = 50_000

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from heedful.episodes.changes import ChangeRemarks, Remark
 from heedful.lessons.lesson import Lesson, Remembered, Trust, digest_of
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory, write_lessons
 from heedful.store import changes as change_store
 from heedful.store.changes import ChangeKey
 from heedful.store.episodes import RECURRING_LESSON_IMPORTANCE
-from heedful.traces.changes import ChangeRemarks, Remark
 
 SUGGESTION_HEADING = "Suggested instead:"
 

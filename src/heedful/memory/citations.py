@@ -13,12 +13,12 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import Literal
 
+from heedful.episodes import course as trace
+from heedful.episodes.course import NUMBER_PATTERN
+from heedful.episodes.episode import Episode, Event
+from heedful.episodes.error_lines import output
 from heedful.lessons.words import words
 from heedful.sanitize import sanitize
-from heedful.traces import course as trace
-from heedful.traces.course import NUMBER_PATTERN
-from heedful.traces.episode import Episode, Event
-from heedful.traces.error_lines import output
 
 # The end of a sentence: blanks after a full stop or the like, or line breaks. Blanks
 # before a citation such as "[2]" do not end it.

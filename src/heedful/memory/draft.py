@@ -15,6 +15,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from heedful.checks.json_values import ask_for_json
+from heedful.episodes import course as trace
+from heedful.episodes import sources as origins
+from heedful.episodes.episode import Ended, Episode, Fault
+from heedful.episodes.signals import Signal
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Trust
 from heedful.loop.record import Usage
@@ -24,10 +28,6 @@ from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, delimit, delimiter, sanitize
-from heedful.traces import course as trace
-from heedful.traces import sources as origins
-from heedful.traces.episode import Ended, Episode, Fault
-from heedful.traces.signals import Signal
 
 # How much an outcome teaches, 0..1.
 OUTCOME_IMPORTANCE: Mapping[Ended, float] = {

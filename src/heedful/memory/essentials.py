@@ -13,15 +13,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from heedful.episodes import course as trace
+from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.episodes.error_lines import error_text
 from heedful.errors import AnswerRefused
 from heedful.lessons.words import words
 from heedful.memory.citations import Claim, event_words, normalize, plain_words, stems
 from heedful.memory.draft import Draft, excerpt
 from heedful.memory.study import FIX_KINDS, Study
 from heedful.sanitize import clean
-from heedful.traces import course as trace
-from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event
-from heedful.traces.error_lines import error_text
 
 # A text keeps an essential if it has half of its words; two words are always enough,
 # three for a cure. Chosen on the embedded model's answers to 46 runs, and on rewordings

@@ -10,12 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from heedful.lessons import trust as trusts
-from heedful.lessons.reliability import Step, blamed_steps
-from heedful.lessons.scope import Trust
-from heedful.traces import course as trace
-from heedful.traces.course import Course
-from heedful.traces.sources import (
+from heedful.episodes import course as trace
+from heedful.episodes.course import Course
+from heedful.episodes.sources import (
     Origins,
     call_words_of,
     find_quoted,
@@ -27,6 +24,9 @@ from heedful.traces.sources import (
     rare_words_of,
     words_of,
 )
+from heedful.lessons import trust as trusts
+from heedful.lessons.reliability import Step, blamed_steps
+from heedful.lessons.scope import Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

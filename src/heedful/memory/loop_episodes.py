@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
+from heedful.episodes.episode import LOOP_SOURCE, Ended, Episode, Event, Fault
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Attempt, Loop
 from heedful.redact import redact
 from heedful.store.records import StoredLoop
-from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault
 
 
 def episode_of(

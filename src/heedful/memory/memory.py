@@ -1071,9 +1071,9 @@ def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature."""
+    from heedful.episodes.error_lines import error_lines, output
     from heedful.lessons.made_names import MadeNames
     from heedful.lessons.signature import signature
-    from heedful.traces.error_lines import error_lines, output
 
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
     pattern = signature(error_type, text[:MAX_SIGNED_CHARS])

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from heedful.episodes.course import event_text, given_to
+from heedful.episodes.episode import Event
 from heedful.lessons.made_names import MadeNames, branch_pattern, names_by_call
 from heedful.redact import mask_personal, redact
-from heedful.traces.course import event_text, given_to
-from heedful.traces.episode import Event
 
 # An absolute path of at least two folders, and a relative one of at least one.
 _ABSOLUTE_PATH_PATTERN = re.compile(r"(?<![\w.~/:-])(?:/[\w.@+ -]*[\w.@+-]){3,}")

@@ -21,6 +21,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, Literal
 
+from heedful.episodes.comparison import likeness
+from heedful.episodes.course import Course, given_to
+from heedful.episodes.episode import LOOP_SOURCE, Episode, Limits
+from heedful.episodes.error_lines import error_line
+from heedful.episodes.messages import write
+from heedful.episodes.reading import read
+from heedful.episodes.signals import Signal
+from heedful.episodes.sources import Origins
 from heedful.errors import (
     AnswerRefused,
     InvalidInput,
@@ -96,14 +104,6 @@ from heedful.store.connection import Db, resumable, storable
 from heedful.store.quarantine import quarantined, release_trusted
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
-from heedful.traces.comparison import likeness
-from heedful.traces.course import Course, given_to
-from heedful.traces.episode import LOOP_SOURCE, Episode, Limits
-from heedful.traces.error_lines import error_line
-from heedful.traces.messages import write
-from heedful.traces.reading import read
-from heedful.traces.signals import Signal
-from heedful.traces.sources import Origins
 from heedful.validation import check_sequence, check_share, require
 
 _log = logging.getLogger("heedful")

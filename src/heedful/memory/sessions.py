@@ -18,6 +18,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, pairwise, takewhile
 from typing import Any
 
+from heedful.episodes import course as trace
+from heedful.episodes import sources as origins
+from heedful.episodes.comparison import begin_alike, likeness, shows_new_values
+from heedful.episodes.episode import Episode, Event, failure
+from heedful.episodes.error_lines import is_of_work, named_errors
+from heedful.episodes.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.lessons import trust as trusts
 from heedful.lessons.action import (
     FAILURE_WORDS,
@@ -43,12 +49,6 @@ from heedful.redact import mask_personal, redact
 from heedful.store import episodes
 from heedful.store.aging import FILES_META, REMEDY_META
 from heedful.store.store import Store
-from heedful.traces import course as trace
-from heedful.traces import sources as origins
-from heedful.traces.comparison import begin_alike, likeness, shows_new_values
-from heedful.traces.episode import Episode, Event, failure
-from heedful.traces.error_lines import is_of_work, named_errors
-from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.validation import require
 
 # Arguments of tools: the text that an edit writes, the text that it replaces, and the

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from heedful.episodes import course as trace
+from heedful.episodes import sources as origins
+from heedful.episodes.course import Course
+from heedful.episodes.episode import LOOP_SOURCE, Episode
+from heedful.episodes.error_lines import error_line
+from heedful.episodes.signals import Kind, Signal, signals_of
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust, source_trust
-from heedful.traces import course as trace
-from heedful.traces import sources as origins
-from heedful.traces.course import Course
-from heedful.traces.episode import LOOP_SOURCE, Episode
-from heedful.traces.error_lines import error_line
-from heedful.traces.signals import Kind, Signal, signals_of
 
 # Kinds of signals by how much a reader learns from them, most first: a retry that
 # worked shows what to do, and a failure what not to do.

@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 
-from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Lesson
-from heedful.lessons.stated_rule import RULE_TYPES
-from heedful.lessons.user_rules import UserRule, read_rules, rule_signature
-from heedful.redact import mask_personal, redact
-from heedful.traces import course as trace
-from heedful.traces.episode import MODEL_WORD_EVENTS, Event
-from heedful.traces.sources import (
+from heedful.episodes import course as trace
+from heedful.episodes.episode import MODEL_WORD_EVENTS, Event
+from heedful.episodes.sources import (
     Origins,
     gives_typed_lines,
     may_be_pasted,
     typed_part,
 )
+from heedful.lessons import trust as trusts
+from heedful.lessons.lesson import Lesson
+from heedful.lessons.stated_rule import RULE_TYPES
+from heedful.lessons.user_rules import UserRule, read_rules, rule_signature
+from heedful.redact import mask_personal, redact
 
 RULE_IMPORTANCE = 0.9
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from heedful.episodes import sources as origins
+from heedful.episodes.course import course
+from heedful.episodes.episode import Episode
 from heedful.lessons.lesson import Trust
 from heedful.lessons.trust import (
     NETWORK_SOURCE,
@@ -19,9 +22,6 @@ from heedful.lessons.trust import (
 from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
 from heedful.memory.wording import by_rules
-from heedful.traces import sources as origins
-from heedful.traces.course import course
-from heedful.traces.episode import Episode
 
 
 def unstated_sources(

@@ -15,16 +15,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
-from heedful.lessons.lesson import Trust
-from heedful.lessons.signature import signature
-from heedful.lessons.trust import lowest_trust
-from heedful.memory.citations import claim, event_words, normalize
-from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
-from heedful.memory.study import FIX_KINDS, Study
-from heedful.redact import redact
-from heedful.sanitize import clean
-from heedful.traces import course as trace
-from heedful.traces.comparison import (
+from heedful.episodes import course as trace
+from heedful.episodes.comparison import (
     changed_lines,
     differences,
     differing_parts,
@@ -33,9 +25,9 @@ from heedful.traces.comparison import (
     new_part,
     replaces,
 )
-from heedful.traces.episode import LOOP_SOURCE, Fault
-from heedful.traces.error_lines import error_text, output
-from heedful.traces.retries import (
+from heedful.episodes.episode import LOOP_SOURCE, Fault
+from heedful.episodes.error_lines import error_text, output
+from heedful.episodes.retries import (
     MAX_DISTANCE_EVENTS,
     asks_to_wait,
     is_wait,
@@ -43,7 +35,15 @@ from heedful.traces.retries import (
     was_dropped,
     was_meant,
 )
-from heedful.traces.signals import Kind, Signal
+from heedful.episodes.signals import Kind, Signal
+from heedful.lessons.lesson import Trust
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import lowest_trust
+from heedful.memory.citations import claim, event_words, normalize
+from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
+from heedful.memory.study import FIX_KINDS, Study
+from heedful.redact import redact
+from heedful.sanitize import clean
 
 MAX_QUOTATION_CHARS = 360
 MAX_CALL_CHARS = 300

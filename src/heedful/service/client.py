@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from heedful import errors
+from heedful.episodes.episode import Episode
 from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
 from heedful.lessons import lesson as records
@@ -35,7 +36,6 @@ from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
 from heedful.redact import redact_start
 from heedful.service.wire import ERROR_RESPONSES, lesson_from_wire
-from heedful.traces.episode import Episode
 from heedful.validation import refuses_unknown_options, require
 
 if TYPE_CHECKING:

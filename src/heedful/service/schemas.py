@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
 from heedful.lessons import links, proof, trust
@@ -38,7 +39,6 @@ from heedful.store.keys import Key
 from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.trials import MAX_LOOP_TEXTS
-from heedful.traces.episode import Ended
 from heedful.validation import MAX_SCORE
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level

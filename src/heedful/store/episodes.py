@@ -14,6 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from heedful.episodes.episode import (
+    EXPANDED_PROMPT_CODE,
+    Event,
+    Limits,
+    clean_event,
+)
 from heedful.errors import Conflict
 from heedful.lessons.action import MEND_HEADING, Action, action
 from heedful.lessons.scope import (
@@ -35,19 +41,13 @@ from heedful.store.connection import (
     storable_json,
     token,
 )
-from heedful.traces.episode import (
-    EXPANDED_PROMPT_CODE,
-    Event,
-    Limits,
-    clean_event,
-)
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.episodes.spans import Piece
     from heedful.lessons.lesson import Lesson
     from heedful.lessons.made_names import MadeNames
     from heedful.lessons.reliability import Step
     from heedful.store.records import EpisodeState, StoredEpisode
-    from heedful.traces.spans import Piece
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
 # as often.
@@ -542,7 +542,7 @@ def ended_traces(
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace in the order in which they arrived."""
-    from heedful.traces.spans import Piece
+    from heedful.episodes.spans import Piece
 
     columns = "trace, id, parent, root, record"
     key = {**key_of(scope), "trace": trace}
@@ -722,8 +722,8 @@ def error_digests(
     it, and without the `names` that the session made. `arguments` are those of the
     call.
     """
+    from heedful.episodes.error_lines import error_lines, named_errors
     from heedful.lessons.signature import signature
-    from heedful.traces.error_lines import error_lines, named_errors
 
     text = str(event["error"] or event["content"])
     tool = str(event.get("tool") or "")

@@ -361,7 +361,7 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
     """Return the values of a lesson for the statements that write it."""
     pattern = lesson.signature.pattern
     if lesson.kind == "error" and "\n" in lesson.sighting.strip():
-        from heedful.traces.error_lines import error_line
+        from heedful.episodes.error_lines import error_line
 
         # In a long output, searches find the line that says what failed.
         pattern = signature("", error_line(lesson.sighting)).pattern

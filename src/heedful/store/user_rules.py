@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heedful.episodes.episode import MODEL_WORD_EVENTS
 from heedful.lessons.action import command_of
 from heedful.lessons.preconditions import arguments_of
 from heedful.lessons.scope import Remembered, Scope
@@ -35,7 +36,6 @@ from heedful.store.connection import (
     storable,
     storable_json,
 )
-from heedful.traces.episode import MODEL_WORD_EVENTS
 
 if TYPE_CHECKING:
     from heedful.lessons.call_limits import CallLimit
@@ -191,9 +191,9 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
     session with instructions that heedful could not read, no sentence does: it may
     repeat them.
     """
+    from heedful.episodes.sources import may_be_pasted, typed_part
     from heedful.lessons.call_limits import limits_of, sentences_of
     from heedful.lessons.user_rules import read_rules
-    from heedful.traces.sources import may_be_pasted, typed_part
 
     text = mask_personal(redact(message.strip()))
     if may_be_pasted(text):
@@ -224,8 +224,8 @@ def _not_repeated(
     db: Db, scope: Scope, session: str, texts: Sequence[str]
 ) -> list[str]:
     """Return the texts of a user that nobody else can have said in the session."""
+    from heedful.episodes.sources import UNREAD_CODE
     from heedful.lessons.trust import find_quotations
-    from heedful.traces.sources import UNREAD_CODE
 
     others = list(_words_of_others(db, scope, session))
     # A tool chooses the code of its own error, but not who speaks.
@@ -242,7 +242,7 @@ def _not_repeated(
 
 def _words_of_others(db: Db, scope: Scope, session: str) -> Iterator[Mapping[str, Any]]:
     """Yield the events in which others than the user and the model speak."""
-    from heedful.traces.course import SURROUNDING_EVENTS
+    from heedful.episodes.course import SURROUNDING_EVENTS
 
     own_events = SURROUNDING_EVENTS | MODEL_WORD_EVENTS
     key = {**key_of(scope), "session": storable(session)}

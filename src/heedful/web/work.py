@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from heedful.episodes.episode import Limits
+from heedful.episodes.messages import EpisodeReader
+from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report, StageReport
 from heedful.pages.report import counted, cut, unjudged, worked
@@ -16,9 +19,6 @@ from heedful.store import episodes as episode_store
 from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
-from heedful.traces.episode import Limits
-from heedful.traces.messages import EpisodeReader
-from heedful.traces.signals import signals
 from heedful.web import figures, found_traces
 from heedful.web.facets import unknown_filters
 from heedful.web.loops import sort_links

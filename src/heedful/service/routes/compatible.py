@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import guardrails
 from heedful.compat import reflections as engine
+from heedful.episodes.episode import Ended
 from heedful.errors import StoreError
 from heedful.lessons.scope import name_scope, release_command
 from heedful.lessons.trust import (
@@ -32,7 +33,6 @@ from heedful.service.problems import Problem
 from heedful.service.review import may_review
 from heedful.service.schemas import LOOP_NAME_VALIDATOR, Name, Share
 from heedful.store import episodes, lessons
-from heedful.traces.episode import Ended
 
 OVERRIDE_FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
 _Loop = Annotated[

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
+from heedful.episodes.episode import Limits
+from heedful.episodes.messages import EpisodeReader
 from heedful.errors import InvalidInput, NotFound
 from heedful.integrations import hooks
 from heedful.integrations.agents import find_agent, in_our_names, session_of
@@ -63,8 +65,6 @@ from heedful.store import (
 )
 from heedful.store.connection import storable
 from heedful.store.offload import offload
-from heedful.traces.episode import Limits
-from heedful.traces.messages import EpisodeReader
 
 Id = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
 ETag = Annotated[

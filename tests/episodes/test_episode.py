@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from heedful.episodes.episode import Episode, Event, Fault
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, decide
 from heedful.loop.record import (
@@ -20,7 +21,6 @@ from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.loop_episodes import episode_of
 from heedful.memory.study import Study
 from heedful.store.records import Head, StoredLoop
-from heedful.traces.episode import Episode, Event, Fault
 
 EVENT = Event(
     "tool_call",

@@ -395,7 +395,7 @@ def _short_error(text: str, limit: int) -> str:
     if len(text) <= limit:
         return redact(text)
 
-    from heedful.traces.error_lines import shorten_failure  # a hook rarely needs it
+    from heedful.episodes.error_lines import shorten_failure  # a hook rarely needs it
 
     return shorten_failure(redact(text), limit)
 

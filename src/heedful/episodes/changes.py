@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.parsers import expat
 
+from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.errors import TraceFileError
 from heedful.lessons.lesson import short_digest
 from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX
 from heedful.redact import mask_personal, redact, redact_start
 from heedful.sanitize import clean
-from heedful.traces.error_lines import is_of_work, named_errors
 
 MAX_XML_DEPTH = 100
 # Of a failure that is longer, the beginning is read.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.traces.error_lines import (
+from heedful.episodes.error_lines import (
     MAX_ERROR_LINES,
     MAX_SHORT_TEXT_LINES,
     error_lines,

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
+from heedful.episodes import messages
+from heedful.episodes.episode import MODEL_WORD_EVENTS, Event, Origin, json_data
+from heedful.episodes.messages import objects, text_field, text_of
 from heedful.errors import InvalidInput
-from heedful.traces import messages
-from heedful.traces.episode import MODEL_WORD_EVENTS, Event, Origin, json_data
-from heedful.traces.messages import objects, text_field, text_of
 from heedful.validation import MAX_INTEGER, require
 
 Attributes = Mapping[str, Any]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.traces import reading as traces
-from heedful.traces import write
-from heedful.traces.course import answered
-from heedful.traces.episode import EPISODE_OUTCOMES, Episode, Event, Fault
-from tests.traces import runs
-from tests.traces.runs import (
+from heedful.episodes import reading as traces
+from heedful.episodes import write
+from heedful.episodes.course import answered
+from heedful.episodes.episode import EPISODE_OUTCOMES, Episode, Event, Fault
+from tests.episodes import runs
+from tests.episodes.runs import (
     EXPECTED,
     FILES,
     claude,

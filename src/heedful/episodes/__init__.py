@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # as `__getattr__` imports them
-    from heedful.traces.episode import Limits
-    from heedful.traces.messages import write
-    from heedful.traces.reading import FORMATS, read
+    from heedful.episodes.episode import Limits
+    from heedful.episodes.messages import write
+    from heedful.episodes.reading import FORMATS, read
 
 __all__ = ["FORMATS", "Limits", "read", "write"]
 _HOMES = {

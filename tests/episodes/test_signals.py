@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Signal, signals
-from heedful.traces.error_lines import error_text
-from heedful.traces.signals import MAX_EVIDENCE_EVENTS
+from heedful.episodes.error_lines import error_text
+from heedful.episodes.signals import MAX_EVIDENCE_EVENTS
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:

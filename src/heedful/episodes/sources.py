@@ -11,6 +11,20 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
+from heedful.episodes.course import (
+    RESULT_EVENTS,
+    SURROUNDING_EVENTS,
+    Course,
+    call_failed,
+    event_text,
+    given_to,
+    named_arguments,
+)
+from heedful.episodes.episode import (
+    EXPANDED_PROMPT_CODE,
+    MODEL_WORD_EVENTS,
+    Event,
+)
 from heedful.lessons.action import command_of
 from heedful.lessons.scope import SERVER_PREFIX, is_tool_of
 from heedful.lessons.shell import ADDRESS_PATTERN
@@ -26,20 +40,6 @@ from heedful.lessons.trust import (
 from heedful.lessons.user_rules import MACHINE_PATTERN
 from heedful.redact import has_mark
 from heedful.sanitize import CUT_MARK_PATTERN, plain_text
-from heedful.traces.course import (
-    RESULT_EVENTS,
-    SURROUNDING_EVENTS,
-    Course,
-    call_failed,
-    event_text,
-    given_to,
-    named_arguments,
-)
-from heedful.traces.episode import (
-    EXPANDED_PROMPT_CODE,
-    MODEL_WORD_EVENTS,
-    Event,
-)
 
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from heedful.errors import InvalidInput
-from heedful.sanitize import UNREAD_MARK
-from heedful.traces.episode import (
+from heedful.episodes.episode import (
     EPISODE_OUTCOMES,
     Episode,
     EpisodeBuilder,
@@ -26,6 +24,8 @@ from heedful.traces.episode import (
     check_event_type,
     json_data,
 )
+from heedful.errors import InvalidInput
+from heedful.sanitize import UNREAD_MARK
 from heedful.validation import check_integer, require
 
 ROLE_EVENTS = {

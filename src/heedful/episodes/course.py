@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal
 
-from heedful.traces.episode import (
+from heedful.episodes.episode import (
     Episode,
     Event,
     call_arguments,
     failure,
 )
-from heedful.traces.error_lines import output
+from heedful.episodes.error_lines import output
 
 Role = Literal["given", "act", "result", "said"]
 RESULT_EVENTS = frozenset({"tool_response", "error_event"})

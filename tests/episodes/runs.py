@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from heedful.traces.episode import Episode
+from heedful.episodes.episode import Episode
 
 SYSTEM = "You answer questions about orders."
 QUESTION = "Where is order A-17?"

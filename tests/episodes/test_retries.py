@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from heedful import Episode, Event
-from heedful.traces.course import call_failed, call_worked, course
-from heedful.traces.retries import (
+from heedful.episodes.course import call_failed, call_worked, course
+from heedful.episodes.retries import (
     Correction,
     Retry,
     find_corrections,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from heedful.traces.comparison import (
+from heedful.episodes.comparison import (
     MIN_WORD_CHARS,
     TOKEN_PATTERN,
     begin_alike,
@@ -27,7 +27,7 @@ from heedful.traces.comparison import (
     tokens_of,
     without_quotations,
 )
-from heedful.traces.course import (
+from heedful.episodes.course import (
     SERVER_ERROR_NAMES,
     Course,
     call_failed,
@@ -37,7 +37,7 @@ from heedful.traces.course import (
     only_text,
     says_more,
 )
-from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
 
 # A retry is looked for among this many calls of the tool after the failed one, and
 # another way among this many calls of any tool.

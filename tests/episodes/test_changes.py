@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import TraceFileError
-from heedful.traces import change_files
-from heedful.traces.change_files import (
+from heedful.episodes import change_files
+from heedful.episodes.change_files import (
     change_format,
     is_step_log,
     name_changes,
     read_changes,
 )
-from heedful.traces.changes import ChangeRemarks
-from tests.traces.remarks import (
+from heedful.episodes.changes import ChangeRemarks
+from heedful.errors import TraceFileError
+from tests.episodes.remarks import (
     ERRCHECK,
     LINT_LINES,
     comment,

@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from heedful.redact import redact, redact_data
-from heedful.sanitize import redact_ends
-from heedful.traces import episode, otlp
-from heedful.traces.episode import (
+from heedful.episodes import episode, otlp
+from heedful.episodes.episode import (
     Ended,
     Episode,
     Event,
@@ -29,8 +27,10 @@ from heedful.traces.episode import (
     Limits,
     safe_id,
 )
-from heedful.traces.messages import EpisodeReader
-from heedful.traces.otlp import Attributes, Span, SpanStep
+from heedful.episodes.messages import EpisodeReader
+from heedful.episodes.otlp import Attributes, Span, SpanStep
+from heedful.redact import redact, redact_data
+from heedful.sanitize import redact_ends
 
 Steps = Mapping[str, SpanStep]
 # The arguments of this many open calls of a tool are compared with a span's.

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.episodes import messages as traces_messages
+from heedful.episodes import reading as traces
+from heedful.episodes.episode import MAX_DATA_DEPTH, Episode, Limits
+from heedful.episodes.otlp import from_json
+from heedful.episodes.spans import episodes as spans_episodes
+from heedful.episodes.spans import pieces
 from heedful.errors import InvalidInput, TraceFileError
 from heedful.sanitize import redact_ends
-from heedful.traces import messages as traces_messages
-from heedful.traces import reading as traces
-from heedful.traces.episode import MAX_DATA_DEPTH, Episode, Limits
-from heedful.traces.otlp import from_json
-from heedful.traces.spans import episodes as spans_episodes
-from heedful.traces.spans import pieces
-from tests.traces.runs import (
+from tests.episodes.runs import (
     FILES,
     Data,
     claude,

@@ -13,15 +13,15 @@ from functools import partial
 from io import BufferedReader, BytesIO, FileIO
 from typing import Any
 
-from heedful.errors import InvalidInput, TraceFileError, UsageError, install_line
-from heedful.traces.episode import Episode, Limits
-from heedful.traces.messages import (
+from heedful.episodes.episode import Episode, Limits
+from heedful.episodes.messages import (
     ChatReader,
     CodexReader,
     EpisodeReader,
     SessionReader,
 )
-from heedful.traces.spans import SpanReader
+from heedful.episodes.spans import SpanReader
+from heedful.errors import InvalidInput, TraceFileError, UsageError, install_line
 
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf begins with a tag below 0x20.

@@ -15,24 +15,29 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from heedful.lessons.signature import signature
-from heedful.sanitize import clean
-from heedful.traces.comparison import differences
-from heedful.traces.course import (
+from heedful.episodes.comparison import differences
+from heedful.episodes.course import (
     RESULT_EVENTS,
     Course,
     answered,
     course,
 )
-from heedful.traces.episode import (
+from heedful.episodes.episode import (
     TIMEOUT_CODE_PATTERN,
     Episode,
     Event,
     call_arguments,
     json_default,
 )
-from heedful.traces.error_lines import error_line
-from heedful.traces.retries import Retry, find_corrections, find_retries, found_nothing
+from heedful.episodes.error_lines import error_line
+from heedful.episodes.retries import (
+    Retry,
+    find_corrections,
+    find_retries,
+    found_nothing,
+)
+from heedful.lessons.signature import signature
+from heedful.sanitize import clean
 from heedful.validation import check_integer, require
 
 Kind = Literal[

@@ -6,9 +6,9 @@ from difflib import SequenceMatcher, get_close_matches
 from itertools import pairwise
 from typing import Any
 
+from heedful.episodes.course import as_text, named_arguments
+from heedful.episodes.episode import Event, call_arguments
 from heedful.lessons.words import count_common
-from heedful.traces.course import as_text, named_arguments
-from heedful.traces.episode import Event, call_arguments
 
 # Two longer arguments are shown by the parts that differ.
 MAX_WHOLE_ARGUMENT_CHARS = 180

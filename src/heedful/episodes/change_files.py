@@ -17,15 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from heedful.errors import TraceFileError
-from heedful.lessons.lesson import short_digest
-from heedful.traces.changes import (
+from heedful.episodes.changes import (
     LOG_LINE_PATTERN,
     ChangeRemarks,
     read_logs,
     read_report,
     read_review,
 )
+from heedful.errors import TraceFileError
+from heedful.lessons.lesson import short_digest
 
 ChangeFormat = Literal["", "review", "junit", "actions", "archive"]
 # The format is found in the first bytes of a file.

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from heedful.episodes import reading as traces
+from heedful.episodes.episode import Episode, Event, Fault
 from heedful.sanitize import CUT_MARK_PATTERN
-from heedful.traces import reading as traces
-from heedful.traces.episode import Episode, Event, Fault
-from tests.traces.runs import Data, document, failed, lines, protobuf, span
+from tests.episodes.runs import Data, document, failed, lines, protobuf, span
 
 
 def read_one(values: Sequence[Any]) -> Episode:
