@@ -1,11 +1,13 @@
 # Made by scripts/stub.py from the table in __init__.py.
-from heedful import checks as checks, errors as errors, models as models, testing as testing, episodes as episodes
+from heedful import checks as checks, episodes as episodes, errors as errors, models as models, testing as testing
 from heedful.checks.evaluate import Context, context
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung, Writer, targeted
 from heedful.drive.portal import run_sync, self_correcting
 from heedful.drive.report import AttemptReport, ReportedLoop, learn, open_loop, override
 from heedful.drive.result import Result
+from heedful.episodes.episode import Episode, Event, Fault
+from heedful.episodes.signals import Signal, repeated_step, signals
 from heedful.errors import HeedfulError, NotPassed
 from heedful.lessons.action import Action, ActionHistory, KnownFailure
 from heedful.lessons.briefing import Briefing
@@ -50,7 +52,5 @@ from heedful.pipeline import Guardrails, Pipeline
 from heedful.service.client import Client
 from heedful.store import open_store
 from heedful.store.store import Store
-from heedful.episodes.episode import Episode, Event, Fault
-from heedful.episodes.signals import Signal, repeated_step, signals
 __all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Cluster', 'Clusters', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Link', 'LinkedLesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Related', 'RelatedLesson', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Rung', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'StatedRule', 'Stop', 'StopRule', 'Store', 'Templates', 'Trial', 'TrialProof', 'Trigger', 'Usage', 'UserRule', 'UserRules', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str
