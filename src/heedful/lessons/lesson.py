@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 from heedful.display import html_form, line_text, screen_text
 from heedful.errors import InvalidInput
 from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
@@ -272,7 +273,8 @@ class Lesson:
     `text` without an example; `space` names the embedder. `source` names the origin of
     the text, `sources` name others that it depends on, `parents` are the ids of
     examples that this lesson is derived from, and `meta` is further JSON data. `cause`
-    is the rule that the loop broke, if loops with its `memory_key` recall it.
+    is the rule that the loop broke, if loops with its `memory_key` recall it. `mistake`
+    is what went wrong, as a record; then `text` has its words.
     """
 
     kind: str
@@ -297,6 +299,7 @@ class Lesson:
     sources: tuple[str, ...] = ()
     cause: Cause | None = None
     memory_key: str = ""
+    mistake: Mistake | None = None
 
     _repr_html_ = html_form
 

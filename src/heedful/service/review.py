@@ -23,6 +23,7 @@ from heedful.store.records import StoredLoop
 UNREVIEWED_VALUES: Mapping[str, Any] = {
     "error_type": "",
     "meta": {},
+    "mistake": None,
     "pattern": "",
     "source": "",
     "tags": [],

@@ -33,6 +33,7 @@ from heedful.lessons.lesson import (
     lesson_name,
     short_digest,
 )
+from heedful.lessons.mistake import Mistake, to_data
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import (
     MAX_QUARANTINE_TAGS,
@@ -380,10 +381,16 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "words": words_of(lesson.error_type, storable(pattern), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
         "meta": storable_json(lesson.meta),
+        "mistake": encode(lesson.mistake),
         "parents": json.dumps(lesson.parents),
         "sources": lesson.sources,
         "now": now,
     }
+
+
+def encode(mistake: Mistake | None) -> str:
+    """Return the JSON of a mistake without secrets; "" for none."""
+    return storable_json(to_data(mistake)) if mistake is not None else ""
 
 
 def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
@@ -770,11 +777,12 @@ def plain(row: Row) -> Mapping[str, Any]:
     for column in INTERNAL_LESSON_COLUMNS:
         del lesson[column]
     if row["trust"] in QUARANTINE_TRUST:
-        lesson |= {"pattern": "", "text": "", "tags": "[]"}
+        lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
 
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
-    return {**lesson, **flags, **lists}
+    mistake = json.loads(lesson["mistake"]) if lesson["mistake"] else None
+    return {**lesson, **flags, **lists, "mistake": mistake}
 
 
 def rule(

@@ -36,6 +36,7 @@ from heedful.lessons.lesson import (
     older_state,
     state_from_older,
 )
+from heedful.lessons.mistake import Mistake, decode, with_origin
 from heedful.lessons.trust import QUARANTINE_TRUST, clip_lesson
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
@@ -157,6 +158,7 @@ class LessonRecord:
     last_seen: Time
     last_shown: Time
     meta: Mapping[str, Any]
+    mistake: Mistake | None = None
     examples: tuple[ExampleRecord, ...]
     links: tuple[LinkRecord, ...]
 
@@ -227,6 +229,7 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             type="lesson",
             state=older_state(row["state"]),
             meta=_load_json(row["meta"]),
+            mistake=decode(row["mistake"]),
             examples=tuple(
                 _example_record(db, example, row["author"]) for example in examples
             ),
@@ -302,6 +305,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
             source=source,
             sources=text.sources,
             meta=meta,
+            mistake=record.mistake and with_origin(record.mistake, "outside"),
         )
         yield clip_lesson(lesson)
 
@@ -446,6 +450,7 @@ def _lesson_columns(record: LessonRecord, now: float) -> dict[str, Any]:
     columns["last_seen"] = record.last_seen or now
     columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
     columns["meta"] = storable_json(columns["meta"])
+    columns["mistake"] = lessons.encode(record.mistake)
     columns["mark"] = words_digest(columns["text"])
 
     return columns

@@ -10,7 +10,7 @@ where digest like 'lesson%' and trust = 'model' and state in ('unverified', 'ver
 -- name: upsert_lesson
 -- Insert a lesson, or count another sighting of it.
 insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
-                    importance, source, pinned, meta, first_seen, last_seen, judged_from)
+                    importance, source, pinned, meta, mistake, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
                  /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
         :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
@@ -22,7 +22,7 @@ values (coalesce((select lesson from tally where tenant = :tenant and project = 
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
                order by id desc limit 1) then 'retired' else :state end,
-        :trust, :importance, :source, :pinned, :meta, :now, :now,
+        :trust, :importance, :source, :pinned, :meta, :mistake, :now, :now,
         coalesce((select max(at) from ruling where tenant = :tenant and project = :project
                     and subject = :kind || '/' || :signature and action in ('retire', 'restore')), 0))
 on conflict (tenant, project, kind, signature) do update
@@ -36,11 +36,11 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
                   and lesson.text <> excluded.text then 1 else lesson.useful end,
     judged_from = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                        and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
-    (trust, text, source, tags, importance, meta, author) = (
-      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, null
+    (trust, text, source, tags, importance, meta, mistake, author) = (
+      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, null
       where lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
       union all
-      select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.author
+      select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
       where not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
     ),
     pinned = lesson.pinned or excluded.pinned

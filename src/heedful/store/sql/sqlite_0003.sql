@@ -47,3 +47,6 @@ create index occurrence_source on occurrence (lesson_id, source);
 
 -- A loop that nothing judged is not right at the first try any more: the days are counted anew.
 delete from day_figure;
+
+-- What went wrong, as a record.
+alter table lesson add column mistake text not null default '';

@@ -127,7 +127,8 @@ create table note (
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
 -- counts those whose first attempt passed, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
--- `words` is the digest of the pattern without its type and tool. `meta` is JSON.
+-- `words` is the digest of the pattern without its type and tool. `meta` is JSON. `mistake` is the record of what went wrong
+-- (JSON), '' without one; then `text` has its words, or those of a person.
 create table lesson (
   id integer primary key,
   tenant text not null,
@@ -158,6 +159,7 @@ create table lesson (
   judged_from real not null default 0,
   author integer,
   meta text not null default '{}',
+  mistake text not null default '',
   unique (tenant, project, kind, signature)
 );
 create index lesson_signature on lesson (tenant, project, signature);

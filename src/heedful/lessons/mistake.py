@@ -1,0 +1,156 @@
+"""Mistakes and their fixes, as records. Pure.
+
+A `Mistake` says which action failed, or which check refused, with which error, and what
+put it right. Every part has an origin of its own. The record is what is stored, sent
+and exported; `render` turns it into words, and nobody reads those words back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from heedful.lessons.origin import Origin, lowest_origin
+
+# What put a failed call right: steps before the same call, another command or other
+# arguments of the same tool, a path that was found, edits of files, waiting, or a call
+# of another tool.
+FixKind = Literal["step", "command", "arguments", "path", "edit", "waiting", "tool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of an agent: the tool, and its command or its arguments as a text."""
+
+    tool: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """What put a failed call right.
+
+    `calls` are what to do, in order: the steps before the same call; the call that
+    worked in its place; or the edits, each with the difference as its text. `words` say
+    instead what a changed call has, such as “with path “src””, or how long to wait.
+    `digest` is that by which the command of the last call is found again, "" without
+    one.
+    """
+
+    kind: FixKind
+    calls: tuple[Call, ...] = ()
+    words: str = ""
+    origin: Origin = "local"
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """What went wrong, as a record: an action or a check, the error, and the fix.
+
+    `signature` is the digest of the error's signature, and `error` the line that names
+    it. `vain` are the calls that were tried without effect. `evidence` are the ids of
+    the events that show it, and `files` the digests of the files that it is about, by
+    their paths. Until it was put right, `tries` calls failed in `steps` steps. `words`
+    are a person's own, or a model's: they are shown in place of the rendered ones,
+    beside the fix.
+    """
+
+    action: Call | None = None
+    check: str = ""
+    signature: str = ""
+    error: str = ""
+    fix: Fix | None = None
+    vain: tuple[Call, ...] = ()
+    evidence: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    words: str = ""
+    action_origin: Origin = "local"
+    error_origin: Origin = "local"
+    words_origin: Origin = "user"
+    tries: int = 1
+    steps: int = 0
+
+    @property
+    def origin(self) -> Origin:
+        """The lowest origin of its parts."""
+        origins = [self.action_origin, self.error_origin]
+        if self.words:
+            origins.append(self.words_origin)
+        if self.fix is not None:
+            origins.append(self.fix.origin)
+        return lowest_origin(origins)
+
+    @property
+    def is_released(self) -> bool:
+        """True if no part waits for a person."""
+        return self.origin != "outside"
+
+
+def with_origin(mistake: Mistake, origin: Origin) -> Mistake:
+    """Return a mistake all of whose parts have an origin."""
+    return replace(
+        mistake,
+        action_origin=origin,
+        error_origin=origin,
+        words_origin=origin,
+        fix=mistake.fix and replace(mistake.fix, origin=origin),
+    )
+
+
+def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:
+    """Return a mistake with a person's own words; its fix stays."""
+    return replace(mistake or Mistake(), words=words, words_origin=origin)
+
+
+def to_data(mistake: Mistake) -> dict[str, Any]:
+    """Return a mistake as JSON data, without what has its default value."""
+    return _without_defaults(Mistake, asdict(mistake))
+
+
+def _without_defaults(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a record that differ from the defaults of its fields."""
+    empty: tuple[object, ...] = (None, "", (), {}, [])
+    defaults = {item.name: item.default for item in fields(kind)}
+    kept = {
+        name: value
+        for name, value in data.items()
+        if value not in empty and value != defaults[name]
+    }
+    for name, part in _PARTS.items():
+        if kept.get(name):
+            kept[name] = _without_defaults(part, kept[name])
+    for name in _CALL_LISTS & kept.keys():
+        kept[name] = [_without_defaults(Call, call) for call in kept[name]]
+    return kept
+
+
+def from_data(data: Mapping[str, Any]) -> Mistake:
+    """Return the mistake that `to_data` wrote. Raises TypeError for another field."""
+    return Mistake(**_parts_of(data))
+
+
+def _parts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a record with its parts as records."""
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        if name in _PARTS and value is not None:
+            value = _PARTS[name](**_parts_of(value))
+        elif name in _CALL_LISTS:
+            value = tuple(Call(**call) for call in value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        values[name] = value
+    return values
+
+
+# The fields that hold a record, and those that hold several calls.
+_PARTS: Mapping[str, type] = {"action": Call, "fix": Fix}
+_CALL_LISTS = frozenset({"calls", "vain"})
+
+
+def decode(text: str) -> Mistake | None:
+    """Return the mistake in the JSON of a store; None for ""."""
+    return from_data(json.loads(text)) if text else None
