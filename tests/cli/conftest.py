@@ -85,7 +85,7 @@ async def fill(path: str) -> None:
     await lifted.finish()
     advice = new_run("advice", checks=(), evaluate=judge, policy=orchestrator)
     await advice.finish()
-    for name in ("ada", "bo", "cy", "di"):
+    for name in ("ada1", "bo2", "cy3", "di4"):
         await memory.remember("log", f"login failed for {name} here")
     await memory.remember(
         "page",

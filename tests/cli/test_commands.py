@@ -76,7 +76,7 @@ GOOD = {
     "db count heedful.db": ("override", "rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }
-STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 40}
+STDIN = {"seen log": "login failed for ada1 here", "recall": bytes(range(256)) * 40}
 
 
 @pytest.mark.parametrize("line", GOOD)

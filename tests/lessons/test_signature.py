@@ -34,12 +34,23 @@ SAME = {
         'File "/mnt/ada/x.py", line 3, in f',
         'File "/srv/bo/y/z.py", line 99, in f',
     ),
-    "relative paths": ("cannot read ./a/b.csv", "cannot read ../c.csv"),
+    "folders of a file": ("cannot read ./a/b.csv", "cannot read /srv/bo/b.csv"),
+    "numbers and ids in the name of a file": (
+        "no '/tmp/run-7/out-3fa9c1.csv'",
+        "no '/tmp/run-8/out-99ff00.csv'",
+    ),
+    "styles of a terminal": ("error[E1]: no a", "\x1b[31merror[E1]\x1b[0m: no a"),
+    "what a terminal draws over": ("no a", "1/9\r9/9\r\x1b[2Kno a"),
+    "ends of lines": ("no a\nno b", "no a\r\nno b"),
+    "durations": ("timed out after 10m0s", "timed out after 1h2m3s"),
+    "durations in words": ("done in 1 min 3 s", "done in 47 s"),
+    "pods": ("pod web-6f499d645b-vvmnl died", "pod web-7c9d8f6b5d-xkqpz died"),
+    "versions of a package": ("no match for zod@9.9.9", "no match for zod@1.4.0"),
     "paths in a folder": (
         "cannot read src/a.py:3: no",
         "cannot read lib/b/c.py:12:7: no",
     ),
-    "windows paths": (r"cannot open C:\Users\ada\x.txt", r"cannot open D:\y.txt"),
+    "windows paths": (r"cannot open C:\Users\ada\x.txt", r"cannot open D:\x.txt"),
     "addresses": ("<Thing object at 0x7f14ab>", "<Thing object at 0x00ff12>"),
     "uuids": (
         "job 123e4567-e89b-12d3-a456-426614174000 lost",
@@ -165,6 +176,11 @@ Connection refused: db1.acme.internal/10.0.0.{n}:5432
     ),
 }
 DIFFERENT = {
+    "the number of an error": ("make: *** [a] Error 1", "make: *** [a] Error 2"),
+    "the status of an answer": ("returned error: 404", "returned error: 503"),
+    "the file that is the error": ("no file 'src/a.py'", "no file 'src/b.py'"),
+    "the script that is the error": ("sh: ./a.sh: denied", "sh: ./b.sh: denied"),
+    "two packages": ("no match for zod@9.9.9", "no match for vite@9.9.9"),
     "the right one of two figures": (
         "the Q3 growth is 4.2, not 12",
         "the Q3 growth is 5.1, not 12",
@@ -326,7 +342,7 @@ def test_the_exact_digest_is_the_compatible_one():
 def test_the_pattern_is_readable():
     text = "after 12.5 s at 10.0.0.7 on /srv/x: 0xdead, id deadbeef01 (ada@example.com)"
     assert signature("E", text).pattern == (
-        "after <N> at <N> on <PATH>: <N>, id <N> (<HOST>)"
+        "after <N> at <N> on <PATH>/x: <N>, id <N> (<HOST>)"
     )
 
 

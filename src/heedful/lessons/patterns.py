@@ -127,6 +127,22 @@ class Templates:
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
 
+    def seen_with(self, pattern: Signature) -> Merge | None:
+        """Return the group of the signature, of its patterns those of the same error.
+
+        They differ from it in particulars by their form, never in a word of the language.
+        """
+        merge = self.merge(pattern)
+        if merge is None:
+            return None
+        stored = self.branches.get(_key(pattern), {})
+        members = tuple(
+            digest
+            for digest in merge.members
+            if _is_same_error(pattern.pattern, stored.get(digest, pattern.pattern))
+        )
+        return replace(merge, members=members) if len(members) > 1 else None
+
     def merges(self) -> tuple[Merge, ...]:
         """Return every group of several patterns."""
         groups = chain.from_iterable(
@@ -178,14 +194,32 @@ def _fits(tokens: Tokens, template: Tokens) -> bool:
     )
 
 
-def _parse(pattern: str) -> Tokens:
-    """Return a pattern's tokens, masks as holes unless too few words would remain."""
+def _is_same_error(pattern: str, other: str) -> bool:
+    """Return True if two patterns differ only in words with a digit, or in masks."""
+    tokens = _parse(pattern, keeps_names=True)
+    others = _parse(other, keeps_names=True)
+    return len(tokens) == len(others) and all(
+        token == another or bool(_has_digit(token) and _has_digit(another))
+        for token, another in zip(tokens, others, strict=True)
+    )
+
+
+def _has_digit(token: str) -> bool:
+    """Return True if a token has a digit, in quotes or not, and no mask."""
+    return any(map(str.isdecimal, token)) and not MASK_PATTERN.search(token)
+
+
+def _parse(pattern: str, *, keeps_names: bool = False) -> Tokens:
+    """Return a pattern's tokens, masks as holes unless too few words would remain.
+
+    With `keeps_names`, a mask within a name is no hole: "<PATH>a.py", "left-pad@<N>".
+    """
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
     template: list[str] = []
     for token in tokens:
         bare = MASK_PATTERN.sub("", token)
-        is_quotation = token[0] in "'\"`" and any(map(str.isalpha, bare))
-        if bare != token and not is_quotation:
+        is_name = keeps_names or token[0] in "'\"`"
+        if bare != token and not (is_name and any(map(str.isalpha, bare))):
             token = PATTERN_HOLE
 
         # What continues a list of particulars is part of the hole before it.

@@ -22,6 +22,7 @@ from typing import Any
 
 from heedful.lessons.lesson import Example, Signature, clip, digest_of, short_digest
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
+from heedful.redact import TERMINAL_CODES
 
 # A longer text is read at its two ends, which is where errors are named.
 MAX_SIGNATURE_CHARS = 4_096
@@ -44,11 +45,22 @@ def signature(error_type: str, text: str) -> Signature:
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <N>'
     """
-    pattern = " ".join(_pattern_of(error_type, text.strip()).split())
+    pattern = " ".join(_pattern_of(error_type, _drawn(text).strip()).split())
     exact = short_digest(f"{error_type}:{text.lower().strip()}")
     return Signature(
         exact, pattern, digest=digest_of(error_type, pattern), error_type=error_type
     )
+
+
+# What a terminal obeys, and what it draws over: the part of a line before a return.
+_UNDRAWN_PATTERN = rf"(?x){TERMINAL_CODES}|[^\n]*\r(?!\n)"
+
+
+def _drawn(text: str) -> str:
+    """Return a text as a terminal shows it."""
+    if "\x1b" in text or "\r" in text:
+        text = compiled(_UNDRAWN_PATTERN).sub("", text.replace("\r\n", "\n"))
+    return text
 
 
 _STRATEGY_PREFIX = "of reflection "
@@ -257,8 +269,8 @@ _PARTICULAR_SHAPES = {
         r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=\w[\w.@+-]*[/.][A-Za-z]))"
         r"(?>(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))+)"
     ),
-    # A mail address: "ann@mail.test".
-    "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b",
+    # A mail address: "ann@mail.test". After the sign of a package stands its version.
+    "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@(?!v?\d)[\w-]+(?:\.[\w-]+)+\b",
     # The name of a computer: "db.example.com".
     "HOST2": (
         r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b"
@@ -271,6 +283,10 @@ _PARTICULAR_SHAPES = {
     ),
     # An address in memory: "0x7f3a".
     "N2": r"0x[\da-fA-F]+(?!\w)",
+    # How long something took: "10m0s", "1 min 3 s".
+    "N4": r"(?:\d+\s?(?:h|min|m)\s?)+\d+(?:\.\d+)?\s?(?:min|m?s|m)(?!\w)",
+    # What Kubernetes adds to the name of a pod: "6f499d645b-vvmnl".
+    "N5": r"(?<=-)(?=[a-z]*\d)[a-z\d]{8,10}-[a-z\d]{5}(?!\w)",
     # A number, a measure, a version or a time: "-3", "12.5 s", "v1.2", "2026-01-31
     # 10:15Z".
     "N3": (
@@ -299,9 +315,12 @@ _ID_SEGMENT_PATTERN = (
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
+# The part of the name of a file that differs from run to run.
+_NAME_ID_PATTERN = rf"{_ID_SEGMENT_PATTERN}|\d+"
 # The words right before a number that names an error: "exit status " before 127.
 _ERROR_NUMBER_PATTERN = (
-    r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z"
+    r"(?i)(?:code|exit|status|errno|signal|error|returned|daemon:|curl:|http(?:/[\d.]+)?)"
+    r"[\"']?[ :=\[\"(]{1,3}\Z"
 )
 # How many characters before the number are searched for these words.
 _MAX_CODE_DISTANCE_CHARS = 24
@@ -346,8 +365,27 @@ def _mask(match: re.Match[str]) -> str:
     if match[0].isdecimal() and compiled(_ERROR_NUMBER_PATTERN).search(before):
         return match[0]
 
-    mask = (match.lastgroup or "").rstrip("123")
+    mask = (match.lastgroup or "").rstrip("12345")
+    if mask == "PATH":
+        return _mask_path(match)
     return f"<{mask}>"
+
+
+# A path that is a place, or an address: a number of a line, or a scheme.
+_PLACE_PATTERN = r":\d|://"
+_LINE_PATTERN = r"[\"']?,? line \d|\(\d"
+
+
+def _mask_path(match: re.Match[str]) -> str:
+    """Return what stands for a path; unless it says where, its last name stays."""
+    path = match[0]
+    after = match.string[match.end() : match.end() + 10]
+    is_place = compiled(_PLACE_PATTERN).search(path)
+    if is_place or compiled(_LINE_PATTERN).match(after):
+        return "<PATH>"
+    name = path.rstrip("/\\.").replace("\\", "/").rpartition("/")[2]
+    name = compiled(_NAME_ID_PATTERN).sub("<N>", name)
+    return f"<PATH>/{name}"
 
 
 # A figure that measures neither time nor bytes, which vary with each run.

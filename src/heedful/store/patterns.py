@@ -70,9 +70,10 @@ class PatternCache:
 
 
 def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
-    """Return how often the group of `pattern` was seen, and its lessons.
+    """Return how often `pattern` was seen, and its lessons.
 
-    Includes the lessons that replaced these lessons in dreams. All reads use an index.
+    Patterns of its group count if they differ from it in particulars only. Includes the
+    lessons that replaced these lessons in dreams. All reads use an index.
     """
     digest = pattern.digest
     count, lessons = _read_lessons(db, scope, digest, [digest])
@@ -85,7 +86,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         error_type = storable(pattern.error_type)
         templates = db.local(PatternCache).templates(db, scope, error_type)
         clean_pattern = storable(pattern.pattern)
-        group = templates.merge(
+        group = templates.seen_with(
             Signature("", clean_pattern, digest=digest, error_type=error_type)
         )
         if group is not None:
