@@ -151,6 +151,6 @@ _PARTS: Mapping[str, type] = {"action": Call, "fix": Fix}
 _CALL_LISTS = frozenset({"calls", "vain"})
 
 
-def decode(text: str) -> Mistake | None:
+def from_json(text: str) -> Mistake | None:
     """Return the mistake in the JSON of a store; None for ""."""
     return from_data(json.loads(text)) if text else None

@@ -381,14 +381,14 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "words": words_of(lesson.error_type, storable(pattern), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
         "meta": storable_json(lesson.meta),
-        "mistake": encode(lesson.mistake),
+        "mistake": mistake_json(lesson.mistake),
         "parents": json.dumps(lesson.parents),
         "sources": lesson.sources,
         "now": now,
     }
 
 
-def encode(mistake: Mistake | None) -> str:
+def mistake_json(mistake: Mistake | None) -> str:
     """Return the JSON of a mistake without secrets; "" for none."""
     return storable_json(to_data(mistake)) if mistake is not None else ""
 

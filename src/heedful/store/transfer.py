@@ -36,7 +36,7 @@ from heedful.lessons.lesson import (
     older_state,
     state_from_older,
 )
-from heedful.lessons.mistake import Mistake, decode, with_origin
+from heedful.lessons.mistake import Mistake, from_json, with_origin
 from heedful.lessons.trust import QUARANTINE_TRUST, clip_lesson
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
@@ -229,7 +229,7 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             type="lesson",
             state=older_state(row["state"]),
             meta=_load_json(row["meta"]),
-            mistake=decode(row["mistake"]),
+            mistake=from_json(row["mistake"]),
             examples=tuple(
                 _example_record(db, example, row["author"]) for example in examples
             ),
@@ -450,7 +450,7 @@ def _lesson_columns(record: LessonRecord, now: float) -> dict[str, Any]:
     columns["last_seen"] = record.last_seen or now
     columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
     columns["meta"] = storable_json(columns["meta"])
-    columns["mistake"] = lessons.encode(record.mistake)
+    columns["mistake"] = lessons.mistake_json(record.mistake)
     columns["mark"] = words_digest(columns["text"])
 
     return columns
