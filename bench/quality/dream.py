@@ -1,4 +1,4 @@
-"""Dreaming: fewer recorded reflections, no worse recall, and a rollback restores all.
+"""Dreaming: no worse recall, and a rollback restores all.
 
 reflections: how many reflections a dream writes of what recurs. The recorded lessons
 are of many origins; those of `dream.sessions` are what 266 recorded sessions of coding
@@ -21,21 +21,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import heedful
 from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
 from bench.quality.sessions import state_trust
-from heedful.lessons.consolidate import DreamLesson, near_vectors
 from heedful.lessons.lesson import Trust
-from heedful.memory.dream import WORSE_RECALL_OUTCOME
+from heedful.memory.dream import CROWDED_RECALL_OUTCOME
 from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
 from heedful.store import dreams
@@ -44,9 +43,6 @@ OUT = Path("bench/out/dream.json")
 SESSIONS_ENVIRONMENT = "entireio/cli"
 HELD = 500  # of the queries that no lesson holds, so many of each set
 SENTENCE = re.compile(r"[^.!?\n]*[.!?\n]?")
-NEGATION = re.compile(
-    r"\b(?:no|not|never|none|nor|neither|without|cannot|nothing|nobody)\b|n['’]t\b"
-)
 
 
 class RecordedLesson(NamedTuple):
@@ -59,7 +55,7 @@ class RecordedLesson(NamedTuple):
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Measure a dream in memory, with meanings; the baseline merges by cosine alone."""
+    """Measure a dream in memory, with meanings."""
     yield from asyncio.run(measure(list(read_recorded(data, split))))
     sessions = [
         Session.of(number, row)
@@ -175,9 +171,6 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
     )
     lessons = {lesson.id: lesson for lesson, _ in places}
 
-    merge = await merge_by_cosine(memory, places)
-    after_merge = await recall_each(memory, wanted)
-    await heedful.Dreams(memory).rollback(merge.id, by="bench")
     began = perf_counter()
     dream = await heedful.consolidate(memory)
     seconds = perf_counter() - began
@@ -190,31 +183,15 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
 
     score_before = score(before, wanted, {})
     ours = score(after, wanted, find_survivors(dream))
-    baseline = score(after_merge, wanted, find_survivors(merge))
     outcomes = [proposal.outcome for proposal in dream.proposals]
     return [
         Row(key="dream.recorded", ours=len({lesson.text for lesson in recorded})),
-        Row(key="dream.lessons_before", ours=dream.before, baseline=merge.before),
-        Row(key="dream.lessons_after", ours=dream.after, baseline=merge.after),
-        Row(
-            key="dream.merges_across",
-            ours=count_across(dream, lessons),
-            baseline=count_across(merge, lessons),
-        ),
-        Row(
-            key="dream.recall",
-            ours=ours,
-            baseline=baseline,
-            anchor=f"{score_before:.3f} before",
-        ),
-        Row(
-            key="dream.recall_change",
-            ours=ours - score_before,
-            baseline=baseline - score_before,
-        ),
+        Row(key="dream.lessons_before", ours=dream.before),
+        Row(key="dream.lessons_after", ours=dream.after),
+        Row(key="dream.recall", ours=ours, anchor=f"{score_before:.3f} before"),
+        Row(key="dream.recall_change", ours=ours - score_before),
         Row(key="dream.reflections", ours=dream.written),
-        Row(key="dream.vetoed", ours=sum(dream.vetoes.values())),
-        Row(key="dream.dropped", ours=outcomes.count(WORSE_RECALL_OUTCOME)),
+        Row(key="dream.dropped", ours=outcomes.count(CROWDED_RECALL_OUTCOME)),
         Row(key="dream.seconds", ours=seconds),
     ]
 
@@ -325,60 +302,9 @@ def find_survivors(dream: heedful.Dream) -> dict[int, int]:
     """Return what took the place of each lesson."""
     survivors: dict[int, int] = {}
     for proposal in dream.done:
-        if proposal.action == "merge":
+        if proposal.action == "supersede":
             survivors |= dict.fromkeys(proposal.members, proposal.survivor)
     return survivors
-
-
-def count_across(dream: heedful.Dream, lessons: Mapping[int, DreamLesson]) -> int:
-    """Count merges across digits, negations or trust, with checks of this module."""
-    return sum(
-        distinctions(lessons[id]) != distinctions(lessons[survivor])
-        for id, survivor in find_survivors(dream).items()
-    )
-
-
-def distinctions(lesson: DreamLesson) -> tuple[Counter[str], Counter[str], str]:
-    """Return the numbers, the negations and the trust of a lesson."""
-    text = lesson.text.lower()
-    numbers = re.findall(r"\d+(?:[.,]\d+)*", text)
-    return Counter(numbers), Counter(NEGATION.findall(text)), lesson.trust
-
-
-async def merge_by_cosine(
-    memory: heedful.Memory, places: Sequence[tuple[DreamLesson, Any]]
-) -> heedful.Dream:
-    """Merge every lesson into an earlier one with a cosine of 0.85: the baseline."""
-    near: dict[int, list[int]] = defaultdict(list)
-    for first, second in near_vectors([vector for _, vector in places], 0.85):
-        near[first].append(second)
-    gone: set[int] = set()
-    proposals = []
-    for first in sorted(near):
-        members = [place for place in near[first] if place not in gone]
-        if first in gone or not members:
-            continue
-        gone |= {first, *members}
-        ids = tuple(places[place][0].id for place in members)
-        survivor = places[first][0].id
-        proposals.append(heedful.Proposal("merge", ids, survivor=survivor))
-
-    report = {
-        "mode": "lite",
-        "before": len(places),
-        "queries": 0,
-        "vetoes": {},
-        "found": "",
-    }
-    id, _ = await memory.store.write(
-        memory.scope,
-        dreams.supersede,
-        report,
-        proposals=proposals,
-        expected={lesson.id: lesson for lesson, _ in places},
-        by="bench",
-    )
-    return await heedful.Dreams(memory).show(id)
 
 
 async def active_ids(memory: heedful.Memory) -> set[int]:

@@ -23,7 +23,7 @@ from heedful.store.connection import Actor
 from heedful.store.store import Effects, Store
 from heedful.testing import FixedEmbedder
 from tests.cli.support import Desk, await_end, next_line, task
-from tests.memory.dreams import OTHER, SAME, TEXT, learn_git_failures
+from tests.memory.dreams import NEVER, RETRY, learn_git_failures, state_rule
 from tests.store.support import opened
 
 LOGIN = [f"login failed for {name} here" for name in ("ada1", "bo2", "cy3", "di4")]
@@ -410,39 +410,45 @@ def test_what_waits_is_read_and_reviewed(desk, session):
 # Dreams
 
 
+def state_two_rules(desk):
+    async def state():
+        memory = Memory(store)
+        await state_rule(memory, RETRY)
+        await state_rule(memory, NEVER)
+
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(state())
+
+
 def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
-    remember(desk, "k", TEXT, SAME, OTHER, "never " + TEXT)
+    state_two_rules(desk)
+    reason = "supersede: one negates what the other says"
     session(
         (
             "dream --dry-run",
             0,
             "a dry run: lite, by heedful, ",
-            "merge: they say the same; propose",
+            f"{reason}; propose",
             "  into ",
             "; differs: ",
-            "kept apart: 1 pair, one negates what the other says",
-            (
-                "lessons: 4 before, 3 after, recall tried with 1 stored text\nNext: "
-                "heedful dream\n"
-            ),
+            "lessons: 2 before, 1 after\nNext: heedful dream\n",
         ),
         ("dream log", 0, "no dream yet"),
-        ("dream --mode full", 0, "nothing happened: too few lessons of importance 0.6"),
-        ("dream --by ada", 0, "merge: they say the same; done", "heedful dream show 2"),
-        ("dream log", 0, "1 lesson superseded", "Next: heedful dream show 2"),
+        ("dream --by ada", 0, f"{reason}; done", "heedful dream show 1"),
+        ("dream log", 0, "1 lesson superseded", "Next: heedful dream show 1"),
         (
-            "dream show 2",
+            "dream show 1",
             0,
-            "dream 2: lite, by ada, ",
-            "Next: heedful dream rollback 2 --by NAME",
+            "dream 1: lite, by ada, ",
+            "Next: heedful dream rollback 1 --by NAME",
         ),
         (
-            "dream rollback 2 --by bo --why 'too bold'",
+            "dream rollback 1 --by bo --why 'too bold'",
             0,
-            "dream 2 is undone: 1 lesson restored",
+            "dream 1 is undone: 1 lesson restored",
         ),
         ("dream log", 0, "rolled back 2"),
-        ("dream rollback 2 --by bo", 2, "heedful: dream 2 cannot be rolled back"),
+        ("dream rollback 1 --by bo", 2, "heedful: dream 1 cannot be rolled back"),
         ("quarantine log", 0, "too bold"),
     )
 
@@ -474,9 +480,9 @@ def test_a_reflection_of_a_dream_is_tried_written_shown_and_withdrawn(desk, sess
     )
 
 
-def test_a_dream_that_merges_says_why_it_does_not_reflect(desk, session):
-    remember(desk, "k", TEXT, SAME)
-    session(("dream", 0, "merge: they say the same; done", "no reflection: nothing"))
+def test_a_dream_that_ends_a_rule_says_why_it_does_not_reflect(desk, session):
+    state_two_rules(desk)
+    session(("dream", 0, "other says; done", "no reflection: nothing"))
 
 
 # Proof

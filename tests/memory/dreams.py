@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.lessons.lesson import Lesson, Scope, Trust
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.memory import Memory
 from tests.engines import check_derived
 
-TEXT = (
-    "When a parcel is heavy, weigh it on the large scale and write its weight on the "
-    "label"
-)
-SAME = f"{TEXT}, then"
-OTHER = "Ask the customer for the colour before the order is sent to the store"
+# Two rules for one failure; the newer one contradicts the older one.
+RETRY = "Retry the call."
+NEVER = "Never retry the call."
 # What runs taught about failures with one tool.
 REJECTED = (
     "Bash `git push` failed with “Updates were rejected”.\n"
@@ -84,7 +81,11 @@ async def recall_ranks(
     memory: Memory, tasks: Sequence[str]
 ) -> list[list[tuple[Any, ...]]]:
     """What each task brings, with all that ranks it."""
-    answers = [await memory.recall(task, 20) for task in tasks]
+    answers = [
+        await memory.recall(task, 20, kind=kind)
+        for task in tasks
+        for kind in ("", "strategy")
+    ]
     return [
         [
             (match.id, match.lesson_id, match.cosine, match.keyword, match.coverage)
@@ -92,6 +93,23 @@ async def recall_ranks(
         ]
         for matches in answers
     ]
+
+
+async def state_rule(
+    memory: Memory, text: str, trust: Trust = "model", **fields: Any
+) -> int:
+    """Store a rule for the failure "late", as reflecting on a run does."""
+    name = strategy_signature(signature("timeout", "late"), text)
+    lesson = Lesson(
+        "strategy",
+        name,
+        error_type="timeout",
+        text=text,
+        sighting=text,
+        trust=trust,
+        **fields,
+    )
+    return (await memory.keep(lesson)).id
 
 
 async def learn_failure(

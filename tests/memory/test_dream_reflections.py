@@ -21,15 +21,16 @@ from tests.engines import check_derived
 from tests.memory.dreams import (
     CONFLICT,
     DIRTY,
+    NEVER,
     NO_OPTION,
     NO_STAT,
     REJECTED,
-    SAME,
-    TEXT,
+    RETRY,
     dump_tables,
     learn_failure,
     learn_git_failures,
     read_states,
+    state_rule,
 )
 
 pytestmark = pytest.mark.both_nightly
@@ -224,13 +225,13 @@ async def test_a_rollback_withdraws_the_reflection_for_good(memory):
         await Dreams(memory).rollback(dream.id, by="ada")
 
 
-async def test_a_rollback_undoes_merges_and_reflections_together(memory):
-    await memory.remember("k", TEXT)
-    await memory.remember("k", SAME)
+async def test_a_rollback_restores_rules_and_withdraws_reflections_together(memory):
+    await state_rule(memory, RETRY)
+    await state_rule(memory, NEVER)
     await learn_git_failures(memory)
     states = await read_states(memory)
     dream = await consolidate(memory)
-    assert {proposal.action for proposal in dream.done} == {"merge", "reflect"}
+    assert {proposal.action for proposal in dream.done} == {"supersede", "reflect"}
     assert dream.before == 5
     assert dream.after == 5
     assert await Dreams(memory).rollback(dream.id, by="ada") == 1
@@ -286,7 +287,7 @@ async def clear_scope(memory: Memory, id: int) -> None:
 
 async def evict_cited(memory: Memory, id: int) -> None:
     small = Memory(memory.store, memory.scope, max_entries=2)
-    await small.remember("k", TEXT)
+    await small.remember("k", RETRY)
 
 
 @pytest.mark.parametrize(
@@ -314,14 +315,14 @@ async def test_a_reflection_goes_with_a_lesson_that_it_cites(memory, remove):
     await check_derived(memory.store)
 
 
-async def test_a_rollback_after_the_reflection_is_gone_restores_the_merges(memory):
-    await memory.remember("k", TEXT)
-    await memory.remember("k", SAME)
+async def test_a_rollback_after_the_reflection_is_gone_restores_the_rules(memory):
+    await state_rule(memory, RETRY)
+    await state_rule(memory, NEVER)
     cited, *_ = await learn_git_failures(memory)
     dream = await consolidate(memory)
     await delete_cited(memory, cited)
     assert await Dreams(memory).rollback(dream.id, by="ada") == 1
-    assert (await read_states(memory))[SAME] == "unverified"
+    assert (await read_states(memory))[RETRY] == "unverified"
 
 
 async def test_recall_shows_a_reflection_once_its_failures_come_back(memory):

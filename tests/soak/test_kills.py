@@ -31,7 +31,7 @@ from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 from tests.conftest import SOAK
-from tests.memory.dreams import dump_tables
+from tests.memory.dreams import dump_tables, state_rule
 from tests.pipeline.support import without_times
 from tests.soak.databases import HEALTHY, Database, Databases
 from tests.soak.ledger import Counts, Ledger, Trial
@@ -498,14 +498,13 @@ MAX_DREAM_SECONDS = 0.2  # from its beginning, or its end, to a kill
 
 
 async def learn(path: Path) -> dict[str, Any]:
-    """Remember pairs of lessons that say the same; return all rows."""
+    """State pairs of rules of which one negates the other; return all rows."""
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
         for n in range(GROUPS):
             word = chr(97 + n % 26) * (3 + n // 26)
-            text = f"Weigh the {word} parcel and write the {word} weight on its label"
-            await memory.remember("k", text)
-            await memory.remember("k", f"{text} then")
+            await state_rule(memory, f"Weigh the {word} parcel")
+            await state_rule(memory, f"Never weigh the {word} parcel")
         return await dump_tables(memory)
 
 

@@ -216,9 +216,7 @@ class Told:
             report_of_dream.before,
             report_of_dream.after,
             report_of_dream.queries,
-            report_of_dream.found,
             len(report_of_dream.done),
-            report_of_dream.vetoes,
         )
 
     async def reflect(self, n: int, mended: bool, vouched: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Dreams: what was merged, with links, how loops went before and since, and undo."""
+"""Dreams: what was superseded, how loops went before and since, and undo."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.store import exposures
+from tests.memory.dreams import NEVER, RETRY, state_rule
 from tests.web.support import Browser, browsing, words_of
 
 SCOPE = Scope("acme", "main")
-RULE = "Wait two seconds between two calls of the search API and write it into the log"
 
 
 @pytest.fixture
 def browser(tmp_path):
     with browsing(tmp_path) as browser:
         memory = Memory(browser.api.setup.store, SCOPE)
-        for words in (RULE, f"{RULE}, then"):
-            browser.api.run(memory.remember("RateLimit", words))
+        for words in (RETRY, NEVER):
+            browser.api.run(state_rule(memory, words))
         yield browser.open(browser.api._all)
 
 
@@ -40,7 +40,7 @@ def end_loop(browser: Browser, lesson: dict[str, str], name: str, right: bool) -
 
 
 @pytest.mark.both_nightly
-def test_a_merge_has_its_effect_before_and_since(browser: Browser):
+def test_a_change_has_its_effect_before_and_since(browser: Browser):
     lessons = browser.data("/lessons")["lessons"]
     for lesson in lessons:
         end_loop(browser, lesson, f"before {lesson['id']}", right=False)
@@ -56,7 +56,7 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
     assert effect["before"]["of"] == 2
     assert effect["since"]["number"] == 1
     assert effect["since"]["of"] == 1
-    assert data["sentence"] == "1 dream replaced 1 lesson that said the same"
+    assert data["sentence"] == "1 dream ended 1 contradicted rule"
     assert data["sentence"] in page
 
     (gone,) = browser.data("/lessons?state=superseded")["lessons"]
@@ -85,14 +85,13 @@ def test_lessons_learnt_since_a_dream_explain_those_in_use_now(browser: Browser)
     assert "2 → 1 lesson in use" in page
 
 
-def test_the_lessons_of_a_merge_are_links_and_their_words_stand_once(browser: Browser):
+def test_the_rules_of_a_change_are_links(browser: Browser):
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))
     page = browser.get("/dreams").text
     for lesson in browser.data("/lessons?state=superseded")["lessons"]:
         link = f'/ui/lessons/{lesson["id"]}?project=main">lesson {lesson["id"]}</a>'
         assert link in page
-    assert page.count(RULE) == 1
 
 
 def test_dreams_that_changed_nothing_for_one_reason_are_one_row(browser: Browser):
@@ -116,6 +115,6 @@ def test_a_dream_whose_lessons_no_loop_was_shown_says_so_first(browser: Browser)
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))
     assert browser.data("/dreams")["sentence"] == (
-        "1 dream replaced 1 lesson that said the same; not known if it was worth it: "
+        "1 dream ended 1 contradicted rule; not known if it was worth it: "
         "no loop was shown these lessons"
     )

@@ -1,8 +1,7 @@
-"""`heedful dream`: merge lessons that say the same, reflect on others, and undo it.
+"""`heedful dream`: reflect on failures that recur, end superseded rules, and undo it.
 
-A dream proposes to keep one lesson (the survivor) of each group that says the same, and
-reflections that cite failures which recur with the same thing. What it did is stored,
-so that a rollback can restore the other members and withdraw the reflections.
+What a dream did is stored, so that a rollback can restore what it ended and withdraw
+its reflections.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from heedful.cli.output import (
 from heedful.cli.quarantine import Id
 from heedful.cli.resources import ask
 from heedful.cli.settings import By, DryRun, Limit, Why
-from heedful.lessons.consolidate import VETO_REASONS
 from heedful.lessons.words import difference
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
@@ -43,17 +41,17 @@ def dream(
     ] = "lite",
     by: By = "heedful",
 ) -> int:
-    """Merge lessons that say the same, and reflect on failures that recur, if recall
-    stays as good. `rollback` undoes a dream.
+    """Reflect on failures that recur, if recall stays as good, and end rules that newer
+    ones contradict. `rollback` undoes a dream.
     """
     if context.invoked_subcommand is not None:
         return 0
     checked_later: Any = mode  # `consolidate` refuses another word
 
-    async def merge(memory: Memory) -> Dream:
+    async def dream_of(memory: Memory) -> Dream:
         return await consolidate(memory, mode=checked_later, dry_run=dry_run, by=by)
 
-    result = ask(merge, stopped="stopped; nothing was changed")
+    result = ask(dream_of, stopped="stopped; nothing was changed")
     if not result.done:
         then = following("lessons")
     elif dry_run:
@@ -129,13 +127,13 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
 
 
 def _dream_document(result: Dream) -> dict[str, Any]:
-    """Return a dream as JSON data, with how the text of each merged lesson differs."""
+    """Return a dream as JSON data, with how each replaced text differs."""
     proposals = []
     for proposal in result.proposals:
         survivor_text = result.texts.get(proposal.survivor, "")
         differences = {}
-        merged = proposal.members if proposal.action != "reflect" else ()
-        for id in merged:
+        replaced = proposal.members if proposal.action != "reflect" else ()
+        for id in replaced:
             if survivor_text and id in result.texts:
                 differences[id] = difference(result.texts[id], survivor_text)
         proposals.append({**asdict(proposal), "differs": differences})
@@ -151,4 +149,4 @@ def _dream_document(result: Dream) -> dict[str, Any]:
 def _answer_dream(result: Dream, then: str) -> int:
     """Print what a dream did, and the line `then` below it."""
     document = _dream_document(result)
-    return answer(document, page("dream", VETOES=VETO_REASONS, **document), then)
+    return answer(document, page("dream", **document), then)

@@ -1,10 +1,10 @@
-"""Consolidation ("dreaming"): merge lessons that say the same, and reflect on others.
+"""Consolidation ("dreaming"): reflect on what recurs, end what was superseded.
 
 Failures that recur with the same thing become a reflection of the outcome "partial",
-which rules write and which cites their lessons. The results of stored queries are
-ranked again as if the merges and reflections were done, and one that makes them worse
-is dropped. The others are one transaction, which can be rolled back. Lessons that
-contradict each other are listed for a person to decide about.
+which rules write and which cites their lessons. A rule that a newer one contradicts is
+superseded. The results of stored queries are ranked again as if the reflections were
+written, and one that makes them worse is dropped. The others are one transaction, which
+can be rolled back.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from heapq import nlargest
 from itertools import chain
 from operator import attrgetter, mul
@@ -25,7 +25,7 @@ from heedful.lessons.consolidate import (
     DreamLesson,
     Mode,
     Proposal,
-    propose,
+    find_superseded,
 )
 from heedful.lessons.lesson import DREAM_AUTHOR, Example, Lesson, Match
 from heedful.lessons.ranking import rank as rank_matches
@@ -48,7 +48,6 @@ from heedful.validation import check_actor, check_integer, require
 Vector = Sequence[float] | None
 MIN_STORED_QUERY_RESULTS = 5  # results of a stored query that recall must keep
 MAX_NEAR_MATCHES = 10  # what is nearest to a reflection, whose queries are tried
-WORSE_RECALL_OUTCOME = "a stored query would find it further down, or not at all"
 CROWDED_RECALL_OUTCOME = "a stored query would lose a lesson to it"
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
 
@@ -58,11 +57,10 @@ class Dream:
     """What a consolidation found and did; `id` is 0 for a dry run.
 
     `before` counts the lessons that could be recalled before it, `queries` the stored
-    queries that were tried. `vetoes` counts, by reason, the similar pairs that were not
-    merged. `found` says why there was nothing to merge, `silence` why there was nothing
-    to reflect on. `at` and `undone` are in seconds since 1970; `undone` is None unless
-    the dream was rolled back. `texts` has the texts of its lessons that still exist, by
-    id; in a dry run, those of new reflections have ids below 0.
+    queries that were tried. `silence` says why there was nothing to reflect on. `at`
+    and `undone` are in seconds since 1970; `undone` is None unless the dream was rolled
+    back. `texts` has the texts of its lessons that still exist, by id; in a dry run,
+    those of new reflections have ids below 0.
     """
 
     id: int
@@ -73,8 +71,6 @@ class Dream:
     before: int
     queries: int = 0
     proposals: tuple[Proposal, ...] = ()
-    vetoes: Mapping[str, int] = field(default_factory=dict)
-    found: str = ""
     silence: str = ""
     undone: float | None = None
     texts: Mapping[int, str] = field(default_factory=dict)
@@ -112,10 +108,9 @@ class Dream:
         """The reason why nothing changed; "" if something did."""
         if self.done:
             return ""
-        changes = [p for p in self.proposals if p.action in ("merge", "reflect")]
-        if not changes:
-            return "; ".join(filter(None, [self.found, self.silence]))
-        outcomes = dict.fromkeys(change.outcome for change in changes)
+        if not self.proposals:
+            return self.silence
+        outcomes = dict.fromkeys(proposal.outcome for proposal in self.proposals)
         return f"each proposal was dropped: {'; '.join(outcomes)}"
 
     @classmethod
@@ -164,15 +159,12 @@ class Dreams:
 async def consolidate(
     memory: Memory, *, mode: Mode = "lite", dry_run: bool = False, by: str = "heedful"
 ) -> Dream:
-    """Merge lessons of a scope that say the same, and reflect on what recurs.
+    """Reflect on what recurs in a scope, and end the rules that newer ones contradict.
 
     Failures that recur with one tool, file, package or error become a reflection of the
-    outcome "partial", which cites their lessons and leaves them as they are. What would
-    make recall worse is not done. The mode "lite" compares all lessons, for use on
-    demand. The mode "full" is for periodic use: it merges only pairs with a lesson that
-    was seen in the last 24 hours and has an importance of at least 0.6, it needs at
-    least 3 such lessons, and it reflects only on failures of which one was seen in that
-    time. Rules for one failure that contradict each other are listed for a person. All
+    outcome "partial", which cites their lessons and leaves them as they are, unless
+    recall would be worse. The mode "lite" looks at all lessons, for use on demand. The
+    mode "full" is for periodic use: it looks at what was seen in the last 24 hours. All
     changes are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run`
     nothing is written.
 
@@ -184,28 +176,23 @@ async def consolidate(
 
     material = await _read_material(memory)
     lessons = material.lessons
-    plan = await asyncio.to_thread(
-        propose, material.sources, material.source_vectors, mode, now
+    superseded = await asyncio.to_thread(
+        lambda: [*find_superseded(material.sources, mode, now)]
     )
-    merges, queries = await _rehearse(memory, plan.merges, material)
-
     gone = set[int]()
-    for merge in merges:
-        if merge.outcome == "proposed":
-            gone.update(merge.members)
+    for proposal in superseded:
+        if proposal.outcome == "proposed":
+            gone.update(proposal.members)
     recurrences = await _find_recurrences(memory, material, gone, mode, now)
     drafts = await _draft_reflections(memory, recurrences.reflections)
-    reflections, more_queries = await _rehearse_reflections(memory, drafts, material)
-    queries += more_queries
+    reflections, queries = await _rehearse_reflections(memory, drafts, material)
 
-    proposals = [*merges, *reflections, *plan.contradictions]
+    proposals = [*superseded, *reflections]
     if not dry_run:
         report = {
             "mode": mode,
             "before": len(lessons),
             "queries": queries,
-            "vetoes": plan.vetoes,
-            "found": plan.nothing,
             "silence": recurrences.silence,
         }
         id, _ = await memory.store.write(
@@ -231,8 +218,6 @@ async def consolidate(
         before=len(lessons),
         queries=queries,
         proposals=tuple(proposals),
-        vetoes=plan.vetoes,
-        found=plan.nothing,
         silence=recurrences.silence,
         texts=texts,
     )
@@ -247,15 +232,9 @@ class _Material:
 
     @property
     def sources(self) -> list[DreamLesson]:
-        """The lessons that a dream compares: all but its own reflections."""
+        """The lessons that a dream looks at: all but its own reflections."""
         lessons = self.lessons.values()
         return [lesson for lesson in lessons if not is_recurrence(lesson.pattern)]
-
-    @property
-    def source_vectors(self) -> list[Sequence[float]] | None:
-        """The vectors of the `sources`; None without an embedder."""
-        vectors = [self.vectors[lesson.id] for lesson in self.sources]
-        return [vector for vector in vectors if vector is not None] or None
 
 
 async def _read_material(memory: Memory) -> _Material:
@@ -281,38 +260,6 @@ async def _embed_texts(memory: Memory, texts: Sequence[str]) -> dict[str, Vector
             new_vectors = await embed(memory.embedder, batch)
             vectors.update(zip(batch, new_vectors, strict=True))
     return vectors
-
-
-async def _rehearse(
-    memory: Memory, proposals: Sequence[Proposal], material: _Material
-) -> tuple[list[Proposal], int]:
-    """Return the proposals, and how many queries were tried.
-
-    The queries are the members' texts and the stored queries that led to members. A
-    query that found a member must find the survivor at the same rank or better, or else
-    the proposal has the outcome `WORSE_RECALL_OUTCOME`.
-    """
-    lessons = material.lessons
-    members = list(chain.from_iterable(proposal.members for proposal in proposals))
-    queries, _ = await _queries_of(memory, members, material)
-    results = await _search(memory, queries)
-    names = {query: _first_names(query, rows) for query, rows in results.items()}
-
-    rehearsed: list[Proposal] = []
-    for proposal in proposals:
-        gone = {lessons[id].name for id in proposal.members}
-        survivor = lessons[proposal.survivor]
-        outcome = proposal.outcome
-        for query, before in names.items():
-            ranks = [rank for rank, name in enumerate(before) if name in gone]
-            if not ranks:
-                continue
-            after = _first_names(query, _merge_matches(results[query], gone, survivor))
-            if survivor.name not in after[: ranks[0] + 1]:
-                outcome = WORSE_RECALL_OUTCOME
-                break
-        rehearsed.append(replace(proposal, outcome=outcome))
-    return rehearsed, len(queries)
 
 
 async def _queries_of(
@@ -358,20 +305,6 @@ def _first_names(query: str, matches: Iterable[Match]) -> list[str]:
     ranked = rank_matches(query, matches, 2 * MIN_LEG_CANDIDATES, time.time())
     names = dict.fromkeys(f"{match.kind}/{match.signature}" for match in ranked)
     return list(names)[:MIN_STORED_QUERY_RESULTS]
-
-
-def _merge_matches(
-    matches: Sequence[Match], gone: Collection[str], survivor: DreamLesson
-) -> Iterator[Match]:
-    """Yield the matches as after a merge, in which the lessons `gone` disappear.
-
-    Their examples become those of the survivor; their texts can no longer be found.
-    """
-    for match in matches:
-        if f"{match.kind}/{match.signature}" not in gone:
-            yield match
-        elif match.example.accepted or match.example.task != match.lesson:
-            yield replace(match, kind=survivor.kind, signature=survivor.signature)
 
 
 async def _find_recurrences(

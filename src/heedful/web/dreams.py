@@ -1,4 +1,4 @@
-"""The page of dreams: what consolidations merged and wrote, and what came of it."""
+"""The page of dreams: what consolidations superseded and wrote, and what came of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_MEASURED_DREAMS = 3  # the newest ones of a page
 
 
 async def dreams(visit: Visit) -> Document:
-    """Show what consolidations merged and reworded, and how loops went since."""
+    """Show what consolidations superseded and wrote, and how loops went since."""
     before = visit.number("cursor") or None
     log = await Dreams(visit.caller.memory).log(MAX_PAGE_DREAMS + 1, before)
     page, cursor = split_page(log, MAX_PAGE_DREAMS, "id")
@@ -71,9 +71,8 @@ def describe_dreams(dreams: Sequence[Dream]) -> str:
     proposals = chain.from_iterable(dream.done for dream in lasting)
     counts = Counter(proposal.action for proposal in proposals)
     parts = []
-    if counts["merge"]:
-        gone = sum(dream.superseded for dream in lasting)
-        parts.append(f"replaced {counted(gone, 'lesson')} that said the same")
+    if counts["supersede"]:
+        parts.append(f"ended {counted(counts['supersede'], 'contradicted rule')}")
     if counts["reword"]:
         parts.append(f"gave {counted(counts['reword'], 'lesson')} better words")
     if counts["reflect"]:
@@ -118,8 +117,8 @@ async def _effects(
 ) -> dict[int, dict[int, Document]]:
     """Return, for each dream and each lesson that remained, how loops went.
 
-    `before` is of the loops that were shown one of the lessons that were merged, before
-    the dream; `since` of those that were shown what remained, until it was undone. Only
+    `before` is of the loops that were shown one of the lessons that changed, before the
+    dream; `since` of those that were shown what remained, until it was undone. Only
     the newest dreams that changed something are measured.
     """
     changing = [dream for dream in dreams if dream.done]
