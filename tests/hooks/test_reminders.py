@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.hooks.test_trust import FAILED, fail_and_mend
 
 from heedful import Memory
 from heedful.episodes.episode import Event
@@ -17,7 +18,6 @@ from heedful.store import exposures, preconditions, quarantine, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
 from tests.hooks.hostile import Home, run_command
-from tests.hooks.test_trust import FAILED, fail_and_mend
 from tests.hosts import patient_host
 from tests.service.support import read_data
 from tests.trusted import OWN

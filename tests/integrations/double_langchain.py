@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any
 
+from heedful.integrations.langchain_notes import MESSAGE_SOURCE_KEY
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -26,7 +27,6 @@ from mcp import ClientSession
 
 from heedful.integrations import RESULT_KEY, Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
-from heedful.integrations.langchain_notes import MESSAGE_SOURCE_KEY
 from tests.integrations.doubles import (
     NOTHING,
     OK,

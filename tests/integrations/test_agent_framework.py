@@ -25,7 +25,6 @@ from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes, loops
-from tests import fix_of_page as earlier_turns
 from tests.hosts import patient_host
 from tests.integrations.double_agent_framework import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
@@ -380,27 +379,3 @@ def test_the_example_runs() -> None:
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed.count("answer: P") == 2
     assert printed.rpartition("asked:")[2].count(RULE) == 1
-
-
-async def test_a_fix_waits_if_a_service_keeps_the_turns_before(tmp_path: Any) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    middleware = [HeedfulAgentMiddleware(patient_host(memory=memory, strict=True))]
-    agent = shell_agent(
-        earlier_turns.FIXES, Driven(), earlier_turns.FAILING, middleware=middleware
-    )
-    session = AgentSession(service_session_id="thread-1")
-    await agent.run("run the tests", session=session)
-    assert not await earlier_turns.is_told(memory)
-
-
-async def test_a_fix_in_words_of_a_tool_of_the_provider_waits_in_a_stream(
-    tmp_path: Any,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    middleware = [HeedfulAgentMiddleware(patient_host(memory=memory, strict=True))]
-    read = Call(earlier_turns.BAD, provided=earlier_turns.PAGE)
-    turns = [read, *earlier_turns.FIXES[1:]]
-    agent = shell_agent(turns, Driven(), earlier_turns.FAILING, middleware=middleware)
-    stream = agent.run("run the tests", stream=True)
-    await stream.get_final_response()
-    assert not await earlier_turns.is_told(memory)

@@ -7,28 +7,21 @@ from __future__ import annotations
 import asyncio
 import runpy
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest
 
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    ToolErrorMiddleware,
-    before_model,
-    wrap_model_call,
-)
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
     RemoveMessage,
-    SystemMessage,
-    ToolMessage,
 )
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
@@ -41,10 +34,9 @@ from heedful.integrations import verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.loop.record import Usage
 from heedful.store import episodes, loops
-from tests import fix_of_page as earlier_turns
 from tests.hosts import patient_host
 from tests.integrations.double_langchain import agent_of, scripted
-from tests.integrations.doubles import Call, ModelDown, Results, Say, shell_of
+from tests.integrations.doubles import Call, ModelDown, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -341,232 +333,3 @@ def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None
     runpy.run_path(f"examples/integrations/{name}.py")
     printed = capsys.readouterr().out
     assert "never worked" in printed if "deep" in name else "accepted: P1" in printed
-
-
-async def test_a_run_that_another_process_goes_on_with_knows_the_turns_before(
-    tmp_path: Path,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    host = patient_host(memory=memory, strict=True)
-    results: Results = {
-        earlier_turns.READ: earlier_turns.PAGE,
-        **earlier_turns.FAILING,
-    }
-    read = [Call(earlier_turns.READ), Say("I read it.")]
-    options: Any = {
-        "tools": [shell_of([], results)],
-        "checkpointer": InMemorySaver(),
-    }
-    model = scripted([*read, *earlier_turns.FIXES])
-    agent = agent_of(model, HeedfulMiddleware(host), **options)
-    await agent.ainvoke({"messages": [("user", "read the docs")]}, thread("one"))
-    stops = agent_of(
-        model, HeedfulMiddleware(host), interrupt_before=["tools"], **options
-    )
-    await stops.ainvoke({"messages": [("user", "run the tests")]}, thread("one"))
-    other = agent_of(model, HeedfulMiddleware(host), **options)
-    await other.ainvoke(None, thread("one"))
-    assert not await earlier_turns.is_told(memory)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        pytest.param(earlier_turns.PAGE, False, id="that it had read"),
-        pytest.param("all of them", True, id="of its own"),
-    ],
-)
-async def test_a_task_that_another_agent_wrote_is_no_word_of_the_user(
-    words: str, told: bool, tmp_path: Path
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    shell = shell_of([], earlier_turns.FAILING)
-    middleware = HeedfulMiddleware(patient_host(memory=memory, strict=True))
-    worker = agent_of(scripted(earlier_turns.FIXES), middleware, tools=[shell])
-
-    @tool
-    async def delegate(task: str) -> str:
-        """Give a task to another agent."""
-        state = await worker.ainvoke({"messages": [("user", task)]})
-        return texts(state)[-1]
-
-    call = {"name": "delegate", "args": {"task": f"run the tests: {words}"}, "id": "1"}
-    model = scripted([AIMessage("", tool_calls=[call]), Say("done")])
-    agent = create_agent(model, tools=[delegate])
-    await agent.ainvoke(ASKED)
-    assert await earlier_turns.is_told(memory) is told
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
-        pytest.param("ann", True, id="with other words"),
-    ],
-)
-@pytest.mark.parametrize("message", [AIMessage, HumanMessage])
-async def test_the_name_of_an_earlier_message_is_no_word_of_the_agent(
-    message: Any, name: str, told: bool, tmp_path: Path
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    agent = agent_of(
-        scripted(earlier_turns.FIXES),
-        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
-        tools=[shell_of([], earlier_turns.FAILING)],
-        name="tester",
-    )
-    before = message("Hello!", name=name)
-    await agent.ainvoke({"messages": [before, ("user", "run the tests")]})
-    assert await earlier_turns.is_told(memory) is told
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
-        pytest.param("greet", True, id="its own"),
-    ],
-)
-async def test_the_name_that_a_result_gives_its_tool_is_read(
-    name: str, told: bool, tmp_path: Path
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-
-    @tool
-    def greet(call: Annotated[str, InjectedToolCallId]) -> ToolMessage:
-        """Greet."""
-        return ToolMessage("Hello!", name=name, tool_call_id=call)
-
-    asks = {"name": "greet", "args": {}, "id": "1"}
-    agent = agent_of(
-        scripted([AIMessage("", tool_calls=[asks]), *earlier_turns.FIXES]),
-        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
-        tools=[greet, shell_of([], earlier_turns.FAILING)],
-    )
-    await agent.ainvoke(ASKED)
-    assert await earlier_turns.is_told(memory) is told
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
-        pytest.param(None, True, id="as it was"),
-    ],
-)
-async def test_a_note_of_heedful_is_no_word_of_others_unless_it_was_changed(
-    name: str | None, told: bool, tmp_path: Path
-) -> None:
-    """The feedback has the words of the fix."""
-    memory = earlier_turns.memory_in(tmp_path)
-
-    def passes(candidate: Any, _: Any) -> list[Finding]:
-        if candidate == "the tests pass":
-            return []
-        return [Finding("answer", "no", fix=earlier_turns.PAGE, key="one")]
-
-    @wrap_model_call
-    async def rename(request: Any, handler: Any) -> Any:
-        messages = [
-            message.model_copy(update={"name": name})
-            if earlier_turns.PAGE in message.text
-            else message
-            for message in request.messages
-        ]
-        return await handler(request.override(messages=messages))
-
-    host = patient_host(memory=memory, strict=True, checks=[passes])
-    agent = create_agent(
-        scripted([Say("high"), *earlier_turns.FIXES]),
-        tools=[shell_of([], earlier_turns.FAILING)],
-        middleware=[
-            HeedfulMiddleware(host),
-            rename,
-            ToolErrorMiddleware(lambda error, _: str(error)),
-        ],
-        checkpointer=InMemorySaver(),
-    )
-    await agent.ainvoke({"messages": [("user", "run the tests")]}, thread("one"))
-    assert await earlier_turns.is_told(memory) is told
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        pytest.param(HumanMessage(earlier_turns.PAGE), id="of the user"),
-        pytest.param(HumanMessage(earlier_turns.PAGE, name="docs"), id="with a name"),
-        pytest.param(SystemMessage(earlier_turns.PAGE), id="of the system"),
-    ],
-)
-async def test_a_message_that_a_tool_adds_is_no_word_of_the_user_in_a_later_turn(
-    message: Any, tmp_path: Path
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    run = shell_of([], earlier_turns.FAILING)
-
-    @tool
-    def shell(command: str, call: Annotated[str, InjectedToolCallId]) -> Any:
-        """Run a command."""
-        if command != "read":
-            return run(command)
-        result = ToolMessage("done", tool_call_id=call)
-        return Command(update={"messages": [result, message.model_copy()]})
-
-    agent = agent_of(
-        scripted([Call("read"), Say("I read it."), *earlier_turns.FIXES]),
-        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
-        tools=[shell],
-        checkpointer=InMemorySaver(),
-    )
-    for task in ("read the docs", "run the tests"):
-        await agent.ainvoke({"messages": [("user", task)]}, thread("one"))
-    assert not await earlier_turns.is_told(memory)
-
-
-async def test_a_message_of_middleware_is_no_word_of_the_user_in_a_later_turn(
-    tmp_path: Path,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-
-    @before_model
-    async def add_page(state: Any, _: Any) -> Any:
-        if len(state["messages"]) == 1:
-            return {"messages": [HumanMessage(earlier_turns.PAGE)]}
-        return None
-
-    host = patient_host(memory=memory, strict=True)
-    agent = create_agent(
-        scripted([Say("Hello."), *earlier_turns.FIXES]),
-        tools=[shell_of([], earlier_turns.FAILING)],
-        middleware=[
-            HeedfulMiddleware(host),
-            add_page,
-            ToolErrorMiddleware(lambda error, _: str(error)),
-        ],
-        checkpointer=InMemorySaver(),
-    )
-    for task in ("hello", "run the tests"):
-        await agent.ainvoke({"messages": [("user", task)]}, thread("one"))
-    assert not await earlier_turns.is_told(memory)
-
-
-async def test_the_user_speaks_also_after_an_answer_that_is_an_object(
-    tmp_path: Path,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    answers = [
-        AIMessage(
-            "", tool_calls=[{"name": "Ticket", "args": {"severity": "P1"}, "id": id}]
-        )
-        for id in ("1", "2", "3")
-    ]
-    agent = agent_of(
-        scripted([*answers[:2], *earlier_turns.FIXES[:2], answers[2]]),
-        HeedfulMiddleware(patient_host(memory=memory, strict=True)),
-        tools=[shell_of([], earlier_turns.FAILING)],
-        response_format=ToolStrategy(Ticket),
-        checkpointer=InMemorySaver(),
-    )
-    for task in ("hello", earlier_turns.PAGE, "run the tests"):
-        await agent.ainvoke({"messages": [("user", task)]}, thread("one"))
-    assert await earlier_turns.is_told(memory)

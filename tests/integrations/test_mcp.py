@@ -33,7 +33,6 @@ from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
-from tests.fix_of_page import amend
 from tests.memory.dreams import SAME, TEXT
 from tests.service.running import running
 from tests.service.support import served
@@ -163,18 +162,6 @@ async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
         seen = await call_tool(client, "seen_error", error=ERROR, error_type="RunEvil")
         assert seen["count"] == 1
         assert seen["text"] == ""
-
-
-async def test_a_retired_lesson_is_told_no_more(world: World) -> None:
-    lesson = await world.memory.remember("pads", ERROR, lesson="Run npm i pads.")
-    await amend(world.memory, lesson.id, retired=True)
-    async with world.connect() as client:
-        seen = await call_tool(client, "seen_error", error=ERROR, error_type="pads")
-        assert seen["count"] == 1
-        assert seen["text"] == ""
-        page: Any = await client.read_resource(f"heedful://lessons/{lesson.id}")
-        assert "was retired" in page.contents[0].text
-        assert "npm i" not in page.contents[0].text
 
 
 async def test_a_lesson_that_another_one_replaced_is_told_no_more(

@@ -29,7 +29,6 @@ from heedful.integrations.openai_agents import (
     run_streamed,
     run_sync,
 )
-from tests import fix_of_page as earlier_turns
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
@@ -241,14 +240,3 @@ def test_the_examples_run(name: str) -> None:
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed.count("answer: P") == 2
     assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
-
-
-@pytest.mark.parametrize("option", ["previous_response_id", "conversation_id"])
-async def test_a_fix_waits_if_the_server_keeps_the_turns_before(
-    option: str, tmp_path: Any
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    agent, _ = shell_agent(earlier_turns.FIXES, Driven(), earlier_turns.FAILING)
-    host = patient_host(memory=memory, strict=True)
-    await run(agent, "run the tests", host=host, run_config=CONFIG, **{option: "x"})
-    assert not await earlier_turns.is_told(memory)

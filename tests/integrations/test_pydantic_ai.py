@@ -14,12 +14,10 @@ from pydantic_ai import (
     TextContent,
     TextPart,
     ToolCallPart,
-    ToolFailed,
     ToolOutput,
     ToolReturn,
     ToolReturnPart,
     UnexpectedModelBehavior,
-    UserPromptPart,
 )
 from pydantic_ai.models.test import TestModel
 
@@ -27,10 +25,9 @@ from heedful import Done, policy
 from heedful.errors import Conflict, InvalidInput
 from heedful.integrations import verdict_of
 from heedful.integrations.pydantic_ai import Heedful
-from tests import fix_of_page as earlier_turns
 from tests.hosts import patient_host
-from tests.integrations.double_pydantic_ai import scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn, shell_of
+from tests.integrations.double_pydantic_ai import shell_agent
+from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 
@@ -177,96 +174,9 @@ def enqueue_last(ctx: RunContext[None], page: str) -> Any:
     return "done"
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        pytest.param(content_texts, id="content of a result"),
-        pytest.param(content_tagged, id="tagged content of a result"),
-        pytest.param(enqueue_next, id="message for the next request"),
-        pytest.param(enqueue_last, id="message after the answer"),
-    ],
-)
-async def test_a_prompt_that_a_tool_adds_is_no_word_of_the_user_in_a_later_turn(
-    read: Any, tmp_path: Any
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    run = shell_of([], earlier_turns.FAILING, ToolFailed)
-    turns = [Call("read"), Say("I read it."), Say("Yes."), *earlier_turns.FIXES]
-    if read is not enqueue_last:
-        del turns[2]
-    host = patient_host(memory=memory, strict=True)
-    agent = Agent(scripted(turns, Driven()), capabilities=[Heedful(host=host)])
-
-    @agent.tool
-    def shell(ctx: RunContext[None], command: str) -> Any:
-        return read(ctx, earlier_turns.PAGE) if command == "read" else run(command)
-
-    first = await agent.run("read the docs")
-    await agent.run("run the tests", message_history=first.all_messages())
-    assert not await earlier_turns.is_told(memory)
-
-
 READS: list[Any] = [
     ModelRequest.user_text_prompt("read the docs"),
     ModelResponse([ToolCallPart("read", {}, tool_call_id="1")]),
     ModelRequest([ToolReturnPart("read", "done", tool_call_id="1")]),
 ]
-PROMPT = UserPromptPart(earlier_turns.PAGE)
 ANSWER = ModelResponse([TextPart("Yes.")])
-
-
-@pytest.mark.parametrize(
-    ("history", "told"),
-    [
-        pytest.param(
-            [ModelRequest([PROMPT]), ANSWER], True, id="the user's first message"
-        ),
-        pytest.param(
-            [*READS, ANSWER, ModelRequest([PROMPT]), ANSWER],
-            True,
-            id="the user's message after an answer",
-        ),
-        pytest.param(
-            [*READS, ModelRequest([PROMPT]), ANSWER],
-            False,
-            id="a message after a result",
-        ),
-        pytest.param(
-            [*READS[:2], ModelRequest([*READS[2].parts, PROMPT]), ANSWER],
-            False,
-            id="a message beside a result",
-        ),
-    ],
-)
-async def test_whose_words_a_history_without_ids_of_runs_has(
-    history: Any, told: bool, tmp_path: Any
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    host = patient_host(memory=memory, strict=True)
-    agent = shell_agent(
-        earlier_turns.FIXES,
-        Driven(),
-        earlier_turns.FAILING,
-        capabilities=[Heedful(host=host)],
-    )
-    await agent.run("run the tests", message_history=history)
-    assert await earlier_turns.is_told(memory) is told
-
-
-async def test_the_user_speaks_also_after_an_answer_of_an_output_tool(
-    tmp_path: Any,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    host = patient_host(memory=memory, strict=True)
-    agent = shell_agent(
-        [Say("Hello."), Say("Yes."), *earlier_turns.FIXES],
-        Driven(),
-        earlier_turns.FAILING,
-        output_type=ToolOutput(str),
-        capabilities=[Heedful(host=host)],
-    )
-    messages: list[Any] = []
-    for task in ("hello", earlier_turns.PAGE, "run the tests"):
-        result = await agent.run(task, message_history=messages)
-        messages = result.all_messages()
-    assert await earlier_turns.is_told(memory)

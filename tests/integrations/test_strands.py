@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from strands import Agent, tool
-from strands.agent.conversation_manager import SummarizingConversationManager
+from strands import Agent
 from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
 from strands.session import FileSessionManager
 from strands.vended_plugins.context_injector import ContextInjector
@@ -20,10 +19,9 @@ from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from heedful.store import loops
-from tests import fix_of_page as earlier_turns
 from tests.hosts import patient_host
 from tests.integrations.double_strands import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn, shell_of
+from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import (
     ERROR,
     TASK,
@@ -326,116 +324,8 @@ class Stateful(Scripted):
     stateful = True
 
 
-@pytest.mark.parametrize(
-    ("state", "told"),
-    [
-        pytest.param({"response_id": "one"}, False, id="a later turn"),
-        pytest.param({}, True, id="the first turn"),
-    ],
-)
-async def test_a_fix_waits_if_the_server_keeps_the_turns_before(
-    state: Any, told: bool, tmp_path: Any
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    driven = Driven()
-    shell = tool(shell_of(driven.commands, earlier_turns.FAILING))
-    agent = Agent(
-        Stateful(earlier_turns.FIXES, driven),
-        tools=[shell],
-        callback_handler=None,
-        plugins=[HeedfulPlugin(patient_host(memory=memory, strict=True))],
-    )
-    agent._model_state.update(state)
-    await agent.invoke_async("run the tests")
-    assert await earlier_turns.is_told(memory) is told
-
-
 class Plain(Scripted):
     """Answers with a text, also if it is offered tools."""
 
     def stream(self, messages: Any, *rest: Any, **options: Any) -> Any:
         return super().stream(messages)
-
-
-@pytest.mark.parametrize(
-    ("summary", "told"),
-    [
-        pytest.param(earlier_turns.PAGE, False, id="with the words of a page"),
-        pytest.param("nothing", True, id="with other words"),
-    ],
-)
-async def test_a_summary_is_no_word_of_the_user_also_in_another_process(
-    summary: str, told: bool, tmp_path: Any
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-
-    def agent_of_a_process(script: list[Turn]) -> Agent:
-        writer = Agent(Plain([Say(summary)], Driven()), callback_handler=None)
-        return shell_agent(
-            script,
-            Driven(),
-            earlier_turns.FAILING,
-            plugins=[HeedfulPlugin(patient_host(memory=memory, strict=True))],
-            conversation_manager=SummarizingConversationManager(
-                summary_ratio=0.8,
-                preserve_recent_messages=1,
-                summarization_agent=writer,
-            ),
-            session_manager=FileSessionManager("chat", storage_dir=str(tmp_path)),
-        )
-
-    first = agent_of_a_process([Say("Hello."), Say("Bye.")])
-    await first.invoke_async("hello")
-    first.conversation_manager.reduce_context(first)
-    await first.invoke_async("thanks")
-    assert summary in texts(first)
-    second = agent_of_a_process(earlier_turns.FIXES)
-    await second.invoke_async("run the tests")
-    assert summary in texts(second)
-    assert await earlier_turns.is_told(memory) is told
-
-
-async def test_a_message_that_a_tool_adds_is_no_word_of_the_user_in_a_later_turn(
-    tmp_path: Any,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    turns = [Call("ls"), Say("I read it."), *earlier_turns.FIXES]
-    agent = shell_agent(
-        turns,
-        Driven(),
-        earlier_turns.FAILING,
-        plugins=[HeedfulPlugin(patient_host(memory=memory, strict=True))],
-    )
-
-    def add_page(event: AfterToolCallEvent) -> None:
-        if event.tool_use["input"] == {"command": "ls"}:
-            page: Any = {"role": "user", "content": [{"text": earlier_turns.PAGE}]}
-            event.agent.messages.append(page)
-
-    agent.add_hook(add_page, AfterToolCallEvent)
-    await agent.invoke_async("read the docs")
-    await agent.invoke_async("run the tests")
-    assert not await earlier_turns.is_told(memory)
-
-
-async def test_the_user_speaks_also_after_an_answer_that_is_an_object(
-    tmp_path: Any,
-) -> None:
-    memory = earlier_turns.memory_in(tmp_path)
-    ticket = Say(Ticket(severity="P1").model_dump_json())
-    turns: list[Turn] = [ticket, ticket, *earlier_turns.FIXES]
-
-    def agent_of_a_process(script: list[Turn]) -> Agent:
-        return shell_agent(
-            script,
-            Driven(),
-            earlier_turns.FAILING,
-            plugins=[HeedfulPlugin(patient_host(memory=memory, strict=True))],
-            session_manager=FileSessionManager("chat", storage_dir=str(tmp_path)),
-        )
-
-    first = agent_of_a_process(turns[:2])
-    for task in ("hello", earlier_turns.PAGE):
-        await first.invoke_async(task, structured_output_model=Ticket)
-    await agent_of_a_process(turns[2:]).invoke_async("run the tests")
-    assert await earlier_turns.is_told(memory)

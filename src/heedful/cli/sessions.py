@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,11 +53,6 @@ from heedful.episodes.change_files import (
 from heedful.episodes.changes import CI_SOURCE, ChangeRemarks
 from heedful.episodes.episode import Episode, Limits
 from heedful.errors import TraceFileError, UsageError
-from heedful.integrations.clone import (
-    foreign_named,
-    foreign_texts_of,
-    foreign_tracked,
-)
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
@@ -528,20 +522,10 @@ async def _learn_file(
 
     folder = _repository_folder(file)
     root = ""
-    foreign: Mapping[str, str | None] = {}
     if folder is not None:
         root = str(project_top(folder))
-        events = chain.from_iterable(session.events for session in sessions)
-        calls = [event.arguments for event in events]
-        foreign = {
-            **foreign_tracked(folder),
-            **foreign_texts_of(folder),
-            **foreign_named(folder, calls),
-        }
 
     for place, session in enumerate(sessions, 1):
         digest = file_digest if place == len(sessions) else ""
-        learned = await learn_session(
-            session, memory=memory, digest=digest, root=root, foreign=foreign
-        )
+        learned = await learn_session(session, memory=memory, digest=digest, root=root)
         survey.add(db, learned)

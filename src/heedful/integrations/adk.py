@@ -36,19 +36,15 @@ from heedful.integrations.attempts import (
     keep_failure,
     keep_result,
 )
-from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import Kind, Spoken, mark_of, typed_marks
-from heedful.integrations.words import foreign_words, marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
-from heedful.sanitize import UNREAD_MARK, redact_ends
+from heedful.sanitize import redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
 # The author of the events that a user's messages become.
-USER = "user"
 # What is kept in this process about runs that were cancelled is bounded.
 MAX_INVOCATIONS = 1_000
 MAX_RESULT_CHARS = 100_000
@@ -96,8 +92,6 @@ class HeedfulAdkPlugin(BasePlugin):
             hold_back=self.hold_back,
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
-        run.run.earlier = _earlier_of(invocation_context.session.events, new=task)
-        know(run.run, [invocation_context.user_content])
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
             del self.runs[oldest]
@@ -109,7 +103,6 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or not isinstance(agent, LlmAgent):
             return
 
-        run.own[agent.name] = _own_prompt(agent)
         is_judged = run.judges_root and _is_reached_by_transfer(agent)
         if agent.name in self.agents or (is_judged and not self.agents):
             run.judged[agent.name] = agent.output_schema
@@ -133,8 +126,6 @@ class HeedfulAdkPlugin(BasePlugin):
         contents = list(llm_request.contents)
         run.lengths[agent] = len(contents)
         llm_request.contents = run.advised(contents, agent)
-        # Callbacks after this one add to the same object.
-        run.requests[agent] = llm_request
         llm_request.tools_dict[FEEDBACK_TOOL] = self.feedback_tool
         return None
 
@@ -148,12 +139,6 @@ class HeedfulAdkPlugin(BasePlugin):
 
         run.count(llm_response.usage_metadata)
         agent = callback_context.agent_name
-        request = run.requests.pop(agent, None)
-        if request is not None:
-            texts = [*request.contents, request.config.system_instruction]
-            texts += _foreign_tools(request)
-            await run.learn_added(texts, run.own.get(agent, ""))
-        know(run.run, [llm_response.content])
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         run.run.repeats.hear(text)
@@ -211,8 +196,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if error:
             await keep_failure(run.run, tool.name, error, call)
         else:
-            know(run.run, [result])
-            text = redact_ends(marked(str(result), result), MAX_RESULT_CHARS)
+            text = redact_ends(str(result), MAX_RESULT_CHARS)
             await keep_result(run.run, tool.name, text, call)
 
     async def on_tool_error_callback(
@@ -239,11 +223,6 @@ class HeedfulAdkPlugin(BasePlugin):
             # A session keeps no partial event.
             return Event(author=event.author, partial=True)
 
-        for answer in event.get_function_responses():
-            # Plugins tell the model of an error in their own words.
-            if answer.id in run.settled:
-                know(run.run, [answer.response])
-        await run.run.learn(*provider_events(_provider_items(event)))
         run.waits = bool(event.long_running_tool_ids)
         verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
         verdict = run.run.repeats.stopped or verdict
@@ -282,8 +261,8 @@ class _FeedbackTool(BaseTool):
 class _InvocationRun(Attempts):
     """The attempts of one invocation.
 
-    `judged` has the types of the answers of judged agents, by their names, `own` their
-    prompts, `requests` their last requests, `lengths` the number of contents in them.
+    `judged` has the types of the answers of judged agents, by their names, `lengths`
+    the number of contents in their last requests.
     `last_agent` gave the last rejected answer, which follows `last_length` contents.
     `settled` are the calls whose results are known. `waits` is True if the invocation
     ends with a call of a long-running tool.
@@ -291,8 +270,6 @@ class _InvocationRun(Attempts):
 
     judges_root: bool
     judged: dict[str, Any] = field(default_factory=dict)
-    own: dict[str, str] = field(default_factory=dict)
-    requests: dict[str, Any] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     last_agent: str = ""
     last_length: int = 0
@@ -370,97 +347,6 @@ def _is_reached_by_transfer(agent: Any) -> bool:
             return False
         agent = agent.parent_agent
     return False
-
-
-def _own_prompt(agent: LlmAgent) -> str:
-    """Return the prompts of an agent that its developer wrote, and no function."""
-    # What ADK says of each agent.
-    identity = f'You are an agent. Your internal name is "{agent.name}".'
-    prompts = [
-        agent.instruction,
-        agent.static_instruction,
-        getattr(agent.root_agent, "global_instruction", ""),
-        identity,
-        f'{identity} The description about you is "{agent.description}".',
-    ]
-    return "\n".join(prompt for prompt in prompts if isinstance(prompt, str))
-
-
-def _foreign_tools(request: Any) -> list[str]:
-    """Return what tools of a request from elsewhere say of themselves."""
-    words: list[str] = []
-    for group in request.config.tools or ():
-        if getattr(group, "mcp_servers", None):
-            words.append(UNREAD_MARK)
-        for offer in getattr(group, "function_declarations", None) or ():
-            tool = request.tools_dict.get(offer.name)
-            # The developer describes an agent that is a tool, and an answer.
-            subject = getattr(tool, "agent", tool)
-            if not isinstance(subject, LlmAgent | SetModelResponseTool):
-                # The names of its own fields are ADK's.
-                texts = offer.model_dump(mode="json", exclude_none=True).values()
-                words.append(foreign_words(tool, list(texts)))
-    return words
-
-
-def _answered_marks(events: Sequence[Event]) -> set[str]:
-    """Return the marks of prompts that began an invocation and have an answer in it."""
-    first_events: dict[str, Event] = {}
-    marks: set[str] = set()
-    for event in events:
-        first = first_events.setdefault(event.invocation_id, event)
-        if first.author == USER and event.author != USER and event.invocation_id:
-            marks.add(mark_of(_text_of(first.content)))
-    return marks
-
-
-def _spoken(event: Event) -> Spoken:
-    """Return what decides if an event is the user's."""
-    kind: Kind = "prompt" if event.author == USER else "answer"
-    if event.get_function_calls():
-        kind = "calls"
-    elif event.get_function_responses():
-        kind = "other"
-    return Spoken(kind, _text_of(event.content))
-
-
-def _earlier_of(events: Sequence[Event], new: str) -> Earlier:
-    """Return what the events of a session say; `new` is the text of the task."""
-    earlier = Earlier()
-    earlier.know(event.content for event in events)
-    answered_marks = _answered_marks(events)
-    marks = typed_marks(map(_spoken, events), new=[new], marks=answered_marks)
-    for event in events:
-        spoken = _spoken(event)
-        earlier.add(
-            spoken.text,
-            is_typed=spoken.is_typed(marks),
-            content=event.content if spoken.kind == "prompt" else "",
-            calls=[
-                (call.id or "", call.name or "", call.args)
-                for call in event.get_function_calls()
-            ],
-            results=[
-                (answer.id or "", marked(str(answer.response), answer))
-                for answer in event.get_function_responses()
-            ],
-            provided=_provider_items(event),
-        )
-    return earlier
-
-
-def _provider_items(event: Event) -> list[Any]:
-    """Return what the code and the tools that a provider ran said in an event."""
-    parts = (event.content and event.content.parts) or []
-    items: list[Any] = [
-        part
-        for part in parts
-        if part.code_execution_result or getattr(part, "tool_response", None)
-    ]
-    # Answers from a search of the provider; the words of its pages are not here.
-    if event.grounding_metadata:
-        items.append({"grounding": event.grounding_metadata})
-    return items
 
 
 def _content(role: str, text: str) -> types.Content:

@@ -17,13 +17,10 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Mapping,
     Sequence,
 )
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 from typing import Any, TypeAlias
 
 from agent_framework import (
@@ -50,14 +47,12 @@ from agent_framework.exceptions import MiddlewareException, UserInputRequiredExc
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     Attempts,
+    begin_run,
     checked_host,
     keep_failure,
     keep_result,
 )
-from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, typed_marks
-from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.record import Candidate, Usage
 
 # What a model itself says, beside the calls of tools of the provider.
@@ -133,15 +128,6 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             messages=list(context.messages),
         )
         run.past = run.history()
-        past = list(chain.from_iterable(run.past.values()))
-        # A message has no mark: some clients would send it to the model's provider.
-        marks = typed_marks(
-            map(_spoken, [*past, *context.messages]),
-            new=prompts,
-            marks=record.get(TYPED_KEY, ()),
-        )
-        run.typed_marks = sorted(map(str, marks))
-        record[TYPED_KEY] = run.typed_marks
         run.go_on(advice.text)
         if prompts and run.feedback and run.is_kept_elsewhere():
             # Only the feedback on the last answer is not kept.
@@ -156,14 +142,13 @@ class _MiddlewareRun(Attempts):
     `messages` is what the user sent, and the calls of tools with their results so far.
     `past` is what the session had before the run, `best_history` what it had after the
     best answer, by providers. `place` is the number of messages in a request before the
-    rejected answer. `typed_marks` are the marks of the user's prompts.
+    rejected answer.
     """
 
     context: AgentContext
     call_next: CallNext
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
-    typed_marks: list[str] = field(default_factory=list)
     best_history: dict[str, list[Message]] = field(default_factory=dict)
     place: int | None = None
     usage: UsageDetails | None = None
@@ -305,15 +290,6 @@ class _MiddlewareRun(Attempts):
             for provider in self.providers()
         )
 
-    def has(self, message: Message) -> bool:
-        """Return True for a message of the session or of the user.
-
-        Others are what providers of context add to a request.
-        """
-        source = message.additional_properties.get("_attribution", {})
-        providers = [provider.source_id for provider in self.providers()]
-        return source.get("source_id", "") in ["", *providers]
-
     def advised(self, messages: Sequence[Message]) -> list[Message]:
         """Return a request with what memory has, and the last rejected answer.
 
@@ -360,12 +336,6 @@ class _Requests(ChatMiddleware):
         """Add what memory has to a request."""
         run = self.run
         run.spent += Usage(1)
-        if run.run.earlier is None:
-            turns = [message for message in context.messages if run.has(message)]
-            run.run.earlier = _earlier_of(turns, run.typed_marks)
-            # The service keeps the turns before.
-            conversation = (context.options or {}).get("conversation_id")
-            run.run.earlier.is_unread = bool(conversation)
         closing = run.run.repeats.closing()
         if closing:
             context.result = _response_of(closing, streams=context.stream)
@@ -373,29 +343,14 @@ class _Requests(ChatMiddleware):
 
         context.messages = run.advised(context.messages)
         # A stream ends before a tool is called.
-        context.stream_result_hooks.append(partial(self.keep, context))
+        context.stream_result_hooks.append(self.keep)
         await call_next()
         if isinstance(context.result, ChatResponse):
-            await self.keep(context, context.result)
+            await self.keep(context.result)
 
-    async def keep(
-        self, context: ChatContext, response: ChatResponse[Any]
-    ) -> ChatResponse[Any]:
-        """Keep what code added to a request, and what tools of the provider said."""
-        chat_options = context.options or {}
-        request = [*_contents(context.messages), chat_options.get("instructions", "")]
-        # A tool of the provider has no description here.
-        request += [
-            foreign_words(tool, getattr(tool, "to_json_schema_spec", dict)())
-            for tool in chat_options.get("tools") or ()
-        ]
-        options = getattr(self.run.context.agent, "default_options", {})
-        trusted = words_in(options.get("instructions", ""))
-        await self.run.learn_added(request, trusted)
-        know(self.run.run, _contents(response.messages))
+    async def keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
+        """Keep the last text of the model."""
         self.run.run.repeats.hear(response.text)
-        items = chain.from_iterable(map(_provider_contents, response.messages))
-        await self.run.run.learn(*provider_events(items))
         return response
 
 
@@ -447,60 +402,6 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
-def _spoken(message: Message) -> Spoken:
-    """Return what decides if a message is the user's."""
-    kind: Kind = "other"
-    if message.role in ("user", "system"):
-        kind = "prompt"
-    elif message.role == "assistant":
-        calls = (content.type == "function_call" for content in message.contents)
-        kind = "calls" if any(calls) else "answer"
-    return Spoken(kind, message.text)
-
-
-def _earlier_of(messages: Sequence[Message], marks: Collection[str]) -> Earlier:
-    """Return what the messages before a task say; `marks` are those of the user's."""
-    earlier = Earlier()
-    earlier.know(_contents(messages))
-    for message in messages:
-        spoken = _spoken(message)
-        is_prompt = spoken.kind == "prompt"
-        earlier.add(
-            spoken.text,
-            is_typed=spoken.is_typed(marks),
-            content=_contents([message]) if is_prompt else "",
-            calls=[
-                (str(content.call_id), content.name or "", content.arguments)
-                for content in message.contents
-                if content.type == "function_call"
-            ],
-            results=[
-                (str(content.call_id), _result_text(content.result))
-                for content in message.contents
-                if content.type == "function_result"
-            ],
-            provided=_provider_contents(message),
-        )
-    return earlier
-
-
-def _contents(messages: Sequence[Message]) -> list[Any]:
-    """Return what messages say, as JSON data."""
-    return [message.to_dict()["contents"] for message in messages]
-
-
-def _provider_contents(message: Message) -> list[Content]:
-    """Return what tools of the provider said in an answer of the model."""
-    if message.role != "assistant":
-        return []
-    return [
-        content
-        for content in message.contents
-        if content.type not in OWN_CONTENT_TYPES
-        and not content.type.endswith("_tool_call")
-    ]
-
-
 def _result_calls(message: Message | None) -> list[str]:
     """Return the ids of the calls whose results are in a message."""
     contents = message.contents if message else ()
@@ -538,5 +439,4 @@ def _result_text(result: Any) -> str:
     """Return the text of what a tool returned."""
     contents = result if isinstance(result, list) else [result]
     texts = [str(getattr(content, "text", content)) for content in contents]
-    others = [content for content in contents if not getattr(content, "text", "")]
-    return marked("\n".join(texts), others)
+    return "\n".join(texts)

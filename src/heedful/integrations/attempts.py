@@ -9,17 +9,19 @@ the advice about calls of tools.
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from heedful.drive.portal import run_sync
 from heedful.episodes.episode import Ended, Event
+from heedful.errors import Conflict
 from heedful.integrations import PASSED_OUTCOMES
-from heedful.integrations.begin import know, learn_added
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
+from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.validation import require
@@ -35,6 +37,23 @@ def checked_host(host: Any) -> Host:
     """Return `host`. Raises InvalidInput if it is no host."""
     require(isinstance(host, Host), "host", host, "a Host: Host(checks=[…])")
     return cast("Host", host)
+
+
+async def begin_run(
+    open: Callable[[str, str], HostRun], id: str, task: str
+) -> tuple[HostRun, Advice]:
+    """Begin or continue a run, and recall; `open` returns the run of an id and a task.
+
+    An id of an ended run or of another task gets a random suffix.
+    """
+    run = open(id, task)
+    with suppress(Conflict):
+        advice = await run.recall()
+        if not run.judges or (run.loop and not run.loop.ended):
+            return run, advice
+
+    run = open(f"{id}~{secrets.token_hex(4)}", task)
+    return run, await run.recall()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -115,7 +134,6 @@ class Attempts:
         """Ask about a call before it runs, once; return why it is held back, or ""."""
         repeated = self.run.repeats.hold(tool, arguments, call)
         if repeated:
-            know(self.run, [repeated])
             return repeated
         if call in self.asked:
             return ""
@@ -129,15 +147,7 @@ class Attempts:
         # The advice is the result of the call, so it is not shown again after it.
         self.held_back.add(request)
         self.run.call_advice.pop(call, None)
-        know(self.run, [advice.text])
         return advice.text
-
-    async def learn_added(self, values: Iterable[Any], trusted: str = "") -> None:
-        """Keep what code added to a request, as `begin.learn_added`."""
-        # What heedful added itself is no word of others.
-        know(self.run, [self.recalled, self.rejected, self.feedback])
-        know(self.run, self.run.call_advice.values())
-        await learn_added(self.run, values, trusted)
 
     def call_advice(self) -> dict[str, str]:
         """Return the advice about calls for the next request, by the ids of calls."""
@@ -162,14 +172,12 @@ class Attempts:
 
 async def keep_failure(run: HostRun, tool: str, error: str, call: str) -> None:
     """Keep the error of a call, and ask about it."""
-    know(run, [error])
     await run.seen(tool, error, call)
     run.repeats.note(call, error, failed=True)
 
 
 async def keep_result(run: HostRun, tool: str, output: str, call: str) -> None:
     """Keep the result of a call."""
-    know(run, [output])
     await run.learn(Event("tool_response", output, tool=tool, call=call))
     run.repeats.note(call, output)
 

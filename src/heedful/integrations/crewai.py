@@ -9,10 +9,8 @@ id of an earlier one, which may have been killed, goes on with it.
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -31,9 +29,7 @@ from heedful.integrations.attempts import (
     keep_result,
     run_now,
 )
-from heedful.integrations.begin import Earlier, know
 from heedful.integrations.host import Host
-from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate, Usage
 
@@ -91,7 +87,6 @@ class _TaskRun(Attempts):
     calls: int = 0
     open_calls: dict[int, str] = field(default_factory=dict)
     held_texts: dict[str, str] = field(default_factory=dict)
-    messages: Sequence[Mapping[str, Any]] = ()
 
     def tokens(self) -> Usage:
         """Return the tokens of the model so far, in all its runs."""
@@ -116,28 +111,6 @@ class _TaskRun(Attempts):
         except (AttributeError, ValidationError):
             # No object is asked for, or the text is none; CrewAI may convert it later.
             return text
-
-    def earlier_in(self, messages: Sequence[Mapping[str, Any]]) -> Earlier:
-        """Return what the first request says beside the task.
-
-        That is the results of earlier tasks, and what CrewAI remembers.
-        """
-        earlier = Earlier()
-        texts = [words_in(_said_in(message)) for message in messages]
-        earlier.know(texts)
-        for text in texts:
-            earlier.said(text.replace(self.task.description, ""))
-        return earlier
-
-    def foreign_tools(self) -> list[str]:
-        """Return what tools from elsewhere say of themselves."""
-        tools = getattr(self.task.agent.agent_executor, "original_tools", ())
-        return [
-            foreign_words(
-                tool, [tool.description, tool.args_schema.model_json_schema()]
-            )
-            for tool in tools
-        ]
 
     def first_text(self) -> str:
         """Return what the first request of an attempt shows beside the task.
@@ -195,20 +168,6 @@ class _Runs:
 RUNNING: ContextVar[_TaskRun | None] = ContextVar("heedful_crewai", default=None)
 
 
-def _said_in(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message that a model reads."""
-    return {name: message.get(name) for name in ("content", "name", "tool_calls")}
-
-
-def _calls_of(message: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments of the calls in a message, if they are JSON."""
-    arguments = list[Any]()
-    for call in message.get("tool_calls") or ():
-        with suppress(KeyError, TypeError, ValueError):
-            arguments.append(json.loads(call["function"]["arguments"]))
-    return arguments
-
-
 def _runs_of(task: Any) -> _Runs | None:
     """Return the runs of a task, None if it is not watched."""
     runs = getattr(getattr(task, "_guardrail", None), RESULT_KEY, None)
@@ -236,10 +195,6 @@ def _advise(context: Any) -> None:
 
     run.spent += Usage(1)
     run.run.repeats.closing()
-    if run.run.earlier is None:
-        run.run.earlier = run.earlier_in(context.messages)
-    # Hooks after this one add to the same list.
-    run.messages = context.messages
     text = run.first_text()
     contents = [str(message.get("content")) for message in context.messages]
     if text and not any(text in content for content in contents):
@@ -247,7 +202,7 @@ def _advise(context: Any) -> None:
 
 
 def _hear(context: Any) -> str | None:
-    """Note what the model itself says: a hook may add other words as its own.
+    """Keep the last text of the model.
 
     Return the last answer in its place if the run ends because a call repeats.
     """
@@ -255,7 +210,6 @@ def _hear(context: Any) -> str | None:
     if run is None:
         return None
 
-    know(run.run, [context.response])
     closing = run.run.repeats.closing()
     run.run.repeats.hear(context.response)
     return f"{FINAL_ANSWER}{closing}" if closing else None
@@ -267,12 +221,6 @@ def _ask(context: Any) -> bool | None:
     if run is None:
         return None
 
-    # No hook of CrewAI is told that the model makes calls, before the first of them.
-    calling = [message for message in run.messages if _calls_of(message)]
-    if calling and context.tool_input in _calls_of(calling[-1]):
-        know(run.run, [_said_in(calling[-1])])
-    added = map(_said_in, run.messages)
-    run_now(run.learn_added([*added, *run.foreign_tools()]))
     run.calls += 1
     call = f"call {run.calls}"
     run.open_calls[id(context.tool_input)] = call
@@ -294,8 +242,7 @@ def _note_result(context: Any) -> str | None:
             _finish(context.agent, run.run.repeats.closing())
         return run.held_texts.pop(call)
 
-    text = marked(str(context.tool_result), context.tool_result)
-    know(run.run, [text, f"Observation: {text}"])
+    text = str(context.tool_result)
     has_failed = run.task.tools_errors > run.errors
     run.errors = run.task.tools_errors
     if has_failed:

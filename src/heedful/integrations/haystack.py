@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -34,10 +34,7 @@ from heedful.integrations.attempts import (
     keep_result,
     run_now,
 )
-from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
-from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
 from heedful.models.answers import usage_of
@@ -65,11 +62,7 @@ def hooks(
     others = others or {}
     clean = _as_hook(watch.clean)
     return {
-        "before_run": [
-            _as_hook(watch.note_given),
-            *others.get("before_run", ()),
-            _as_hook(watch.begin),
-        ],
+        "before_run": [*others.get("before_run", ()), _as_hook(watch.begin)],
         "before_llm": [*others.get("before_llm", ()), _as_hook(watch.advise)],
         "before_tool": [clean, *others.get("before_tool", ()), _as_hook(watch.ask)],
         "after_tool": [_as_hook(watch.note_results), *others.get("after_tool", ())],
@@ -94,19 +87,11 @@ class _Watch:
         self.host = checked_host(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[State, _AgentRun] = WeakKeyDictionary()
-        # What the agents were given, before other hooks added to it.
-        self.given: WeakKeyDictionary[State, list[ChatMessage]] = WeakKeyDictionary()
-
-    async def note_given(self, state: State) -> None:
-        """Note the messages that an agent is given."""
-        self.given[state] = _own(state)
 
     async def begin(self, state: State) -> None:
         """Recall; if an earlier process ended the run, stop with its answer."""
-        messages = _with_marks(_own(state), given=self.given.pop(state, []))
-        _put(state, messages)
+        messages = _own(state)
         prompts = [message for message in messages if message.is_from(ChatRole.USER)]
-        prompts = [message for message in prompts if _is_typed(message)] or prompts
         id = (state.data.get("hook_context") or {}).get(ID_KEY, "")
         task = _text_of(prompts[-1]) if prompts else ""
 
@@ -118,7 +103,6 @@ class _Watch:
             last=prompt,
             counted=_usage(state),
         )
-        run.run.earlier = _earlier_of(messages)
         await run.begin()
         self.runs[state] = run
         if run.known_answer is not None:
@@ -126,17 +110,10 @@ class _Watch:
             state.set("stop_run", ANSWERED)
 
     async def clean(self, state: State) -> None:
-        """Remove what was added for the last request; learn what others added."""
+        """Remove what was added for the last request; keep the last text."""
         messages = _own(state)
         run = self.runs.get(state)
         if run is not None and messages:
-            offers = [
-                foreign_words(tool, tool.tool_spec)
-                for tool in state.data.get("tools") or ()
-            ]
-            await run.learn_added([*_contents(messages[:-1]), *offers])
-            # The last message is the answer of the model, which may repeat others.
-            know(run.run, _contents(messages[-1:]))
             run.run.repeats.hear(_text_of(messages[-1]))
         _put(state, messages)
 
@@ -160,7 +137,6 @@ class _Watch:
         if run is None or not messages or not messages[-1].tool_calls:
             return
 
-        await run.run.learn(*provider_events(_provider_tools(messages[-1])))
         results = []
         free: list[ToolCall] = []
         for call in messages[-1].tool_calls:
@@ -187,7 +163,6 @@ class _Watch:
                 continue
 
             run.pending.remove(id)
-            know(run.run, [result.result])
             text = _result_text(result.result)
             if result.error:
                 await keep_failure(run.run, call.tool_name, _error_of(text), id)
@@ -285,84 +260,9 @@ class _AgentRun(Attempts):
         return new_messages + [_note(text) for text in waiting if text]
 
 
-def _with_marks(
-    messages: Sequence[ChatMessage], given: Sequence[ChatMessage]
-) -> list[ChatMessage]:
-    """Return the messages of a run with marks on the prompts of the user.
-
-    `given` are those that its caller gave: those of the turns before, and a prompt.
-    """
-    prompts = [_text_of(message) for message in given if message.is_from(ChatRole.USER)]
-    given_marks = typed_marks(map(_spoken, given), new=prompts[-1:])
-    marks = typed_marks(map(_spoken, messages), marks=given_marks)
-    return [
-        _with_mark(message) if _spoken(message).is_typed(marks) else message
-        for message in messages
-    ]
-
-
-def _with_mark(message: ChatMessage) -> ChatMessage:
-    """Return a prompt with the mark that the user has typed it."""
-    meta = {**message.meta, TYPED_KEY: mark_of(_text_of(message))}
-    return replace(message, _meta=meta)
-
-
-def _is_typed(message: ChatMessage) -> bool:
-    """Return True for a prompt that the user has typed."""
-    spoken = _spoken(message)
-    return spoken.is_typed([spoken.mark])
-
-
-def _spoken(message: ChatMessage) -> Spoken:
-    """Return what decides if a message is the user's."""
-    kind: Kind = "prompt"
-    if message.is_from(ChatRole.ASSISTANT):
-        kind = "calls" if message.tool_calls else "answer"
-    elif message.is_from(ChatRole.TOOL):
-        kind = "other"
-    return Spoken(kind, _text_of(message), message.meta.get(TYPED_KEY))
-
-
 def _text_of(message: ChatMessage) -> str:
     """Return the texts of a message as one."""
     return "\n".join(message.texts)
-
-
-def _earlier_of(messages: Sequence[ChatMessage]) -> Earlier:
-    """Return what the messages before a task say."""
-    earlier = Earlier()
-    earlier.know(_contents(messages))
-    for message, content in zip(messages, _contents(messages), strict=True):
-        results = message.tool_call_results
-        origins = [result.origin for result in results]
-        earlier.add(
-            _text_of(message),
-            is_typed=_is_typed(message),
-            content="" if results or message.is_from(ChatRole.ASSISTANT) else content,
-            calls=[
-                (_call_id(call), call.tool_name, call.arguments) for call in origins
-            ],
-            results=[
-                (_call_id(result.origin), _result_text(result.result))
-                for result in results
-            ],
-            provided=_provider_tools(message),
-        )
-    return earlier
-
-
-def _contents(messages: Iterable[ChatMessage]) -> list[Any]:
-    """Return what messages say, as JSON data."""
-    return [message.to_dict()["content"] for message in messages]
-
-
-def _provider_tools(message: ChatMessage) -> list[Any]:
-    """Return the tools that the provider may have run for an answer.
-
-    Haystack keeps what a model was offered, but not what these tools said.
-    """
-    tools = message.meta.get("tools") or ()
-    return [tool for tool in tools if tool.get("type") != "function"]
 
 
 def _own(state: State) -> list[ChatMessage]:
@@ -423,8 +323,7 @@ def _result_text(result: ToolCallResultContentT) -> str:
     """Return what a tool returned, as one text."""
     if isinstance(result, str):
         return str(result)
-    text = "\n".join(getattr(part, "text", "") for part in result)
-    return marked(text, result)
+    return "\n".join(getattr(part, "text", "") for part in result)
 
 
 def _error_of(text: str) -> str:

@@ -18,7 +18,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -28,9 +27,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
 from heedful.integrations.clone import (
-    foreign_named,
-    foreign_texts_of,
-    foreign_tracked,
     server_trust,
 )
 from heedful.integrations.rules import RULES_PART, find_rules
@@ -315,9 +311,7 @@ def _answer_event(
     from heedful.integrations import hooks
 
     rules, host = _open_host(folder, settings, strict)
-    if kind == "start":
-        host.foreign = foreign_texts_of(folder)
-    elif kind == "stop":
+    if kind == "stop":
         _limit_time(0)
 
     unheard = _unheard_calls(row, kind, data)
@@ -344,18 +338,13 @@ def _answer_event(
 def _open_host(
     folder: Path, settings: Mapping[str, Any], strict: bool
 ) -> tuple[HookSettings, Host]:
-    """Return the rules and the host of hooks in a folder.
-
-    The host reads what a project brings when it needs it.
-    """
+    """Return the rules and the host of hooks in a folder."""
     from heedful.integrations import hooks
 
     database = prepare_database(settings["db"], is_followed=True)
     rules, host = hooks.follow(settings, database, strict)
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    host.foreign_tracked = partial(foreign_tracked, folder)
-    host.foreign_named = partial(foreign_named, folder)
     return rules, host
 
 
@@ -394,7 +383,6 @@ def _do_work(event: str, session: str, strict: bool) -> None:
 
     _, host = _open_host(folder, settings, strict)
     _limit_time(0)
-    host.foreign = foreign_texts_of(folder)
     asyncio.run(hooks.work(host, session, cast("hooks.Work", event)))
 
 

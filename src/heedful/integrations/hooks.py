@@ -65,8 +65,6 @@ MAX_HOOK_TEXT_CHARS = 4 * Limits().content
 MAX_SEARCHED_ERROR_CHARS = 400_000
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
-# The field with what an agent has read apart from its calls: see `readings`.
-READINGS_FIELD = "already_read"
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
     {"system", "loop_wakeup", "schedule_wakeup", "poll_event"}
@@ -261,10 +259,6 @@ async def reply(
     shows = kind in row.takes or (kind == "before" and settings.deny)
     run.room = MAX_MOMENT_CHARS if shows else 0
 
-    if data.get(READINGS_FIELD):
-        from heedful.integrations.readings import keep_readings
-
-        await keep_readings(run, data[READINGS_FIELD])
     failure = await host.guarded(
         "keep calls that no event told",
         _keep_unheard(moment, failed_calls),
@@ -440,11 +434,9 @@ async def _explain(moment: _Moment, failure: FailedCall, answered: Reply) -> Rep
 
 async def _on_start(moment: _Moment) -> Reply:
     """Show what came back most often; a person sees what waits and what helped."""
-    from heedful.integrations.past import instruction_events
-
     # After a resumption or a compaction, an agent does not know what it has read.
     start = Event("system_event", code=moment.text("source"))
-    await moment.run.learn(start, *instruction_events(moment.run.host.foreign))
+    await moment.run.learn(start)
     opening = moment.advise(await moment.run.opening())
     notes = [note for note in await _start_notes(moment) if note]
     if not notes:
@@ -503,14 +495,11 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     Words of a machine are only kept, as those of others: a user's are trusted.
     """
-    from heedful.integrations.past import keep_named, keep_repeated
     from heedful.lessons.user_rules import read_rules
 
     prompt = moment.text("prompt")
     if not prompt.strip():
         return Reply()
-    # The files that a prompt names are attached to it.
-    await keep_named(moment.run, [prompt, moment.get("attachments")])
     # A model writes the prompts of its subagents, perhaps in words of others.
     if moment.subagent or moment.text("source") in MACHINE_PROMPT_SOURCES:
         await moment.run.learn(
@@ -524,8 +513,6 @@ async def _on_prompt(moment: _Moment) -> Reply:
         return Reply()
 
     stated = read_rules(prompt)
-    if stated:
-        await keep_repeated(moment.run, [rule.text for rule in stated])
     # Not every agent has an event at the start that takes context.
     rules = await moment.run.rules()
     advice = await moment.run.recall(
@@ -563,9 +550,6 @@ async def _before_call(moment: _Moment) -> Reply:
 
 async def _after_call(moment: _Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
-    from heedful.integrations.past import keep_named
-
-    await keep_named(moment.run, moment.arguments)
     response = json_data(moment.get("tool_response"))
     interrupted = moment.get("is_interrupt") is True
     if isinstance(response, Mapping) and response.get("interrupted") is True:

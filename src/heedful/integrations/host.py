@@ -65,7 +65,6 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.checks.refusal import Refusing
     from heedful.drive.report import ReportedLoop
-    from heedful.integrations.begin import Earlier
     from heedful.integrations.repeats import Repeats
     from heedful.lessons.lesson import Outcome
     from heedful.lessons.patterns import Seen
@@ -102,11 +101,6 @@ class Advice:
         return bool(self.text)
 
 
-def no_texts(calls: Sequence[Any]) -> Mapping[str, str | None]:
-    """Return the foreign texts beside the files that calls name: there are none."""
-    return {}
-
-
 @refuses_unknown_options
 @dataclass(eq=False, kw_only=True)
 class Host:
@@ -120,10 +114,6 @@ class Host:
     may repeat their calls. `root` is the folder of the repository in which the runs
     work, if any: lessons name files relative to it. `everywhere` is the database of the
     user's own memory, whose rules hold in all projects, if it is not `memory`.
-    `foreign` are texts that no person vouches for, by their sources: what
-    puts a failure right in their words depends on them. It depends on each that is
-    None: heedful has not read it. `foreign_tracked` returns more of them, and so does
-    `foreign_named` for the arguments of the calls of a run, which name them.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -140,9 +130,6 @@ class Host:
     polls: Collection[str] = ()
     root: str = ""
     everywhere: str = ""
-    foreign: Mapping[str, str | None] = field(default_factory=dict)
-    foreign_tracked: Callable[[], Mapping[str, str | None]] = dict
-    foreign_named: Callable[[Sequence[Any]], Mapping[str, str | None]] = no_texts
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
@@ -232,7 +219,6 @@ class HostRun:
     lessons in it. `room` is how many
     characters of lessons the host can show now: what it cannot show is not recorded as
     shown. `unjudged` says why the last output has no verdict, if heedful failed.
-    `earlier` is what the model read before the run; it is stored with the first call.
     """
 
     host: Host
@@ -244,7 +230,6 @@ class HostRun:
     call_lessons: dict[str, set[int]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
     unjudged: Done | None = None
-    earlier: Earlier | None = None
 
     @cached_property
     def repeats(self) -> Repeats:
@@ -399,8 +384,6 @@ class HostRun:
 
         async def look(memory: Memory) -> Advice:
             """Return advice from earlier failures of this call."""
-            if self.earlier is not None:
-                await self.earlier.store(memory, self.id)
             history = await memory.store.read(memory.scope, read)
             marks = [f"told {failure.digest}" for failure in history.failures]
             advice = await self._offer(history, history.warnings, event, marks)
@@ -612,7 +595,6 @@ class HostRun:
         is no memory.
         """
         from heedful.episodes.reading import read
-        from heedful.integrations import past
         from heedful.memory.sessions import Learned, learn_session
 
         memory = self.host.own_memory
@@ -625,8 +607,6 @@ class HostRun:
         if not events:
             return Learned()
 
-        foreign = await past.foreign_texts(memory, self.id, events, self.host)
-        events = [event for event in events if not past.is_of_instructions(event)]
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()
         session, *_ = await asyncio.to_thread(lambda: list(read(file)))
@@ -635,7 +615,6 @@ class HostRun:
             memory=memory,
             sources=keys,
             root=self.host.root,
-            foreign=foreign,
         )
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:

@@ -13,34 +13,22 @@ import secrets
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
-    Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Annotated, Any, TypeAlias, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
-from langchain.agents.structured_output import ToolStrategy
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
-    BaseMessage,
     HumanMessage,
     RemoveMessage,
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_core.tools import BaseTool
-from langchain_core.tracers.context import register_configure_hook
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END
@@ -51,34 +39,12 @@ from pydantic_core import to_jsonable_python
 
 from heedful.episodes.episode import Event
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import checked_host, run_now
-from heedful.integrations.begin import (
-    Earlier,
-    begin_run,
-    know,
-    learn_added,
-    provider_events,
-)
+from heedful.integrations.attempts import begin_run, checked_host, run_now
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.integrations.langchain_notes import (
-    MESSAGE_SOURCE_KEY,
-    beside,
-    is_note,
-    note_message,
-    proved,
-    provider_items,
-    said_by,
-    spoken,
-    user_prompts,
-    with_mark,
-)
-from heedful.integrations.typed import typed_marks
-from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
-from heedful.sanitize import UNREAD_MARK
 
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any]
@@ -87,6 +53,8 @@ ToolCall: TypeAlias = types.ToolCallRequest
 Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
+# LangChain's own middleware marks the messages that it makes under this key, too.
+MESSAGE_SOURCE_KEY = "lc_source"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
@@ -94,44 +62,6 @@ MIN_REMAINING_STEPS = 3
 MAX_OPEN_RUNS = 256
 # The part of a thread's id in the id of a loop, which has at most 200 characters.
 MAX_THREAD_ID_CHARS = 150
-
-
-class _Seen(BaseCallbackHandler):
-    """Keep the messages and tools that models get: middleware may have added some."""
-
-    run_inline = True
-
-    def __init__(self) -> None:
-        self.messages: list[BaseMessage] = []
-        self.tools: list[Any] = []
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        **options: Any,
-    ) -> None:
-        """Keep the messages and the tools of a request."""
-        self.messages += chain.from_iterable(messages)
-        parameters = options.get("invocation_params", {})
-        self.tools += parameters.get("tools") or ()
-        # Where a provider of Bedrock has its tools.
-        self.tools += parameters.get("toolConfig", {}).get("tools") or ()
-
-
-_SEEN: ContextVar[_Seen | None] = ContextVar("heedful_seen", default=None)
-register_configure_hook(_SEEN, inheritable=False)
-
-
-@contextmanager
-def _watched() -> Iterator[_Seen]:
-    """Yield what keeps the messages that models get within the context."""
-    seen = _Seen()
-    token = _SEEN.set(seen)
-    try:
-        yield seen
-    finally:
-        _SEEN.reset(token)
 
 
 class HeedfulState(AgentState[Any]):
@@ -163,8 +93,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         # A run is opened once: to open its loop again before its first attempt would
         # count lessons that nobody was shown.
         self.runs: Callable[[str, str], HostRun] = lru_cache(MAX_OPEN_RUNS)(host.run)
-        # True if other middleware makes system prompts before this one.
-        self.gets_made_prompts = False
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -183,9 +111,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             return closing
 
         informed = run_now(self._inform(request))
-        with _watched() as seen:
-            response = handler(informed)
-        return run_now(self._take(request, response, seen))
+        return self._take(request, handler(informed))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
@@ -196,9 +122,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             return closing
 
         informed = await self._inform(request)
-        with _watched() as seen:
-            response = await handler(informed)
-        return await self._take(request, response, seen)
+        return self._take(request, await handler(informed))
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -255,11 +179,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if not record.get("open"):
             return None
 
-        run = self.runs(record["id"], record["task"])
-        if run.earlier is None:
-            marks = typed_marks(map(spoken, state["messages"]))
-            run.earlier = _earlier_of(state["messages"], marks)
-        return run
+        return self.runs(record["id"], record["task"])
 
     def _closing(self, state: Any) -> Answer | None:
         """Return the answer that ends a run because a call repeats, else None."""
@@ -272,36 +192,17 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         text = run.repeats.closing(at_limit=is_at_limit)
         return types.ModelResponse([AIMessage(text)]) if text else None
 
-    async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
-        """Keep what is not the agent's own, and count the usage of a response.
-
-        That is what middleware added to what the model got, what tools from elsewhere
-        say of themselves, and what tools of the provider said in its response.
-        """
+    def _take(self, request: Request, response: Answer) -> Response:
+        """Keep the last text of the model, and count the usage of a response."""
         run = self._run(request.state)
-        if run is not None and run.earlier is not None:
-            prompts = run.earlier.prompts
-            # The developer's prompt is one object, which each request of the agent has.
-            # What middleware before this one makes is an object for each request.
-            if not any(request.system_message is prompt for prompt in prompts):
-                prompts.append(request.system_message)
-            if prompts[1:]:
-                self.gets_made_prompts = True
-            texts = [str(prompt.text) for prompt in prompts if prompt]
-            trusted = "" if self.gets_made_prompts else "\n".join(texts)
-            added = [] if trusted else texts
-            added += _foreign_tools(request, seen.tools)
-            await learn_added(run, [*added, *said_by(seen.messages)], trusted)
-            know(run, said_by(response.result))
+        if run is not None:
             for message in response.result:
                 run.repeats.hear(str(message.text))
-            items = chain.from_iterable(map(provider_items, response.result))
-            await run.learn(*provider_events(items))
         return _count_usage(request, response)
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""
-        prompts = user_prompts(state["messages"])
+        prompts = _user_prompts(state["messages"])
         if not prompts:
             return None
 
@@ -319,17 +220,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
-        # Other middleware may add messages to the state later.
-        marks = typed_marks(map(spoken, state["messages"]), new=[task])
-        typed = [
-            with_mark(message)
-            for message in state["messages"]
-            if spoken(message).is_typed(marks)
-        ]
-        run.earlier = run.earlier or _earlier_of(state["messages"], marks)
-        if _parent_of(config):
-            # Another agent may have written the task, in words that it had read.
-            run.earlier.said(task)
         record = {
             "id": run.id,
             "task": task,
@@ -341,7 +231,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
         }
-        return {"messages": typed, RESULT_KEY: record}
+        return {RESULT_KEY: record}
 
     async def _inform(self, request: Request) -> Request:
         """Return the request with what memory has, and without rejected answers.
@@ -373,7 +263,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if record["advice"]:
             ids = [message.id for message in messages]
             task = ids.index(record["asked"]) if record["asked"] in ids else 0
-            messages.insert(task, note_message(record["advice"]))
+            messages.insert(task, _note_message(record["advice"]))
 
         return request.override(messages=messages)
 
@@ -427,7 +317,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             record = {**record, "spent": [0, 0, 0], "attempts": len(loop.attempts)}
             text = verdict.feedback or "Try again."
             rejects = [message.id for message in answer]
-            feedback = note_message(text, run=run.id, rejects=rejects)
+            feedback = _note_message(text, run=run.id, rejects=rejects)
             return {"messages": [feedback], "jump_to": "model", RESULT_KEY: record}
 
         done = verdict if isinstance(verdict, Done) else None
@@ -439,16 +329,31 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         return update
 
 
+def _note_message(text: str, **marks: Any) -> HumanMessage:
+    """Return a message of heedful in the user's part of a chat."""
+    return HumanMessage(
+        text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks}
+    )
+
+
+def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
+    """Return the messages of the user, without those that middleware made."""
+    return [
+        message
+        for message in messages
+        if isinstance(message, HumanMessage)
+        and MESSAGE_SOURCE_KEY not in message.additional_kwargs
+    ]
+
+
 def _held_result(request: ToolCall, text: str, **marks: str) -> ToolMessage:
     """Return the result of a call that did not run."""
-    return proved(
-        ToolMessage(
-            text,
-            tool_call_id=request.tool_call["id"],
-            name=request.tool_call["name"],
-            additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks},
-            status="error",
-        )
+    return ToolMessage(
+        text,
+        tool_call_id=request.tool_call["id"],
+        name=request.tool_call["name"],
+        additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks},
+        status="error",
     )
 
 
@@ -585,7 +490,7 @@ class _JudgeNode:
         """Return the update that shows a text to the node that answers."""
         if not self.is_chat:
             return {self.feedback: text}
-        return {self.answer: [note_message(text)] if text else []}
+        return {self.answer: [_note_message(text)] if text else []}
 
     def _final_update(
         self, run: HostRun, verdict: Done | None, last: Any
@@ -608,7 +513,7 @@ class _JudgeNode:
 
 def _task_of(value: Any) -> str:
     """Return the task in a state: the last message of the user, or any other value."""
-    prompts = user_prompts(value) if isinstance(value, list) else []
+    prompts = _user_prompts(value) if isinstance(value, list) else []
     return str(prompts[-1].text) if prompts else _text(_data(value))
 
 
@@ -735,7 +640,6 @@ async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> No
 
     call = request.tool_call
     text = f"{type(error).__name__}: {error}"
-    know(run, [text, str(error)])
     await run.seen(call["name"], text, call["id"] or "")
     run.repeats.note(call["id"] or "", text, failed=True)
 
@@ -760,7 +664,7 @@ async def _add_advice(
         return result
 
     answer = messages[answers[0]]
-    output = marked(str(answer.text), answer.content)
+    output = str(answer.text)
 
     texts = [advice.text] if advice else []
     if answer.status == "error":
@@ -772,7 +676,6 @@ async def _add_advice(
     note = run.repeats.note(id, output, failed=answer.status == "error")
     texts += [note] if note else []
 
-    know(run, [answer.content, name, *texts])
     if not texts:
         return result
 
@@ -789,67 +692,6 @@ async def _add_advice(
 
     messages[answers[0]] = advised
     return replace(result, update={**update, "messages": messages})
-
-
-def _earlier_of(messages: Sequence[AnyMessage], marks: Collection[object]) -> Earlier:
-    """Return what messages say, but those that are heedful's own.
-
-    `marks` are those of the user's prompts.
-    """
-    earlier = Earlier()
-    earlier.know(said_by(messages))
-    for message in messages:
-        if is_note(message):
-            continue
-
-        text = str(message.text)
-        results: list[tuple[str, str]] = []
-        if isinstance(message, ToolMessage):
-            fields = [message.content, beside(message)]
-            results = [(message.tool_call_id, marked(text, fields))]
-        else:
-            earlier.said(words_in(beside(message)))
-        earlier.add(
-            "" if results else text,
-            is_typed=spoken(message).is_typed(marks),
-            content="" if results else message.content,
-            calls=[
-                (call["id"] or "", call["name"], call["args"])
-                for call in getattr(message, "tool_calls", ())
-            ],
-            results=results,
-            provided=provider_items(message),
-        )
-    return earlier
-
-
-def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
-    """Return what tools from elsewhere say of themselves.
-
-    `bound` are the tools that the model got, as its provider takes them. What other
-    middleware added to them has no code here.
-    """
-    tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-    offers = list(map(convert_to_openai_tool, tools))
-    # The schema of a function of the developer is a class.
-    codes = [None if isinstance(tool.args_schema, dict) else tool for tool in tools]
-    words = list(map(foreign_words, codes, offers))
-    # A model may answer with an object by a call of such a tool.
-    schema = getattr(request.response_format, "schema", None)
-    answers = ToolStrategy(schema).schema_specs if schema else []
-    offers += [
-        {answer.name: [answer.description, answer.json_schema]} for answer in answers
-    ]
-    known_lines = foreign_words(None, offers).splitlines()
-    words += [
-        line
-        for line in foreign_words(None, list(bound)).splitlines()
-        if line not in known_lines
-    ]
-    # Servers that the provider asks stand among the tools, or beside them.
-    servers = getattr(request.model, "mcp_servers", None) or ()
-    words += [UNREAD_MARK for _ in servers]
-    return [*words, *(foreign_words(tool, None) for tool in bound)]
 
 
 def _text(value: Any) -> str:

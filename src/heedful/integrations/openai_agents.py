@@ -10,10 +10,8 @@ before it runs, `tool_error_formatter` about its error.
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import agents
@@ -32,25 +30,16 @@ from heedful.integrations.attempts import (
     keep_failure,
     keep_result,
 )
-from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
-from heedful.integrations.words import foreign_words, words_of_result
 from heedful.loop.decide import Again, Done
 from heedful.loop.feedback import FEEDBACK_HEADING
 from heedful.loop.record import Candidate, Usage
-from heedful.sanitize import UNREAD_MARK
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
-_PROMPT_ROLES = ("user", "system", "developer")
-# The types of calls whose results the hooks see, and of these results in an input.
-_CALL_ITEM_TYPES = ("function_call", "custom_tool_call")
-_RESULT_ITEM_TYPES = ("function_call_output", "custom_tool_call_output")
-# What a model itself says in a response.
-_OWN_ITEM_TYPES = (*_CALL_ITEM_TYPES, "message", "reasoning", "mcp_approval_request")
 
 
 async def run(
@@ -154,7 +143,6 @@ async def hold_back(
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
 
-    know(attempts.run, [advice.text])
     # The advice is the result of the call, so it is not shown again after it.
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
@@ -236,9 +224,6 @@ async def _begin(
         attempts.input = state
     attempts.anchor = anchor
     attempts.derived = derived
-    attempts.run.earlier = _earlier_of(base, options, typed=past + items)
-    if state:
-        know(attempts.run, [state.to_json()])
     attempts.recalled = (await attempts.run.recall()).text
 
     # The last answer of an earlier process was rejected.
@@ -345,7 +330,6 @@ class _Attempts:
         closing = self.run.repeats.closing()
         if closing:
             raise _RepeatedCall(closing)
-        await self._learn_added(data, model_data)
 
         call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
         tasks = [n for n, item in enumerate(model_data.input) if item == self.anchor]
@@ -369,29 +353,10 @@ class _Attempts:
         items += [_message("user", text) for text in waiting if text]
         return replace(model_data, input=items)
 
-    async def _learn_added(
-        self, data: CallModelData[Any], request: ModelInputData
-    ) -> None:
-        """Keep what functions and filters of the user added to a request."""
-        agent: Any = data.agent
-        # The result of a handoff to this agent.
-        know(self.run, [json.dumps({"assistant": agent.name})])
-        trusted = agent.instructions if isinstance(agent.instructions, str) else ""
-        texts: Items = [request.instructions or "", *request.input]
-        # The server fills such a prompt in, so nobody here can read it.
-        if callable(agent.prompt):
-            texts.append(UNREAD_MARK)
-        texts += _foreign_tools(agent)
-        await learn_added(self.run, texts, trusted)
-
     def hold(self, context: ToolContext[Any]) -> str:
         """Return why a call does not run, because it repeats; "" if it runs."""
         arguments = json_data(context.tool_arguments)
-        repeated = self.run.repeats.hold(
-            context.tool_name, arguments, context.tool_call_id
-        )
-        know(self.run, [repeated])
-        return repeated
+        return self.run.repeats.hold(context.tool_name, arguments, context.tool_call_id)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
@@ -415,10 +380,7 @@ class _Attempts:
 
         user_formatter = self.config.tool_error_formatter
         message = user_formatter(failed) if user_formatter else None
-        message = await message if inspect.isawaitable(message) else message
-        if message is None:
-            know(self.run, [failed.default_message])
-        return message
+        return await message if inspect.isawaitable(message) else message
 
     async def note_misfit(self, failed: Any) -> Any:
         """Note that the output is not of the agent's type; answer as the user does."""
@@ -466,7 +428,7 @@ class _Attempts:
         id = context.tool_call_id
         call: Any = context.tool_call
         item = agents.ItemHelpers.tool_call_output_item(call, result)
-        output = words_of_result(item["output"])
+        output = _text_of(item["output"])
         if id in self.calls:
             tool = self.calls.pop(id)
             await keep_result(self.run, tool, output, id)
@@ -558,7 +520,6 @@ class _Attempts:
         answer = Candidate.of(output).text or ""
         self.feedback = feedback
         self.pair = [_message("assistant", answer), _message("user", feedback)]
-        know(self.run, [answer, feedback])
         self.sent = work + self.pair
         self.input = self.sent
 
@@ -641,13 +602,10 @@ class _Hooks(agents.RunHooks[Any]):
     async def on_llm_end(
         self, context: Any, agent: Any, response: agents.ModelResponse
     ) -> None:
-        """Keep what tools of the provider said."""
+        """Keep the last text of the model."""
         run = self.attempts.run
-        know(run, response.output)
         texts = map(agents.ItemHelpers.extract_text, response.output)
         run.repeats.hear("\n".join(filter(None, texts)))
-        items = [item for item in response.output if _is_provided(item)]
-        await run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
@@ -664,61 +622,6 @@ class _Hooks(agents.RunHooks[Any]):
             await self.attempts.keep_result(context, result)
 
         await self.user.on_tool_end(context, agent, tool, result)
-
-
-def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earlier:
-    """Return what the input of a run says; a server may keep the turns before.
-
-    Prompts that are not in `typed` were made by a callback.
-    """
-    earlier = Earlier()
-    earlier.know(items)
-    conversation = options.get("previous_response_id") or options.get("conversation_id")
-    earlier.is_unread = bool(conversation)
-    for item in items:
-        kind = item.get("type")
-        text = _text_of(item.get("content") or "")
-        if item.get("role") in _PROMPT_ROLES and item in typed:
-            earlier.typed(text)
-        elif item.get("role"):
-            earlier.said(text)
-        elif kind in _CALL_ITEM_TYPES:
-            arguments = item.get("arguments", item.get("input"))
-            earlier.called(item["call_id"], item.get("name", ""), arguments)
-        elif kind in _RESULT_ITEM_TYPES:
-            earlier.returned(item["call_id"], words_of_result(item.get("output")))
-        elif kind not in _OWN_ITEM_TYPES:
-            earlier.ran(item)
-    return earlier
-
-
-def _foreign_tools(agent: Any) -> list[str]:
-    """Return what tools from elsewhere say of themselves.
-
-    A mark stands for tools of a server whose list is not here. A server that the
-    provider asks is left out: its list is an item of the response.
-    """
-    # The SDK has just asked each server for its tools.
-    lists = [server.cached_tools for server in agent.mcp_servers]
-    words = [UNREAD_MARK] if None in lists else []
-    words += [
-        foreign_words(None, offer.model_dump())
-        for offer in chain.from_iterable(filter(None, lists))
-    ]
-    tools = [tool for tool in agent.tools if isinstance(tool, agents.FunctionTool)]
-    words += [
-        foreign_words(tool, [tool.name, tool.description, tool.params_json_schema])
-        for tool in tools
-        # The developer describes an agent that is a tool.
-        if not tool._is_agent_tool
-    ]
-    return words
-
-
-def _is_provided(item: Any) -> bool:
-    """Return True if an item of a response is not the model's own."""
-    kind = item.get("type") if isinstance(item, dict) else item.type
-    return kind not in _OWN_ITEM_TYPES
 
 
 def _is_answer(item: Any) -> bool:

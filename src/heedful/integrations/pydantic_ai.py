@@ -9,9 +9,8 @@ neither that nor rejected answers. The id of a run is its `run_id`: a run with t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from pydantic_ai import (
@@ -23,14 +22,11 @@ from pydantic_ai import (
 )
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
-    BaseToolCallPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
     RetryPromptPart,
-    SystemPromptPart,
     TextPart,
-    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -43,15 +39,9 @@ from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host, keep_failure, keep_result
-from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
-from heedful.integrations.typed import TYPED_KEY, mark_of
-from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
-
-# What a model itself says in a response; a call has its result in another part.
-OWN_PARTS = (TextPart, ThinkingPart, BaseToolCallPart)
 
 
 @dataclass
@@ -75,7 +65,6 @@ class Heedful(AbstractCapability[Any]):
         """Return the capability of one run."""
         id = ctx.run_id or ""
         task = _text_of(ctx.prompt)
-        new_texts = [task]
         past = ctx.messages
 
         if ctx.prompt is None and past and past[-1].run_id:
@@ -85,21 +74,14 @@ class Heedful(AbstractCapability[Any]):
             prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
-            new_texts = [_text_of(part.content) for part in prompts]
-            task = "\n".join(new_texts)
+            task = "\n".join(_text_of(part.content) for part in prompts)
 
-        # The prompts that the developer wrote become messages, too.
-        new_texts += getattr(ctx.agent, "_system_prompts", ())
-        marks = _typed_marks(past) | set(map(mark_of, new_texts))
         run = self.host.run(id, task)
-        run.earlier = _earlier_of(past, marks)
-        know(run, [ctx.prompt])
         return _Run(
             host=self.host,
             hold_back=self.hold_back,
             run=run,
             id=self.id,
-            new_marks=marks - _kept_marks(past),
         )
 
 
@@ -111,9 +93,8 @@ class _Run(Heedful):
     earlier process, with what is wrong with it. `held_back` has the calls that did not
     run at first, `feedback` the texts about rejected answers, `answers` the ids of
     rejected calls of an output tool, and `counted` the usage before the current
-    attempt. `new_marks` are those of the user's prompts that no message has yet. `own`
-    is the prompt that the developer wrote. `in_node` is True while a node of the
-    agent's graph runs. `closing` is the text that ends a run that repeats a call.
+    attempt. `in_node` is True while a node of the agent's graph runs. `closing` is the
+    text that ends a run that repeats a call.
     """
 
     run: HostRun
@@ -123,10 +104,8 @@ class _Run(Heedful):
     feedback: set[str] = field(default_factory=set)
     answers: set[str] = field(default_factory=set)
     counted: Usage = Usage()
-    new_marks: set[str] = field(default_factory=set)
     verdict: Verdict | None = None
     best: ModelMessage | None = None
-    own: str = ""
     in_node: bool = False
     judged: bool = False
     closing: str = ""
@@ -170,15 +149,7 @@ class _Run(Heedful):
         is_paused = isinstance(result.output, DeferredToolRequests)
         if not is_paused:
             result = await self.end(result)
-        self.keep_marks(result.all_messages())
         return result
-
-    def keep_marks(self, messages: list[ModelMessage]) -> None:
-        """Keep the marks of the user's prompts with the last message of the run."""
-        if messages:
-            metadata = messages[-1].metadata or {}
-            marks = sorted(self.new_marks.union(metadata.get(TYPED_KEY, ())))
-            messages[-1] = _with_metadata(messages[-1], {**metadata, TYPED_KEY: marks})
 
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
@@ -246,30 +217,14 @@ class _Run(Heedful):
             answer = ModelResponse([TextPart(self.closing)])
             raise exceptions.SkipModelRequest(answer)
 
-        self.own = _own_prompt(ctx, request_context)
-        # What is wrong with the arguments of a call is no word of anybody.
-        mistakes = [
-            part
-            for part in _parts_of(ctx.messages)
-            if isinstance(part, RetryPromptPart) and isinstance(part.content, list)
-        ]
-        know(self.run, mistakes)
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
-        """Keep what code added to the request, and what tools of the provider said."""
-        parameters = request_context.model_request_parameters
-        instructions = parameters.instruction_parts or ()
-        added = [*_parts_of(request_context.messages), *instructions]
-        added += _foreign_tools(ctx, parameters)
-        await learn_added(self.run, added, self.own)
-        know(self.run, response.parts)
+        """Keep the last text of the model."""
         self.run.repeats.hear(response.text)
-        items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
-        await self.run.learn(*provider_events(items))
         return response
 
     async def wrap_tool_execute(
@@ -289,7 +244,6 @@ class _Run(Heedful):
         name = call.tool_name
         repeated = self.run.repeats.hold(name, args, id)
         if repeated:
-            know(self.run, [repeated])
             return repeated
 
         advice = await self.run.before(name, args, id)
@@ -299,7 +253,6 @@ class _Run(Heedful):
             # The advice is the result of the call, so it is not shown again after it.
             self.held_back.add(request)
             self.run.call_advice.pop(id)
-            know(self.run, [advice.text])
             raise ModelRetry(advice.text)
 
         try:
@@ -315,10 +268,7 @@ class _Run(Heedful):
             await keep_failure(self.run, name, str(error), id)
             raise
 
-        # The content of a `ToolReturn` becomes a message of the user.
-        know(self.run, [result, getattr(result, "content", "")])
-        text = marked(str(result), result)
-        await keep_result(self.run, name, text, id)
+        await keep_result(self.run, name, str(result), id)
         return result
 
     async def after_output_process(
@@ -358,7 +308,6 @@ class _Run(Heedful):
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
 
-        know(self.run, [feedback])
         # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
@@ -392,7 +341,6 @@ class _Run(Heedful):
                 for part in message.parts
                 if isinstance(part, ToolReturnPart | RetryPromptPart)
             ]
-            know(self.run, texts)
             added = [UserPromptPart(text) for text in texts if text]
             if added:
                 new_messages[number] = replace(message, parts=[*message.parts, *added])
@@ -455,116 +403,10 @@ class _Run(Heedful):
         return isinstance(content, str) and content in self.feedback
 
 
-def _kept_marks(messages: Sequence[ModelMessage]) -> set[str]:
-    """Return the marks of the user's prompts that messages have.
-
-    The framework joins prompts to one request, so the last message of a run has them.
-    """
-    marks: set[str] = set()
-    for message in messages:
-        marks.update((message.metadata or {}).get(TYPED_KEY, ()))
-    return marks
-
-
-def _typed_marks(messages: Sequence[ModelMessage]) -> set[str]:
-    """Return the marks of the user's prompts, also if heedful has not met them."""
-    marks = _kept_marks(messages)
-    if marks:
-        return marks
-
-    for message, is_typed in zip(messages, _user_requests(messages), strict=True):
-        for part in message.parts if is_typed else ():
-            if isinstance(part, UserPromptPart | SystemPromptPart):
-                marks.add(mark_of(_text_of(part.content)))
-    return marks
-
-
-def _earlier_of(messages: Sequence[ModelMessage], marks: Set[str]) -> Earlier:
-    """Return what the messages before a run say; `marks` are of the user's prompts."""
-    earlier = Earlier()
-    earlier.know(_parts_of(messages))
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, UserPromptPart | SystemPromptPart):
-                text = _text_of(part.content)
-                is_typed = mark_of(text) in marks
-                earlier.add(text, is_typed=is_typed, content=part.content)
-            elif isinstance(part, TextPart):
-                earlier.said(part.content)
-            elif isinstance(part, ToolCallPart):
-                earlier.called(part.tool_call_id, part.tool_name, part.args)
-            elif isinstance(part, ToolReturnPart):
-                text = marked(part.model_response_str(), part)
-                earlier.returned(part.tool_call_id, text)
-            elif isinstance(message, ModelRequest):
-                earlier.said(repr(part))
-            elif not isinstance(part, OWN_PARTS):
-                earlier.ran(part)
-    return earlier
-
-
-def _user_requests(messages: Sequence[ModelMessage]) -> Iterator[bool]:
-    """Yield for each message whether its prompts are those of a user.
-
-    That is the first request of a run if it has no result of a tool: a tool can add
-    prompts to later ones. Where messages do not name their run, it begins after an
-    answer without calls.
-    """
-    begun_runs: set[str] = set()
-    is_working = False
-    for message in messages:
-        has_begun = message.run_id in begun_runs if message.run_id else is_working
-        if message.run_id:
-            begun_runs.add(message.run_id)
-        if isinstance(message, ModelResponse):
-            is_working = _has_part(message, ToolCallPart)
-        yield not has_begun and not any(map(_is_result, message.parts))
-
-
-def _is_result(part: Any) -> bool:
-    """Return True for a part that answers the call of a tool."""
-    is_retry = isinstance(part, RetryPromptPart) and part.tool_name is not None
-    return is_retry or isinstance(part, ToolReturnPart)
-
-
 def _text_of(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
     return "\n".join(part for part in parts if isinstance(part, str))
-
-
-def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
-    """Return the prompts that the developer wrote, and no function or server."""
-    texts = list(getattr(ctx.agent, "_system_prompts", ()))
-    texts += [
-        part.content
-        for part in request.model_request_parameters.instruction_parts or ()
-        if str(part.id) == "agent" and not part.dynamic
-    ]
-    return "\n".join(texts)
-
-
-def _foreign_tools(ctx: RunContext[Any], parameters: Any) -> list[str]:
-    """Return what tools of a request from elsewhere say of themselves."""
-    tools = getattr(ctx.tool_manager, "tools", None) or {}
-    words = [foreign_words(tool, None) for tool in parameters.native_tools]
-    for offer in parameters.function_tools:
-        tool = tools.get(offer.name)
-        # A toolset that combines others has their tools in its own.
-        tool = getattr(tool, "source_tool", tool)
-        call = getattr(tool, "call_func", None)
-        words.append(
-            foreign_words(
-                getattr(call, "__self__", tool),
-                [offer.name, offer.description, offer.parameters_json_schema],
-            )
-        )
-    return words
-
-
-def _parts_of(messages: Sequence[ModelMessage]) -> list[Any]:
-    """Return the parts of messages."""
-    return list(chain.from_iterable(message.parts for message in messages))
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:
@@ -576,11 +418,6 @@ def _usage_of(ctx: RunContext[Any]) -> Usage:
         completion_tokens=usage.output_tokens,
         cost=float(usage.cost or 0),
     )
-
-
-def _with_metadata(message: Any, metadata: dict[str, Any]) -> Any:
-    """Return a message of either type with other metadata."""
-    return replace(message, metadata=metadata)
 
 
 def _with_parts(message: Any, parts: list[Any]) -> Any:

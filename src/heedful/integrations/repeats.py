@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.signals import canonical_json
-from heedful.integrations.begin import know
 from heedful.lessons.lesson import digest_of
 from heedful.lessons.signature import mask_moments
 from heedful.loop.decide import Done
@@ -119,7 +118,6 @@ class Repeats:
             self._is_read = False
         self._is_stuck = True
         self._held.update(step.action for step in cycle)
-        know(self.run, [HELD_TEXT])
         return HELD_TEXT
 
     def note(self, call: str, result: str, *, failed: bool = False) -> str:

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 from strands import Agent
@@ -49,21 +49,12 @@ from heedful.integrations.attempts import (
     keep_failure,
     keep_result,
 )
-from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.typed import TYPED_KEY, Kind, Spoken, mark_of, typed_marks
-from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 
 # The reasons for which a model stops when it has answered.
 ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
-# What an agent knows of the turns that a server keeps; empty before the first.
-STATE_NAME = "_model_state"
-# Where Strands' own conversation manager has its summary of messages that it removed.
-SUMMARY_NAME = "_summary_message"
-# The blocks of a message that are the model's own, or a call.
-OWN_BLOCKS = frozenset(("text", "reasoningContent", "toolUse", "cachePoint"))
 # The reasons for which an agent stops that goes on later.
 PAUSE_STOP_REASONS = ("interrupt", "checkpoint")
 
@@ -82,14 +73,10 @@ class HeedfulPlugin(Plugin):
         self.host = checked_host(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[Any, _Invocation] = WeakKeyDictionary()
-        # The prompts that developers gave their agents.
-        self.prompts: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-        self.watched: WeakSet[Any] = WeakSet()
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
         """Add the hooks, what changes requests, and what judges objects."""
-        self.prompts[agent] = words_in(agent.system_prompt)
         agent.add_hook(self.begin, BeforeInvocationEvent)
         agent.add_hook(self.answer_known, BeforeModelCallEvent)
         agent.add_hook(self.judge, AfterModelCallEvent)
@@ -105,11 +92,6 @@ class HeedfulPlugin(Plugin):
         if not messages and event.agent in self.runs:
             return
 
-        if event.agent not in self.watched:
-            # Middleware that was added before this one cannot hide what it adds.
-            event.agent.add_middleware(InvokeModelStage, self.watch)
-            self.watched.add(event.agent)
-
         all_messages = [*event.agent.messages, *messages]
         message = _task_message(all_messages)
         task_id = message.setdefault("tracking_id", str(uuid.uuid4()))
@@ -121,13 +103,6 @@ class HeedfulPlugin(Plugin):
         run = _Invocation(
             run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
         )
-        summary = getattr(event.agent.conversation_manager, SUMMARY_NAME, None)
-        _mark_typed(all_messages, new=messages, summary=summary)
-        earlier = _earlier_of(all_messages)
-        # The server keeps the turns before.
-        is_stateful = getattr(event.agent.model, "stateful", False)
-        earlier.is_unread = is_stateful and bool(getattr(event.agent, STATE_NAME, True))
-        host_run.earlier = earlier
         await run.begin()
         self.runs[event.agent] = run
 
@@ -151,20 +126,6 @@ class HeedfulPlugin(Plugin):
         run.is_forced = context.structured_output_model is not None
         return context.replace(messages=run.advised(context.messages))
 
-    async def watch(
-        self,
-        context: InvokeModelContext,
-        next_fn: MiddlewareNext[InvokeModelContext, TypedEvent],
-    ) -> AsyncGenerator[TypedEvent, None]:
-        """Keep what code added to a request."""
-        run = self.runs.get(context.agent)
-        if run is not None:
-            contents = [message["content"] for message in context.messages]
-            added = [context.system_prompt, *_foreign_tools(context)]
-            await run.learn_added([*contents, *added], self.prompts[context.agent])
-        async for event in next_fn(context):
-            yield event
-
     async def judge(self, event: AfterModelCallEvent) -> None:
         """Judge an answer of the model; ask again, or put the best in its place."""
         run = self.runs.get(event.agent)
@@ -175,8 +136,6 @@ class HeedfulPlugin(Plugin):
 
         message = response.message
         run.count(message)
-        know(run.run, [message["content"]])
-        await run.run.learn(*provider_events(_provider_blocks(message)))
         output: Any = _text_of(message)
         run.run.repeats.hear(output)
         if _wants_object(event.agent):
@@ -234,7 +193,6 @@ class HeedfulPlugin(Plugin):
 
         name = event.tool_use["name"]
         call = event.tool_use["toolUseId"]
-        know(run.run, [event.result["content"]])
         text = _result_text(event.result)
         if event.result["status"] == "error":
             error = str(event.exception) if event.exception else text
@@ -308,69 +266,6 @@ class _Invocation(Attempts):
         return new_messages
 
 
-def _mark_typed(messages: Messages, *, new: Messages, summary: Message | None) -> None:
-    """Mark the prompts of the user; a session keeps the marks of `new` messages.
-
-    Strands writes the `summary` of older messages as one of the user.
-    """
-    others = [message for message in messages if message != summary]
-    marks = typed_marks(map(_spoken, others), new=map(_text_of, new))
-    for message in others:
-        if _spoken(message).is_typed(marks):
-            metadata = message.setdefault("metadata", {})
-            mark = {TYPED_KEY: mark_of(_text_of(message))}
-            metadata["custom"] = {**metadata.get("custom", {}), **mark}
-
-
-def _spoken(message: Message) -> Spoken:
-    """Return what decides if a message is the user's."""
-    text = _text_of(message)
-    kind: Kind = "prompt" if message["role"] == "user" else "answer"
-    if any("toolUse" in block for block in message["content"]):
-        kind = "calls"
-    elif any("toolResult" in block for block in message["content"]) and not text:
-        kind = "other"
-    mark = message.get("metadata", {}).get("custom", {}).get(TYPED_KEY)
-    return Spoken(kind, text, mark)
-
-
-def _earlier_of(messages: Messages) -> Earlier:
-    """Return what the messages before a task say."""
-    earlier = Earlier()
-    earlier.know(message["content"] for message in messages)
-    for message in messages:
-        blocks = message["content"]
-        is_prompt = message["role"] == "user"
-        spoken = _spoken(message)
-        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
-        results = [block["toolResult"] for block in blocks if "toolResult" in block]
-        earlier.add(
-            spoken.text,
-            is_typed=spoken.is_typed([spoken.mark]),
-            content="" if results or not is_prompt else blocks,
-            calls=[(use["toolUseId"], use["name"], use["input"]) for use in uses],
-            results=[(result["toolUseId"], _result_text(result)) for result in results],
-            provided=[] if is_prompt else _provider_blocks(message),
-        )
-    return earlier
-
-
-def _foreign_tools(context: InvokeModelContext) -> list[str]:
-    """Return what tools of a request from elsewhere say of themselves."""
-    registry = context.agent.tool_registry
-    tools = {**registry.registry, **registry.dynamic_tools}
-    return [
-        foreign_words(tools.get(offer["name"]), dict(offer))
-        for offer in context.tool_specs
-        if not _makes_object(tools.get(offer["name"]))
-    ]
-
-
-def _provider_blocks(message: Message) -> list[Any]:
-    """Return what tools of the provider said in an answer of the model."""
-    return [block for block in message["content"] if OWN_BLOCKS.isdisjoint(block)]
-
-
 def _message(role: Any, text: str) -> Message:
     """Return a message of a text."""
     return {"role": role, "content": [{"text": text}]}
@@ -396,7 +291,7 @@ def _result_text(result: ToolResult) -> str:
             texts.append(block["text"])
         elif "json" in block:
             texts.append(json.dumps(block["json"], default=repr))
-    return marked("\n".join(texts), result["content"])
+    return "\n".join(texts)
 
 
 def _error_result(context: ExecuteToolContext, text: str) -> ToolResult:

@@ -192,7 +192,6 @@ async def learn_session(
     digest: str = "",
     sources: Set[str] = frozenset(),
     root: str = "",
-    foreign: Mapping[str, str | None] = {},
 ) -> Learned:
     """Store what a session of an agent teaches, once and in one transaction.
 
@@ -201,10 +200,8 @@ async def learn_session(
     waits in quarantine; see `Memory.set_trust`. `digest` identifies the session, by
     default by all its events. All lessons depend on `sources`, too, such as the key of
     a service. `root` is the folder of the repository, by default the one that the paths
-    of the session have in common: lessons name paths relative to it. `foreign` are
-    texts that the agent had from elsewhere, by their sources: a remedy in their words
-    depends on them, and each remedy on those that are None, which nobody has read.
-    Raises InvalidInput, QuotaExceeded, StoreError.
+    of the session have in common: lessons name paths relative to it. Raises
+    InvalidInput, QuotaExceeded, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     memory = Memory.of(memory, None)
@@ -212,9 +209,7 @@ async def learn_session(
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
 
-    study = await asyncio.to_thread(
-        _SessionStudy, episode, root, foreign=foreign, common=sources
-    )
+    study = await asyncio.to_thread(_SessionStudy, episode, root, common=sources)
     stated = await memory.stated_trust()
     lessons = study.lessons(stated, sources)
 
@@ -276,14 +271,13 @@ class _SessionStudy:
         episode: Episode,
         root: str = "",
         *,
-        foreign: Mapping[str, str | None] = {},
         common: Set[str] = frozenset(),
     ) -> None:
         self.name = episode.session or episode.id or episode.digest[:32]
         self.source = source_of(self.name)
         self.run = trace.course(episode)
         self.events = self.run.events
-        self.origins = origins.Origins(self.run, foreign)
+        self.origins = origins.Origins(self.run)
         self.particulars = Particulars.of(self.events, root)
         self.root = root
 
