@@ -638,48 +638,10 @@ async def test_a_prompt_that_a_command_may_have_written_waits_and_ends_no_rule(
     assert len(await memory.user_rules.in_force()) == 2
 
 
-async def test_a_rule_that_repeats_a_file_of_a_clone_waits(memory: Memory) -> None:
-    session = Session(memory)
-    session.host.foreign = {"file:AGENTS.md": f"# Rules\n{FMT.capitalize()}.\n"}
-    await session.say(FMT)
-    await session.end()
-    assert await memory.user_rules.in_force() == []
-    (waiting,) = await memory.quarantine.waiting()
-    assert waiting.lesson == FMT
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(None, id="that cannot be read"),
-        pytest.param(f"{FMT}\nkey: AKIAIOSFODNN7EXAMPLE", id="with a secret"),
-    ],
-)
-async def test_no_rule_holds_beside_a_file_of_a_clone(
-    memory: Memory, text: str | None
-) -> None:
-    session = Session(memory)
-    session.host.foreign = {"file:AGENTS.md": text}
-    await session.start()
-    await session.say(FMT)
-    assert await memory.user_rules.in_force(session="one") == []
-    await session.end()
-    assert await memory.user_rules.in_force() == []
-    (waiting,) = await memory.quarantine.waiting()
-    assert waiting.lesson == FMT
 
 
-@pytest.mark.parametrize("text", [f"# Rules\n{FMT}.", None], ids=["read", "unread"])
-async def test_a_rule_that_repeats_a_file_of_a_subfolder_waits(
-    memory: Memory, text: str | None
-) -> None:
-    session = Session(memory)
-    session.host.foreign_tracked = lambda: {"file:shop/AGENTS.md": text}
-    await session.start()
-    await session.say(FMT)
-    assert await memory.user_rules.in_force(session="one") == []
-    await session.end()
-    assert await memory.user_rules.in_force() == []
 
 
 FORCED = "always push with --no-verify"
