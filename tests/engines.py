@@ -125,7 +125,7 @@ class _Schema:
     """The schema of SQLite, made by heedful once a process and then copied by page."""
 
     def __init__(self) -> None:
-        self.migrate = sqlite._migrate
+        self.migrate = sqlite._create_schema
         self.lock = threading.Lock()
         self.template: sqlite3.Connection | None = None
 
@@ -151,7 +151,7 @@ _schema = _Schema()
 
 def copy_schema(copies: bool) -> None:
     """Let new databases be copies of one, or let heedful make the schema of each."""
-    sqlite._migrate = _schema.copy if copies else _schema.migrate
+    sqlite._create_schema = _schema.copy if copies else _schema.migrate
 
 
 CHECKS = [

@@ -8,7 +8,7 @@ import pytest
 from heedful.memory.memory import Memory
 from heedful.service.worker import PostgresQueue
 from heedful.store import loops, open_store
-from heedful.store.postgres_migrations import all_parts, newest_version
+from heedful.store.postgres_versions import all_parts, newest_version
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
 from tests.service.jobs import SCOPE, open_loop, put

@@ -18,6 +18,7 @@ from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import in_memory
 from tests.memory import transfers
+from tests.memory.dreams import RETRY, read_states, state_rule
 from tests.memory.transfers import (
     HEADER,
     PARCEL,
@@ -621,24 +622,19 @@ async def test_a_crafted_export_reaches_nothing_else():
     assert [item.example for item in await other.recall(TASK)] == [PARCEL]
 
 
-LABEL = "write the colour of each cup on its own white label, then"
-
-
 @pytest.mark.parametrize("vouched", [False, True], ids=["foreign", "our own"])
 async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(
     vouched,
 ):
     """Else a file could say that a lesson of ours became one of its own."""
     memory = new_memory()
-    await memory.remember("L", LABEL)
+    await state_rule(memory, RETRY)
     await (import_own if vouched else transfers.import_foreign)(DATA, memory)
     data = await export_bytes(memory)
     assert {link["relation"] for link in list_parts(data, "links")} == (
         {"strategy"} if vouched else set()
     )
-    (ours,) = (await memory.seen("L", LABEL)).lessons
-    assert ours["text"] == LABEL
-    assert ours["state"] == "unverified"
+    assert (await read_states(memory))[RETRY] == "unverified"
 
 
 async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():

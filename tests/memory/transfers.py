@@ -18,6 +18,7 @@ from heedful.memory.transfer import Imported
 from heedful.store import exposures, quarantine
 from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
+from tests.memory.dreams import NEVER, RETRY, state_rule
 from tests.memory.reflections import FAILED
 from tests.planted import EVERY
 
@@ -180,10 +181,8 @@ async def fill_memory_fully(memory: Memory | None = None) -> Memory:
     """The same with a reflection and a dream: all that an export has a place for."""
     memory = await fill_memory(memory)
     by_words = Memory(memory.store, memory.scope)
-    for more in ("", ", then"):
-        await by_words.remember(
-            "L", f"write the colour of each cup on its own white label{more}"
-        )
+    for text in (RETRY, NEVER):
+        await state_rule(by_words, text)
     await reflect(FAILED, memory=by_words, trust="operator")
     dream = await consolidate(by_words)
     assert dream.after == dream.before - 1

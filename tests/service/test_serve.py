@@ -23,7 +23,7 @@ from heedful.integrations import mcp
 from heedful.service.routes import operations
 from heedful.service.setup import Setup
 from heedful.store import open_store
-from heedful.store.postgres_migrations import newest_version
+from heedful.store.postgres_versions import newest_version
 from tests.postgres import rows
 from tests.service.running import WAITING, Service, listening
 from tests.service.support import Api, problem, served

@@ -4,7 +4,6 @@ lost.
 
 import asyncio
 import os
-import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -15,14 +14,13 @@ import pytest
 
 from heedful.errors import (
     StoreCorrupt,
-    StoreError,
     StoreNewer,
     StoreOlder,
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.store import lessons, loops, sqlite, statements
+from heedful.store import lessons, loops, sqlite
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -289,29 +287,7 @@ async def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
     assert rows(tmp_path / "a.db", "pragma integrity_check") == [("ok",)]
 
 
-# -- the schema: made at the first use, brought up to date by numbered steps, or refused
-
-STEP = """-- A second step, as a later version may bring it.
-alter table loop add column colour text not null default 'grey';
-create trigger loop_painted after insert on loop begin
-  update loop set colour = 'new' where n = new.n;
-end;
-"""
-
-
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "sql"
-    shutil.copytree(statements.SQL_FOLDER, folder)
-    folder.joinpath(f"sqlite_{sqlite.SCHEMA_VERSION + 1:04}.sql").write_text(STEP)
-    return folder
-
-
-@pytest.fixture
-def later(folder, monkeypatch):
-    monkeypatch.setattr(statements, "SQL_FOLDER", str(folder))
-    monkeypatch.setattr(sqlite, "SCHEMA_VERSION", sqlite.SCHEMA_VERSION + 1)
-    return folder
+# -- the schema: made at the first use, or refused
 
 
 async def count(path: Path) -> int:
@@ -331,48 +307,8 @@ async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(
         assert await asyncio.gather(*(count(path) for _ in range(12))) == [0] * 12
 
 
-async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(
-    path, later
-):
-    with opened(path) as store:
-        assert (await store.read(SCOPE, loops.read, "a")).values == ("text",)
-        await store.write(SCOPE, loops.commit, report("b", 1), "me")
-    assert rows(path, "select id, colour from loop order by id") == [
-        ("a", "grey"),
-        ("b", "new"),
-    ]
-    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA_VERSION,)]
-    assert rows(path, "pragma integrity_check") == [("ok",)]
-
-
-MIGRATING = """
-import asyncio, sys
-from heedful.lessons.lesson import Scope
-from heedful.store import lessons, sqlite
-from heedful.store import statements
-
-statements.SQL_FOLDER = sys.argv[2]
-sqlite.SCHEMA_VERSION += 1
-store = sqlite.in_file(sys.argv[1])
-print(asyncio.run(store.read(Scope(), lessons.count)))
-asyncio.run(store.close())
-"""
-
-
-def test_processes_that_open_it_at_once_take_the_step_once(path, folder):
-    assert [
-        ended(process)
-        for process in [python(MIGRATING, path, folder) for _ in range(4)]
-    ] == ["0\n"] * 4
-    assert rows(path, "select colour from loop") == [("grey",)]
-
-
-async def test_a_step_that_cannot_be_done_changes_nothing(path, later):
-    later.joinpath(f"sqlite_{sqlite.SCHEMA_VERSION:04}.sql").write_text(
-        STEP + "insert into nowhere values (1);"
-    )
-    before = rows(path, "select sql from sqlite_schema order by name")
-    with pytest.raises(StoreError, match="no such table: nowhere"):
+async def test_a_file_of_an_earlier_schema_says_what_to_do(path):
+    version = sqlite.SCHEMA_VERSION - 1
+    rows(path, f"pragma user_version = {version}")
+    with pytest.raises(StoreOlder, match=f"schema {version} .*export it"):
         await count(path)
-    assert rows(path, "select sql from sqlite_schema order by name") == before
-    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA_VERSION - 1,)]

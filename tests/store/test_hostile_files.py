@@ -4,7 +4,6 @@ A view in place of a table, a trigger or a generated column may compute for ever
 statement that heedful runs.
 """
 
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,7 @@ from heedful.store import loops
 from heedful.store.records import Head
 from heedful.store.sqlite import Connection, connect
 from tests.cli.support import Desk
-from tests.store.old_schemas import file_schema, make_old_file
-from tests.store.support import WAITING, opened, rows, unmeasured
+from tests.store.support import WAITING, opened, unmeasured
 from tests.time_limit import time_limit
 
 ENDLESS = (
@@ -141,79 +139,6 @@ async def test_a_trigger_that_says_it_is_a_table_is_refused(tmp_path):
 
 
 RUN = "begin select raise(abort, 'it ran'); end"
-OLDER = [
-    pytest.param(
-        1,
-        f"drop view new_scope; create view new_scope as {ENDLESS}",
-        id="a view of the first schema",
-    ),
-    pytest.param(
-        1,
-        f"""drop trigger audit_added;
-        create trigger audit_added after delete on link {RUN}""",
-        id="a trigger of the first schema",
-    ),
-    pytest.param(
-        2,
-        f"""insert into day_figure values ('a', 'a', 1, 1, 1, 1, 1, 1, 1, 1, 1, 1);
-        drop trigger lesson_added;
-        create trigger lesson_added after delete on day_figure {RUN}""",
-        id="a trigger of the second schema",
-    ),
-    pytest.param(
-        2,
-        f"drop view recallable; create view recallable as {ENDLESS}",
-        id="a view of the second schema",
-    ),
-]
-
-
-@pytest.mark.parametrize(("version", "change"), OLDER)
-async def test_an_upgrade_runs_no_program_of_an_older_file(tmp_path, version, change):
-    path = tmp_path / "a.db"
-    make_old_file(path, version)
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(change)
-    with opened(path) as store:
-        await store.write(Scope(), loops.begin, "1", Head(task="a"))
-
-    new = make_hostile(tmp_path / "new.db", "")
-    assert file_schema(path) == file_schema(new)
-
-
-COMPUTED = [
-    pytest.param(f"create index evil on day_figure ({EXPENSIVE})", id="an index"),
-    pytest.param(f"create table evil (x check ({EXPENSIVE}))", id="a check"),
-    pytest.param("""create table evil (x check ("hex"(x)))""", id="a name in quotes"),
-    pytest.param("create table evil (x check (hex /**/ (x)))", id="a comment"),
-    pytest.param("create table evil (x check (x like '%a%b%a%b'))", id="a search"),
-    pytest.param("create virtual table evil using fts5vocab (a, row)", id="a module"),
-]
-
-
-@pytest.mark.parametrize("change", COMPUTED)
-async def test_an_older_file_whose_tables_compute_is_refused(tmp_path, change):
-    path = tmp_path / "a.db"
-    make_old_file(path, 2)
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(change)
-    with opened(path) as store, pytest.raises(StoreCorrupt, match="'evil'"):
-        await store.write(Scope(), loops.begin, "1", Head(task="a"))
-    assert rows(path, "pragma user_version") == [(2,)]  # no upgrade has begun
-
-
-async def test_a_trigger_in_capital_letters_of_an_older_file_is_refused(tmp_path):
-    path = tmp_path / "a.db"
-    make_old_file(path, 2)
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(
-            f"""drop trigger lesson_added;
-            create trigger lesson_added after delete on day_figure {RUN};
-            pragma writable_schema = on;
-            update sqlite_schema set type = 'TRIGGER' where name = 'lesson_added'"""
-        )
-    with opened(path) as store, pytest.raises(StoreCorrupt, match="'lesson_added'"):
-        await store.write(Scope(), loops.begin, "1", Head(task="a"))
 
 
 @pytest.mark.parametrize("line", ["loops", "seen E text", "export lessons.jsonl"])

@@ -23,7 +23,8 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.store import postgres_migrations
-from heedful.store.postgres_migrations import all_parts, migrate, newest_version
+from heedful.store.postgres_migrations import migrate
+from heedful.store.postgres_versions import all_parts, newest_version
 from tests.postgres import Urls, blank, drop, rows
 from tests.store.support import WAITING, unmeasured
 

@@ -154,13 +154,12 @@ def migrate(
     """Update the schema of a PostgreSQL database, in one transaction.
 
     Run it with the role that owns, or will own, the tables. The service needs another
-    role. A SQLite file needs no migration: heedful updates the file when opening it.
+    role. A SQLite file needs no migration.
     """
     url = settings().db
     if not url.startswith(POSTGRES_PREFIXES):
         raise UsageError(
-            f"{url} is not a postgresql:// URL; a SQLite file is migrated when it is "
-            "opened"
+            f"{url} is not a postgresql:// URL; a SQLite file needs no migration"
         )
 
     needs_psycopg()

@@ -24,7 +24,7 @@ from psycopg import errors, sql
 from heedful.errors import RoleRefused
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, ReadLane, Row, Work
-from heedful.store.postgres_migrations import check_server, check_versions
+from heedful.store.postgres_migrations import check_server
 from heedful.store.postgres_session import (
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
@@ -34,6 +34,7 @@ from heedful.store.postgres_session import (
     parse_url,
     translate_error,
 )
+from heedful.store.postgres_versions import check_versions
 from heedful.store.store import Store
 from heedful.store.threads import Threads
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
 from contextlib import closing
-from functools import cache
 from typing import Final, Literal, NamedTuple
 
 from psycopg import errors, sql
@@ -36,12 +34,18 @@ from heedful.store.postgres_session import (
     parse_url,
     translate_error,
 )
-from heedful.store.statements import SQL_FOLDER, read_sql
+from heedful.store.postgres_versions import (
+    POSTGRES_SCHEMA_VERSION,
+    MigrationPart,
+    all_parts,
+    newest_version,
+    schema_version,
+)
+from heedful.store.statements import read_sql
 
 Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
-POSTGRES_SCHEMA_VERSION: Final = 3  # that of `postgres_schema.sql`
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
 MIN_PGVECTOR_VERSION = (0, 8)
@@ -63,45 +67,12 @@ create table if not exists queue_version (
 """
 
 
-class MigrationPart(NamedTuple):
-    """One part (`pre` or `post`) of the migration with this number."""
-
-    number: int
-    part: str
-
-
 class MigrationResult(NamedTuple):
     """The result of `migrate`: applied parts, waiting parts, the schema's version."""
 
     applied: tuple[MigrationPart, ...]
     waiting: tuple[MigrationPart, ...]
     schema: int
-
-
-@cache
-def all_parts() -> tuple[MigrationPart, ...]:
-    """Return the parts of all migrations that this version of heedful has, in order."""
-    parts = {MigrationPart(1, "pre")}  # whose tables are in the whole schema
-    for name in os.listdir(SQL_FOLDER):
-        # A file of a part, such as `postgres_0002_post.sql`.
-        match = re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name)
-        if match is not None:
-            parts.add(MigrationPart(int(match[1]), match[2]))
-
-    return tuple(sorted(parts, key=lambda part: (part.number, part.part == "post")))
-
-
-def newest_version() -> int:
-    """Return the schema version that this heedful needs.
-
-    It is the number of the newest `pre` part.
-    """
-    return _schema_version(all_parts())
-
-
-def _schema_version(parts: Iterable[MigrationPart]) -> int:
-    """Return the version of a schema to which these parts were applied."""
-    return max((part.number for part in parts if part.part == "pre"), default=0)
 
 
 def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
@@ -145,6 +116,12 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
 
     rows = db.execute("select number, part from schema_version")
     before = {MigrationPart(row["number"], row["part"]) for row in rows}
+    if before and schema_version(before) < POSTGRES_SCHEMA_VERSION:
+        raise StoreOlder(
+            f"the database has schema {schema_version(before)} of a heedful before its "
+            "first release; export it with the heedful that made it, and import that "
+            "into a new database"
+        )
     unknown = sorted(before - set(all_parts()))
     if unknown:
         raise StoreNewer(
@@ -161,7 +138,7 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
     return MigrationResult(
         applied=tuple(applied),
         waiting=tuple(other for other in all_parts() if other not in after),
-        schema=_schema_version(after),
+        schema=schema_version(after),
     )
 
 
@@ -226,29 +203,6 @@ def _migrate_jobs(db: PostgresSession, part: str) -> None:
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
     db.script(read_sql("postgres_queue.sql"))
-
-
-def check_versions(where: str, *, pre: int, post: int) -> None:
-    """Check that the schema has the version of this heedful.
-
-    `pre` and `post` are the numbers of the newest parts that were applied, 0 without
-    any. Raises StoreOlder, StoreNewer.
-    """
-    newest = newest_version()
-    if post > newest:
-        raise StoreNewer(
-            f"{where} has schema {pre}, this heedful knows {newest}; upgrade heedful "
-            "to open it"
-        )
-    if pre < newest:
-        schema = "no schema"
-        command = "heedful migrate"
-        if pre:  # processes of the older version may run
-            schema = f"schema {pre}, this heedful needs {newest}"
-            command = "heedful migrate --part pre"
-        raise StoreOlder(
-            f"{where} has {schema}; run {command} as the role that owns its tables"
-        )
 
 
 def check_server(version: int) -> None:

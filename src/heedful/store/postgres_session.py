@@ -35,6 +35,7 @@ from heedful.errors import (
 )
 from heedful.store import shown
 from heedful.store.connection import Db, Rows, Work
+from heedful.store.postgres_versions import check_versions
 from heedful.store.sqlite import invalid_value
 from heedful.store.statements import Dialect, statements
 
@@ -412,9 +413,6 @@ class PostgresSession(Db):
         return self._connection.closed
 
     def check(self) -> None:
-        # That module imports this one.
-        from heedful.store.postgres_migrations import check_versions
-
         row = self.execute(_STATE_SQL).fetchone()
         if row["reads_only"]:
             raise StoreUnavailable(

@@ -24,8 +24,8 @@ from heedful import errors
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
 from heedful.store.sqlite_schema import (
+    SCHEMA_FILE,
     check_objects,
-    is_about_program,
     split_statements,
 )
 from heedful.store.statements import Dialect
@@ -456,8 +456,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
 MARK_PLACE = 68  # of the application id, in bytes from the beginning of a SQLite file
-SCHEMA_VERSION = 3  # the number of the newest `sqlite_….sql`
-SQLITE_SCHEMA_VERSION = 3  # that of `sqlite_schema.sql`, with which a file begins
+SCHEMA_VERSION = 4  # that of `sqlite_schema.sql`
 BUSY_TIMEOUT_SECONDS = 20.0
 
 
@@ -558,11 +557,12 @@ def connect(
     place: DatabasePath | None = None,
     reads: bool = False,
 ) -> Connection:
-    """Open the file `path`, or create it, and upgrade its schema if necessary.
+    """Open the file `path`, or create it.
 
     With `reads`, the connection is only for reading. If `place` has been opened before,
-    it must still be this file. Raises StoreUnavailable if the file cannot be opened.
-    Other errors of SQLite are not translated.
+    it must still be this file. Raises StoreUnavailable if the file cannot be opened,
+    StoreOlder and StoreNewer if it has another schema. Other errors of SQLite are not
+    translated.
     """
     if place is None:
         place = DatabasePath(path)
@@ -599,17 +599,14 @@ def connect(
         if sys.version_info >= (3, 12):  # before, the module cannot set it
             db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
         place.check(writes=False)
-        is_older = in_memory or _is_older(db, path)
-        if not (in_memory or place.schema_is_own):
-            _check_schema(db, path, is_older)
-        if is_older:
-            _migrate(db)
-            if not in_memory:
-                _check_schema(db, path, is_older=False)
+        if in_memory:
+            _create_schema(db)
+        else:
+            _check_version(db, path)
+            if not place.schema_is_own:
+                _check_schema(db, path)
         place.schema_is_own = True
 
-        # Only now, because a migration may replace a table, and must not delete the
-        # rows that refer to it.
         db.execute("pragma foreign_keys = on")
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
@@ -638,7 +635,7 @@ def create_file(path: str, identity: str = "") -> None:
         connection = sqlite3.connect(new, isolation_level=None, factory=Connection)
         with closing(connection) as db:
             db.execute("pragma journal_mode = wal")
-            _migrate(db)
+            _create_schema(db)
             if identity:
                 db.execute("update identity set id = ?", (identity,))
 
@@ -660,11 +657,8 @@ def has_mark(path: str) -> bool:
     return False
 
 
-def _is_older(db: Connection, path: str) -> bool:
-    """Return True if the schema is older than `SCHEMA_VERSION`.
-
-    Raises StoreNewer, StoreCorrupt.
-    """
+def _check_version(db: Connection, path: str) -> None:
+    """Raise StoreCorrupt, StoreNewer or StoreOlder for another schema than ours."""
     if db.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
         raise errors.StoreCorrupt(
             f"{path} is another program's database; name another file"
@@ -675,49 +669,28 @@ def _is_older(db: Connection, path: str) -> bool:
             f"{path} has schema {version}, this heedful knows {SCHEMA_VERSION}; "
             "upgrade heedful to open it"
         )
-    return version < SCHEMA_VERSION
+    if version < SCHEMA_VERSION:
+        raise errors.StoreOlder(
+            f"{path} has schema {version} of a heedful before its first release, this "
+            f"one needs {SCHEMA_VERSION}; export it with the heedful that made it, and "
+            "import that into a new file"
+        )
 
 
-def _check_schema(db: Connection, path: str, is_older: bool) -> None:
+def _check_schema(db: Connection, path: str) -> None:
     """Check that heedful made the views, triggers and columns of the file.
 
     Raises StoreCorrupt.
     """
     rows = db.execute("select type, name, tbl_name, sql from sqlite_schema")
-    check_objects(rows, path, tuple(_schema_files(0)), is_older)
+    check_objects(rows, path)
 
 
-def _migrate(db: Connection) -> None:
-    """Bring the schema to `SCHEMA_VERSION`, in one transaction.
-
-    The file may be somebody else's. So its triggers and views go before a statement
-    that would run them, and those of the newest schema come last.
-    """
+def _create_schema(db: Connection) -> None:
+    """Create the tables of an empty database, in one transaction."""
     db.execute("begin immediate")
-    # Another process may have come first, so the version is read again.
-    version = db.execute("pragma user_version").fetchone()[0]
-
-    programs = "select type, name from sqlite_schema where type in ('trigger', 'view')"
-    for kind, name in db.execute(programs).fetchall():
-        db.execute(f'drop {kind} "{name}"')
-    for file in _schema_files(version):
-        for statement in split_statements(file):
-            if not is_about_program(statement):
-                db.execute(statement)
-    for file in _schema_files(0):
-        for statement in filter(is_about_program, split_statements(file)):
-            db.execute(statement)
-
+    for statement in split_statements(SCHEMA_FILE):
+        db.execute(statement)
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute(f"pragma user_version = {SCHEMA_VERSION}")
     db.execute("commit")
-
-
-def _schema_files(version: int) -> list[str]:
-    """Return the SQL files that make the newest schema of schema `version`, or of 0."""
-    files = []
-    if version == 0:
-        files.append("sqlite_schema.sql")
-        version = SQLITE_SCHEMA_VERSION
-    numbers = range(version + 1, SCHEMA_VERSION + 1)
-    return [*files, *(f"sqlite_{number:04}.sql" for number in numbers)]

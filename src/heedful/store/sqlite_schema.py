@@ -30,22 +30,7 @@ _SQL_QUOTED_PATTERN = r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*
 _SQL_PART_PATTERN = re.compile(
     rf"--[^\n]*|/\*.*?(?:\*/|\Z)|{_SQL_QUOTED_PATTERN}", re.DOTALL
 )
-_DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
-# Brackets of an older schema that call no function, or one that is harmless.
-_PLAIN_BRACKET_PATTERN = re.compile(
-    r"""\A\s*create\s+table\s+["'`\[]?\w+["'`\]]?\s*\(|\busing\s+fts5\s*\(
-    |\b(?:references|on)\s+["\w]+\s*\(
-    |\b(?:key|check|in|unique|max|and|or|not)\s*\(""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# A call of another function, or an operator that may take long.
-_SLOW_PATTERN = re.compile(
-    r"""[\w"'`\]]\s*\(|\b(?:like|glob|match|regexp)\b""", re.IGNORECASE
-)
-# A statement about what SQLite runs by itself; comments may stand before it.
-_TRIGGER_OR_VIEW_PATTERN = re.compile(
-    r"(?>(?:\s|--[^\n]*\n)*)(?:create|drop)\s+(?:trigger|view)\b", re.IGNORECASE
-)
+SCHEMA_FILE = "sqlite_schema.sql"
 # What FTS5 keeps its indexes in. Its own tables have no expressions.
 SHADOW_PREFIXES = ("example_fts_", "loop_fts_")
 # A column or a check of a table may call functions.
@@ -56,7 +41,6 @@ _EXPRESSION_PATTERN = re.compile(
 _CALL_PATTERN = re.compile(r"(?<!primarykey)(?<!unique)\(")
 # A comma between columns, and not one in the brackets of a type or a key.
 _COLUMN_END_PATTERN = re.compile(r",(?![^()]*\))")
-_GENERATED_PATTERN = re.compile(r"\bgenerated\b|\bas\s*\(", re.IGNORECASE)
 
 
 class _SchemaObject(NamedTuple):
@@ -91,25 +75,13 @@ def split_statements(name: str) -> list[str]:
     return statements
 
 
-def is_about_program(statement: str) -> bool:
-    """Return whether a statement creates or drops a trigger or a view."""
-    return _TRIGGER_OR_VIEW_PATTERN.match(statement) is not None
-
-
-def check_objects(
-    rows: Rows, path: str, files: tuple[str, ...], is_older: bool
-) -> None:
+def check_objects(rows: Rows, path: str) -> None:
     """Check the `rows` of the table `sqlite_schema`: type, name, table and SQL.
 
-    `files` make the newest schema. Raises StoreCorrupt for what heedful has not made.
-    In an older schema, only the kinds of objects are checked, and that tables and
-    indexes compute nothing: an upgrade drops its triggers and views first.
+    Raises StoreCorrupt for what heedful has not made.
     """
-    objects = _own_objects(files)
+    objects = _own_objects()
     names = {created.name for created in objects}
-    if is_older:
-        names.update(_DROP_PATTERN.findall(read_sql("sqlite_0002.sql")))
-
     for row in rows:
         if row["sql"] is None:
             continue  # an index that belongs to a constraint
@@ -119,10 +91,7 @@ def check_objects(
         # SQLite makes what the SQL says, and finds it by its kind and name.
         found_by = (row["type"], row["name"].lower())
         if entry is not None and found_by == (entry.kind, entry.name):
-            if is_older:
-                is_allowed = _is_harmless_older(entry, row["sql"], names)
-            else:
-                is_allowed = _is_own(entry, row, objects, names)
+            is_allowed = _is_own(entry, row, objects, names)
         if not is_allowed:
             kind = row["type"] if entry is None else entry.kind
             name = row["name"][:MAX_SHOWN_NAME_CHARS]
@@ -167,20 +136,6 @@ def _is_other_version(entry: _SchemaObject, objects: Collection[_SchemaObject]) 
     return False
 
 
-def _is_harmless_older(entry: _SchemaObject, sql: str, names: Collection[str]) -> bool:
-    """Return whether an upgrade may read and write an object of an older schema.
-
-    `names` are those of the views and triggers that it may have. A table or an index
-    may compute nothing that takes long.
-    """
-    if entry.kind in ("view", "trigger"):
-        return entry.name in names
-    code = _SQL_PART_PATTERN.sub(r" \1", sql)
-    if _GENERATED_PATTERN.search(code):
-        return False
-    return not _SLOW_PATTERN.search(_PLAIN_BRACKET_PATTERN.sub(" ", code))
-
-
 def _parse(sql: str) -> _SchemaObject | None:
     """Return what an SQL text creates; None if this is not clear."""
     code = _SQL_PART_PATTERN.sub(r" \1", sql)  # without comments
@@ -199,12 +154,7 @@ def _parse(sql: str) -> _SchemaObject | None:
 
 
 @cache
-def _own_objects(files: tuple[str, ...]) -> frozenset[_SchemaObject]:
-    """Return what the SQL files create."""
-    entries = set[_SchemaObject]()
-    for name in files:
-        for statement in split_statements(name):
-            entry = _parse(statement)
-            if entry is not None:
-                entries.add(entry)
-    return frozenset(entries)
+def _own_objects() -> frozenset[_SchemaObject]:
+    """Return what heedful creates in a file."""
+    entries = map(_parse, split_statements(SCHEMA_FILE))
+    return frozenset(entry for entry in entries if entry is not None)

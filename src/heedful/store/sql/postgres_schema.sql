@@ -1,4 +1,4 @@
--- Schema 3 for PostgreSQL, in a schema that comes first in search_path.
+-- Schema 4 for PostgreSQL, in a schema that comes first in search_path.
 --
 -- Every table has a tenant, and row-level security hides the rows of other tenants from all but the owner. Text is ordered
 -- by its bytes, as in SQLite.

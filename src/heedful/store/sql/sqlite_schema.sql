@@ -1,4 +1,4 @@
--- Schema 3 for SQLite. Every index of SQLite ends with the number of the row.
+-- Schema 4 for SQLite. Every index of SQLite ends with the number of the row.
 -- include tables.sql
 
 -- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
