@@ -49,8 +49,9 @@ _NAMES = {
     ),
     "loop.replay": "Figures RecordedLoop ReplayResult compare replay",
     "loop.runs": "CheckResult Report StageAttempt StageReport",
+    "loop.reasons": "Stop",
     "loop.stop": (
-        "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule"
+        "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat StopRule"
     ),
     "memory.appraisal": "appraise",
     "memory.citations": "Claim",

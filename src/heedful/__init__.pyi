@@ -28,10 +28,11 @@ from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, Standi
 from heedful.loop.explain import Change, Explanation, explain
 from heedful.loop.policies import policy
 from heedful.loop.reach import Reach, reach
+from heedful.loop.reasons import Stop
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
-from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, Stop, StopRule
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, StopRule
 from heedful.memory.appraisal import appraise
 from heedful.memory.citations import Claim
 from heedful.memory.draft import Draft

@@ -8,6 +8,7 @@ import pytest
 from heedful.episodes.episode import Episode, Event, Fault
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, decide
+from heedful.loop.reasons import Stop
 from heedful.loop.record import (
     Attempt,
     Candidate,
@@ -17,7 +18,7 @@ from heedful.loop.record import (
     Loop,
     Usage,
 )
-from heedful.loop.stop import MaxAttempts, Stop
+from heedful.loop.stop import MaxAttempts
 from heedful.memory.loop_episodes import episode_of
 from heedful.memory.study import Study
 from heedful.store.records import Head, StoredLoop

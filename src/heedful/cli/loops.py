@@ -719,7 +719,7 @@ def override(
         "why": why,
         "decisions": decisions,
         "until": until,
-        **codec.verdict_to(verdict),
+        **codec.verdict_answer(verdict),
     }
 
     verb = "are" if "," in rule else "is"
@@ -774,7 +774,7 @@ def cancel(
         "loop": stored_loop.id,
         "by": actor,
         "why": why,
-        **codec.verdict_to(verdict),
+        **codec.verdict_answer(verdict),
     }
     ending = "is cancelled"
     if isinstance(stored_loop.verdict, Done):

@@ -7,8 +7,9 @@ from typing import Generic, TypeVar
 
 from heedful.display import html_form, line_text, screen_text
 from heedful.lessons.briefing import Briefing
-from heedful.loop import decide, record, stop
+from heedful.loop import decide, record
 from heedful.loop.explain import Explanation, explain
+from heedful.loop.reasons import Stop
 
 C = TypeVar("C")
 
@@ -77,7 +78,7 @@ class Result(Generic[C]):
         return self.verdict.best
 
     @property
-    def stopped_by(self) -> tuple[stop.Stop, ...]:
+    def stopped_by(self) -> tuple[Stop, ...]:
         """The rules that stopped the loop, the most important first; none if passed."""
         return self.verdict.stopped_by
 

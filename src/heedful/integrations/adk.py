@@ -37,7 +37,7 @@ from heedful.integrations.attempts import (
     keep_result,
 )
 from heedful.integrations.host import Host
-from heedful.loop.codec import verdict_to
+from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 from heedful.sanitize import redact_ends
@@ -228,7 +228,7 @@ class HeedfulAdkPlugin(BasePlugin):
         verdict = run.run.repeats.stopped or verdict
         if verdict and event.author in run.judged and event.is_final_response():
             metadata = event.custom_metadata or {}
-            event.custom_metadata = {**metadata, RESULT_KEY: verdict_to(verdict)}
+            event.custom_metadata = {**metadata, RESULT_KEY: verdict_answer(verdict)}
         return None
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:

@@ -529,9 +529,9 @@ class HostRun:
 
     def _set_unjudged(self, reason: str) -> None:
         """Note the failure of heedful for which the last output has no verdict."""
-        from heedful.loop import decide, stop
+        from heedful.loop import decide, reasons
 
-        rule = stop.Stop("unjudged", f"not judged: {reason}")
+        rule = reasons.Stop("unjudged", figures={"why": reason})
         self.unjudged = decide.Done(None, passed=False, stopped_by=(rule,))
 
     @property

@@ -41,7 +41,7 @@ from heedful.episodes.episode import Event
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import begin_run, checked_host, run_now
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.loop.codec import verdict_to
+from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
@@ -386,7 +386,7 @@ def _end_update(
             update["structured_response"] = best["parsed"]
 
     if verdict:
-        meta = {**added[-1].response_metadata, RESULT_KEY: verdict_to(verdict)}
+        meta = {**added[-1].response_metadata, RESULT_KEY: verdict_answer(verdict)}
         added[-1] = added[-1].model_copy(update={"response_metadata": meta})
 
     ids = {message.id for message in removed}
@@ -499,7 +499,7 @@ class _JudgeNode:
         update: dict[str, object] = {}
         if self.verdict:
             final = verdict or run.unjudged
-            update[self.verdict] = verdict_to(final) if final else None
+            update[self.verdict] = verdict_answer(final) if final else None
 
         if run.best in (None, _output_of(last)):
             return update

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import decide
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
+from heedful.loop.reasons import Stop
 from heedful.loop.record import (
     KNOWN_FIXES_HEADING,
     Attempt,
@@ -39,6 +40,8 @@ _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
     Goal: frozenset(Goal.__dataclass_fields__),
     Override: frozenset(Override.__dataclass_fields__),
     decide.Trigger: frozenset(decide.Trigger.__dataclass_fields__),
+    Stop: frozenset(),
+    decide.LiftedStop: frozenset(),
     Again: frozenset(("reasons", "feedback", "lifted")),
     Done: frozenset(Done.__dataclass_fields__),
 }
@@ -132,6 +135,19 @@ def verdict_to(verdict: Verdict) -> Plain:
         "verdict": "again" if isinstance(verdict, Again) else "done",
         **to_document(verdict),
     }
+
+
+def verdict_answer(verdict: Verdict) -> Plain:
+    """Return a verdict as JSON data for a reader: each stop has its `detail` in words.
+
+    `verdict_from` reads it, too.
+    """
+    document = verdict_to(verdict)
+    for name in ("stopped_by", "climbed", "lifted"):
+        if name in document:
+            stops = zip(document[name], getattr(verdict, name), strict=True)
+            document[name] = [{**row, "detail": stop.detail} for row, stop in stops]
+    return document
 
 
 def verdict_from(document: Mapping[str, Any]) -> Verdict:

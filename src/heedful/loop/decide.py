@@ -15,6 +15,7 @@ from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
 from heedful.loop.feedback import feedback
 from heedful.loop.ladder import Ladder, rung_label
+from heedful.loop.reasons import Stop
 from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
     FINAL_RULES,
@@ -22,8 +23,8 @@ from heedful.loop.stop import (
     RULE_PRECEDENCE,
     Echo,
     Fatigue,
-    Stop,
     StopRule,
+    ask,
     flat,
     rule_name,
 )
@@ -83,7 +84,7 @@ class Trigger:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiftedStop(Stop):
     """A stop that was suspended: `by` whom, and the index of the `override` in the
     loop.
@@ -163,7 +164,9 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         lifted.append(
             LiftedStop(
                 rule=stop.rule,
-                detail=stop.detail,
+                text=stop.text,
+                figures=stop.figures,
+                members=stop.members,
                 by=loop.overrides[index].by,
                 override=index,
             )
@@ -204,7 +207,9 @@ def _stops_of_plan(ladder: Ladder, view: Loop) -> list[Stop]:
     count = sum(not attempt.draft for attempt in view.attempts)
     if limit is None or count < limit or ladder.above(view.rung) is None:
         return []
-    return [Stop("ladder", ladder.why or f"{count} of {limit} attempts planned")]
+    if ladder.why:
+        return [Stop("ladder", ladder.why)]
+    return [Stop("ladder", figures={"count": count, "limit": limit})]
 
 
 def _closed_above(ladder: Ladder, rung: int, stops: list[Stop]) -> list[Stop]:
@@ -401,26 +406,22 @@ def _find_stops(
     """Return the stops by precedence, each with the rules whose override lifts it."""
     stops: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
-        stops.append((Stop("cancelled", loop.cancelled), frozenset()))
+        cancelled = Stop("cancelled", figures={"why": loop.cancelled})
+        stops.append((cancelled, frozenset()))
 
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         # Who raised about a candidate gave it no score; the next one may get it.
         raised = evaluation and any(finding.raised for finding in evaluation.findings)
         if not raised and (missing or evaluation is None):
-            names = ", ".join(goal.score for goal in missing)
-            message = f"no score for {names or 'the candidate: give checks'}"
-            stops.append((Stop("unscored", message), frozenset()))
+            scores = [goal.score for goal in missing]
+            unscored = Stop("unscored", figures={"scores": scores})
+            stops.append((unscored, frozenset()))
 
     for rule in policy.rules:
-        detail = rule(loop)
-        if detail is not None and not isinstance(detail, str):
-            name = f"the result of rule {rule_name(rule)!r}"
-            allowed = "a text that says why the loop must end, or None"
-            raise InvalidInput(name, detail, allowed)
-
-        if detail:
-            stops.append((Stop(rule_name(rule), detail), _liftable_names((rule,))))
+        stop = ask(rule, loop)
+        if stop is not None:
+            stops.append((stop, _liftable_names((rule,))))
 
     return sorted(stops, key=lambda pair: _precedence(pair[0].rule))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from heedful.loop import record
 from heedful.loop.decide import (
@@ -32,7 +32,7 @@ from heedful.loop.record import (
     Loop,
     format_score,
 )
-from heedful.loop.sentence import describe_end, describe_value
+from heedful.loop.sentence import Value, describe_end, describe_value
 from heedful.loop.stop import (
     All,
     StopRule,
@@ -54,22 +54,26 @@ Path = tuple[str | int, ...]
 class Change:
     """The smallest change of one threshold or score that gives another verdict.
 
-    `what` names the value, which changes from `was` to `to`. `outcome` is the new
-    verdict: again, climbed, passed or stopped. `loop` and `policy` contain the change.
+    The `value` changes `to` another one. `outcome` is the new verdict: again, climbed,
+    passed or stopped. `loop` and `policy` contain the change.
     """
 
-    what: str
-    was: float
+    value: Value
     _: KW_ONLY
     to: float
     outcome: str
     loop: Loop
     policy: Policy
 
+    @property
+    def words(self) -> str:
+        """The change in plain words."""
+        return describe_value(self.value, self.to)
+
     def __str__(self) -> str:
         to = format_score(self.to)
-        old_outcome = format_score(self.was)
-        return f"{self.what} {to} instead of {old_outcome}: {self.outcome}"
+        now = format_score(self.value.now)
+        return f"{self.value.label} {to} instead of {now}: {self.outcome}"
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
@@ -86,9 +90,9 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     old_outcome = _kind_and_rules(verdict)[0]
 
     smallest = []
-    for knob in _list_knobs(loop, policy):
+    for value in _list_values(loop, policy):
         for direction in (1, -1):
-            change = _smallest_change(case, knob, direction, old_outcome)
+            change = _smallest_change(case, value, direction, old_outcome)
             if change is not None:
                 smallest.append(change)
 
@@ -97,22 +101,12 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
 def _relative_size(change: Change) -> float:
     """Return the size of a change as a share of the value before it."""
-    return abs(change.to - change.was) / max(abs(change.was), 0.001)
-
-
-class _Knob(NamedTuple):
-    """A value that can change: its name for people, its size now, its path in a case.
-
-    An integer changes in steps of 1, any other value in steps of 0.001.
-    """
-
-    name: str
-    now: float
-    path: Path
+    now = change.value.now
+    return abs(change.to - now) / max(abs(now), 0.001)
 
 
 def _smallest_change(
-    case: Case, knob: _Knob, direction: int, old_outcome: str
+    case: Case, value: Value, direction: int, old_outcome: str
 ) -> Change | None:
     """Return the smallest change in one direction that gives another verdict.
 
@@ -123,20 +117,18 @@ def _smallest_change(
     def change_by(steps: int) -> Change | None:
         """Return the change by a number of steps; None if its value is not allowed."""
         steps *= direction
-        value = knob.now + steps
-        if not isinstance(knob.now, int):
-            value = round(knob.now + steps * 0.001, 3)
+        to = value.now + steps
+        if not isinstance(value.now, int):
+            to = round(value.now + steps * 0.001, 3)
 
         try:
-            loop, policy = _copy_with(case, knob.path, value)
+            loop, policy = _copy_with(case, value.path, to)
             record.check_goals(loop.goals)
         except ValueError:  # InvalidInput, or user code that refuses the value
             return None
 
         outcome = _kind_and_rules(decide(loop, policy))[0]
-        return Change(
-            knob.name, knob.now, to=value, outcome=outcome, loop=loop, policy=policy
-        )
+        return Change(value, to=to, outcome=outcome, loop=loop, policy=policy)
 
     def keeps_verdict(steps: int) -> bool:
         """Return whether a change by these steps is allowed and gives the verdict."""
@@ -177,7 +169,7 @@ def _kind_and_rules(verdict: Verdict) -> tuple[str, ...]:
     return "passed" if verdict.passed else "stopped", *rules
 
 
-def _list_knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
+def _list_values(loop: Loop, policy: Policy) -> Iterator[Value]:
     """Yield the scores of the last attempt, and all thresholds, that can change."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     scores = last.scores if last is not None else {}
@@ -187,32 +179,42 @@ def _list_knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
 
     for name in dict.fromkeys(goal.score for _, goal in scored):
         path: Path = (0, "attempts", -1, "evaluation", "scores", name)
-        yield _Knob(f"score {name}", float(scores[name]), path)
+        yield Value(kind="score", name=name, now=float(scores[name]), path=path)
 
     for index, goal in scored:
         path = (0, "goals", index, "threshold")
-        yield _Knob(f"threshold of {goal.score}", float(goal.threshold), path)
+        threshold = float(goal.threshold)
+        yield Value(kind="threshold", name=goal.score, now=threshold, path=path)
 
     min_gain = float(policy.improvement.min_gain)
-    yield _Knob("min_gain", min_gain, (1, "improvement", "min_gain"))
+    path = (1, "improvement", "min_gain")
+    yield Value(kind="limit", name="min_gain", now=min_gain, path=path)
 
     for index, rule in enumerate(policy.rules):
-        yield from _list_rule_knobs(rule, "", (1, "rules", index))
+        yield from _list_limits(rule, "", (1, "rules", index))
 
 
-def _list_rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[_Knob]:
-    """Yield the numbers among the settings of a rule and of its members."""
+def _list_limits(rule: StopRule, within: str, path: Path) -> Iterator[Value]:
+    """Yield the numbers among the settings of a rule and of its members.
+
+    `within` is the name of the outermost `All` of the rule, if it is in any.
+    """
     if isinstance(rule, All):
         for index, member in enumerate(rule.rules):
-            member_prefix = f"{prefix}{rule.name}: "
-            yield from _list_rule_knobs(member, member_prefix, (*path, "rules", index))
+            inner_path = (*path, "rules", index)
+            yield from _list_limits(member, within or rule.name, inner_path)
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
             if isinstance(now, int | float) and not isinstance(now, bool):
                 now = float(now) if "float" in str(field.type) else now
-                name = f"{prefix}{rule_name(rule)}.{field.name}"
-                yield _Knob(name, now, (*path, field.name))
+                yield Value(
+                    kind="limit",
+                    name=f"{rule_name(rule)}.{field.name}",
+                    now=now,
+                    path=(*path, field.name),
+                    within=within,
+                )
 
 
 def _copy_with(record: Any, path: Path, value: Any) -> Any:
@@ -321,7 +323,8 @@ class Explanation:
             elif outcome == "again":
                 values = self.together
             if values:
-                needs.append(f"{opening} {' and '.join(map(_plain, values))}")
+                words = " and ".join(value.words for value in values)
+                needs.append(f"{opening} {words}")
 
         need = "; ".join(needs) or "no single limit or score would have changed that"
         sentence = f"{end} {need[0].upper()}{need[1:]}."
@@ -335,7 +338,7 @@ class Explanation:
         A loop passes with a better score, not with a lower goal.
         """
         for change in self.would_change:
-            is_goal = outcome == "passed" and not change.what.startswith("score ")
+            is_goal = outcome == "passed" and change.value.kind != "score"
             if change.outcome == outcome and not is_goal:
                 return change
         return None
@@ -450,11 +453,6 @@ def _describe_uncounted(loop: Loop, policy: Policy) -> str:
     if not units or raises_if_uncounted(policy.rules):
         return ""
     return f"the limit of {' and '.join(units)} was not kept: no answer reported any"
-
-
-def _plain(change: Change) -> str:
-    """Return a change in plain words."""
-    return describe_value(change.what, change.was, change.to)
 
 
 def _changes_together(

@@ -1,8 +1,10 @@
 """The rules that end a loop.
 
-A rule is a callable that takes a loop and returns a text that says why it must end, or
-None. The name of a rule is its attribute `name` or the name of the function. Each rule
-alone stops a loop; `All` stops only if all of its members stop. `find_near_repeat`
+A rule is a callable that takes a loop and returns why it must end, or None: a rule of
+heedful returns a `Stop` with the figures that it saw, whose words are in
+`heedful.loop.reasons`, and a rule of a user's own may return a text. The name of a rule
+is its attribute `name` or the name of the function. Each rule alone stops a loop; `All`
+stops only if all of its members stop. `find_near_repeat`
 finds an earlier candidate that is nearly the same; the program that drives the loop
 stores the result in the attempt, for `Repeat`.
 """
@@ -20,6 +22,7 @@ from typing import ClassVar, Literal
 from heedful.errors import InvalidInput
 from heedful.loop import record
 from heedful.loop.ladder import Allowance
+from heedful.loop.reasons import Stop
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.sanitize import clean
 from heedful.validation import (
@@ -30,7 +33,7 @@ from heedful.validation import (
     require,
 )
 
-StopRule = Callable[[Loop], "str | None"]
+StopRule = Callable[[Loop], "Stop | str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the
 # policy.
 RULE_PRECEDENCE = tuple(
@@ -46,14 +49,6 @@ LIFTABLE_RULES = frozenset(
 FINAL_RULES = frozenset({"cancelled", "budget", "unscored"})
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The name of a rule that stops a loop, and why it stops the loop."""
-
-    rule: str
-    detail: str
-
-
 def requirement_of(check: Callable[..., object]) -> str:
     """Return what a function demands, by the first line of its docstring, or ""."""
     documentation = (check.__doc__ or "").strip() if inspect.isroutine(check) else ""
@@ -66,17 +61,22 @@ def rule_name(rule: Callable[..., object]) -> str:
     return str(name or type(rule).__name__)
 
 
-def ordinal(number: int) -> str:
-    """Return a number with its ending.
+def ask(rule: StopRule, loop: Loop) -> Stop | None:
+    """Return why a rule stops a loop, under the name of the rule; None if it does not.
 
-    >>> ordinal(2), ordinal(11), ordinal(23)
-    ('2nd', '11th', '23rd')
+    Raises InvalidInput if it is a rule of a user's own that returns something else.
     """
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    ending = "th"
-    if number % 100 not in (11, 12, 13):
-        ending = endings.get(number % 10, "th")
-    return f"{number}{ending}"
+    reason = rule(loop)
+    if reason is None or reason == "":
+        return None
+
+    name = rule_name(rule)
+    if isinstance(reason, str):
+        return Stop(name, reason)
+    if not isinstance(reason, Stop):
+        allowed = "a text that says why the loop must end, or None"
+        raise InvalidInput(f"the result of rule {name!r}", reason, allowed)
+    return reason if reason.rule == name else Stop(name, members=(reason,))
 
 
 def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
@@ -123,17 +123,14 @@ class MaxAttempts:
             return self.limit
         return self.rungs[min(rung, len(self.rungs)) - 1]
 
-    def __call__(self, loop: Loop) -> str | None:
+    def __call__(self, loop: Loop) -> Stop | None:
         limit = self.limit_of(loop.rung)
         count = len(loop.attempts)
         if loop.died >= limit:
-            return (
-                f"{loop.died} calls, one after another, ended with their process and "
-                f"left no answer; {limit} attempts are allowed"
-            )
+            return Stop(self.name, figures={"died": loop.died, "limit": limit})
         if count < limit:
             return None
-        return f"{count} of {limit} attempts made"
+        return Stop(self.name, figures={"count": count, "limit": limit})
 
 
 def died_out(rules: Iterable[StopRule], loop: Loop) -> bool:
@@ -180,13 +177,13 @@ class Budget:
         }
         return {unit: limit for unit, limit in limits.items() if limit is not None}
 
-    def __call__(self, loop: Loop) -> str | None:
-        reached = []
-        for unit, limit in self._limits().items():
-            spent = getattr(loop.usage, unit)
-            if spent >= limit:
-                reached.append(f"{spent:.12g} of {limit:.12g} {unit}")
-        return f"{', '.join(reached)} spent" if reached else None
+    def __call__(self, loop: Loop) -> Stop | None:
+        limits = self._limits()
+        spent = {unit: getattr(loop.usage, unit) for unit in limits}
+        reached = {unit: n for unit, n in limits.items() if spent[unit] >= n}
+        if not reached:
+            return None
+        return Stop(self.name, figures={"spent": spent, "limits": reached})
 
 
 def uncounted(
@@ -251,11 +248,11 @@ class Fatigue:
         new_level = max(0, record.thousandths(level) + change)
         return min(record.thousandths(self.most), new_level) / 1000
 
-    def __call__(self, loop: Loop) -> str | None:
+    def __call__(self, loop: Loop) -> Stop | None:
         level = self.level(loop)
         if record.thousandths(level) < record.thousandths(self.limit):
             return None
-        return f"fatigue {level:.2f} has reached {self.limit:.2f}"
+        return Stop(self.name, figures={"level": level, "limit": self.limit})
 
 
 @refuses_unknown_options
@@ -288,16 +285,16 @@ class Echo:
         keys = [finding.key for finding in last.findings if finding.level != "note"]
         return {key: earlier.get(key, 0) + counts[key] for key in keys}
 
-    def __call__(self, loop: Loop) -> str | None:
+    def __call__(self, loop: Loop) -> Stop | None:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
 
-        texts = [
-            f"{clean(key, 80)} in {count} attempts"
+        findings = [
+            [clean(key, 80), count]
             for key, count in self.counts(loop).items()
             if count >= self.times
         ]
-        return f"the same finding again: {'; '.join(texts[:3])}" if texts else None
+        return Stop(self.name, figures={"findings": findings[:3]}) if findings else None
 
 
 @refuses_unknown_options
@@ -319,7 +316,7 @@ class Repeat:
         check_integer("times", self.times)
         require(isinstance(self.near, bool), "near", self.near, "true or false")
 
-    def __call__(self, loop: Loop) -> str | None:
+    def __call__(self, loop: Loop) -> Stop | None:
         if len(loop.attempts) <= self.times:
             return None
 
@@ -335,12 +332,16 @@ class Repeat:
             for attempt, number in zip(loop.attempts, repeated, strict=True)
             if first in (number, attempt.number)
         ]
-        distance = alike[-1] - alike[-2]
-        manner = "minimal change" if distance == 1 else f"a cycle of {distance}"
-        detail = f"{loop.describe_repeats(alike[-1:], first)} ({manner})"
-        if times == 1:
-            return detail
-        return f"{detail}, the {ordinal(count)} of {times} repeats"
+        return Stop(
+            self.name,
+            figures={
+                "first": first,
+                "exact": loop.repeats(near=False)[-1] == first,
+                "distance": alike[-1] - alike[-2],
+                "count": count,
+                "times": times,
+            },
+        )
 
     def count(self, loop: Loop) -> int:
         """Count the repeated candidates since the last improvement on the best one."""
@@ -380,26 +381,27 @@ class Plateau:
         if self.patience is None and self.floor is None:
             raise InvalidInput("plateau", "silent", "a rule with patience or floor")
 
-    def __call__(self, loop: Loop) -> str | None:
+    def __call__(self, loop: Loop) -> Stop | None:
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return None
 
-        if self.floor is not None and last.keys:
-            worst = record.format_score(last.worst)
-            floor = record.format_score(self.floor)
-            if record.thousandths(last.worst) < record.thousandths(self.floor):
-                return f"worst severity {worst} is below {floor}"
-
+        figures: dict[str, object] = {}
         index = loop.last_improvement
         later = len(loop.attempts) - index - 1
-        if self.patience is not None and later >= self.patience:
-            return (
-                f"no improvement since attempt {loop.attempts[index].number}: {later} "
-                f"of at most {self.patience} attempts"
-            )
+        if self._is_below_floor(last):
+            worst = record.format_score(last.worst)
+            figures = {"worst": worst, "floor": record.format_score(self.floor or 0)}
+        elif self.patience is not None and later >= self.patience:
+            since = loop.attempts[index].number
+            figures = {"since": since, "later": later, "patience": self.patience}
+        return Stop(self.name, figures=figures) if figures else None
 
-        return None
+    def _is_below_floor(self, last: record.Evaluation) -> bool:
+        """Return True if there are findings, and none is as severe as the floor."""
+        if self.floor is None or not last.keys:
+            return False
+        return record.thousandths(last.worst) < record.thousandths(self.floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,9 +414,9 @@ class NothingMet:
 
     name: ClassVar[str] = "nothing_met"
 
-    def __call__(self, loop: Loop) -> str | None:
+    def __call__(self, loop: Loop) -> Stop | None:
         shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
-        return "no test or check has passed so far" if shares == {0} else None
+        return Stop(self.name, figures={"met": 0}) if shares == {0} else None
 
 
 _RULE_CLASSES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
@@ -443,16 +445,14 @@ class All:
         """The names of the members, joined by "+"."""
         return "+".join(map(rule_name, self.rules))
 
-    def __call__(self, loop: Loop) -> str | None:
-        details = []
+    def __call__(self, loop: Loop) -> Stop | None:
+        members: list[Stop] = []
         for rule in self.rules:
-            detail = rule(loop)
-            if detail is not None:
-                details.append(detail)
-
-        if len(details) < len(self.rules):
-            return None
-        return " and ".join(details)
+            stop = ask(rule, loop)
+            if stop is None:
+                return None
+            members += stop.members if isinstance(rule, All) else [stop]
+        return Stop(self.name, members=tuple(members))
 
     def __repr__(self) -> str:
         return f"All({', '.join(map(repr, self.rules))})"

@@ -325,7 +325,7 @@ def loop_verdict(
         "lifted": [],
         "rung": 0 if isinstance(verdict, decide.Done) else verdict.rung,
         "climbed": [],
-        **codec.verdict_to(verdict),
+        **codec.verdict_answer(verdict),
     }
     decision = facts.pop("verdict")
     return {
@@ -390,7 +390,7 @@ def _decision_rows(stored: StoredLoop) -> list[Document]:
     return [
         {
             "attempt": decision.attempt,
-            "verdict": codec.verdict_to(decision.verdict),
+            "verdict": codec.verdict_answer(decision.verdict),
             "reason": step.reason,
             **asdict(decision.standing),
             "at": decision.at,

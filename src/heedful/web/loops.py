@@ -14,10 +14,11 @@ from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
+from heedful.loop.reasons import Stop
 from heedful.loop.record import DOUBT_STATES, Attempt, Goal, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import with_reported_names
-from heedful.loop.sentence import describe_end, describe_stop, describe_value
+from heedful.loop.sentence import describe_end
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     All,
@@ -28,6 +29,7 @@ from heedful.loop.stop import (
     Plateau,
     Repeat,
     StopRule,
+    ask,
     flat,
     rule_name,
 )
@@ -630,7 +632,7 @@ def _recorded_readings(decision: Document) -> list[Document]:
             "rule": stop["rule"],
             "now": 0,
             "of": 0,
-            "stops": stop["detail"],
+            "stops": from_document(Stop, stop).detail,
             "only_if": [],
         }
         for stop in decision.get("stopped_by", ())
@@ -663,10 +665,7 @@ def _decided_facts(
         "as_good": as_good_as_best(loop),
         "why_best": why_best(loop),
         "needs": needs(explanation),
-        "together": [
-            describe_value(change.what, change.was, change.to)
-            for change in explanation.together
-        ],
+        "together": [change.words for change in explanation.together],
         "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
@@ -694,7 +693,7 @@ def needs(explanation: Explanation) -> list[Document]:
     return [
         {
             "outcome": change.outcome,
-            "value": describe_value(change.what, change.was, change.to),
+            "value": change.words,
         }
         for change in explanation.would_change
     ]
@@ -715,7 +714,7 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
         only_if = [
             {
                 "rule": rule_name(part),
-                "stops": part(loop) or "",
+                "stops": _stop_words(loop, part),
                 "unknown": _is_unknown(loop, part),
             }
             for part in parts
@@ -726,10 +725,16 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
             if part is not rule:
                 name = f"{name}: {rule_name(part)}"
             value, limit = _reading(loop, part)
-            stops = part(loop) or ""
+            stops = _stop_words(loop, part)
             row = {"rule": name, "now": value, "of": limit, "stops": stops}
             rows.append({**row, "only_if": only_if})
     return rows
+
+
+def _stop_words(loop: Loop, rule: StopRule) -> str:
+    """Return why a rule stops a loop; "" if it does not."""
+    stop = ask(rule, loop)
+    return stop.detail if stop else ""
 
 
 def _is_unknown(loop: Loop, rule: StopRule) -> bool:
@@ -802,7 +807,7 @@ def _decide_again(
             continue
 
         kind = "passed" if verdict.passed else "stopped"
-        reasons = list(map(describe_stop, verdict.stopped_by))
+        reasons = [stop.detail for stop in verdict.stopped_by]
         answer["each"].append(kind)
         return {**answer, "ends": end, "verdict": kind, "why": "; ".join(reasons)}
     return answer

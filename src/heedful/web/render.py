@@ -12,9 +12,9 @@ from urllib.parse import quote, urlencode
 from heedful.display import ago
 from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.lessons.sentence import proof_figure
-from heedful.loop.sentence import describe_rule_name, describe_stops
+from heedful.loop.codec import from_document
+from heedful.loop.reasons import Stop, describe_rule_name, describe_stops
 from heedful.loop.share import percent
-from heedful.loop.stop import Stop
 from heedful.pages.report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
@@ -135,13 +135,13 @@ def excerpt(text: str, word: str, most: int) -> str:
     return f"… {cut_words(words, most)}"
 
 
-def stop_words(stops: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return in plain words why rules stopped a loop; `stops` are JSON data.
+def stop_words(stops: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return in words why rules stopped a loop; `stops` are JSON data.
 
-    >>> stop_words([{"rule": "attempts", "detail": "4 of 4 attempts made"}])
-    ['all 4 attempts are made']
+    >>> stop_words([{"rule": "mine", "text": "it is late"}])
+    ['it is late']
     """
-    return describe_stops([Stop(stop["rule"], stop["detail"]) for stop in stops])
+    return describe_stops([from_document(Stop, stop) for stop in stops])
 
 
 def stage_value(output: Any) -> Any:
