@@ -86,7 +86,7 @@ AGAIN = '{"verdict":"again","reasons":[],"feedback":"answer with P0","lifted":[]
 PASSED = '{"verdict":"done","best":1,"passed":true,"stopped_by":[],"lifted":[]}'
 STOPPED = (
     '{"verdict":"done","best":1,"passed":false,"lifted":[],'
-    '"stopped_by":[{"rule":"attempts","detail":"2 of 2 attempts made"}]}'
+    '"stopped_by":[{"rule":"attempts","figures":{"count":2,"limit":2}}]}'
 )
 POLICY = '{"rules":[{"rule":"attempts","limit":20000}]}'
 NUMBERS = (

@@ -376,7 +376,7 @@ def test_the_log(session_of_loops):
     for part in (
         "lifted again contains_failed 1 0.00 1 ",
         "lifted again contains_failed 3 0.30 (+0.15) 3 ",
-        "lifted stopped attempts: 4 of 4 attempts made 4 0.45 (+0.15) 4 ",
+        "lifted stopped attempts: all 4 attempts are made 4 0.45 (+0.15) 4 ",
         "lifted again contains_failed attempts: ann 4 0.45 (+0.15) 4 ",
     ):
         assert part in text

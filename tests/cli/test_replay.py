@@ -165,11 +165,11 @@ def test_check_shows_the_shortest_history_of_each_rule(heedful_):
         "  attempt 1: a new candidate\n"
         "  attempt 2: a new candidate, better\n"
         "  attempt 3: a new candidate, better\n"
-        "  => 3 of 3 attempts made\n\n"
+        "  => all 3 attempts are made\n\n"
         "repeat can fire, first after attempt 2\n"
         "  attempt 1: a new candidate\n"
         "  attempt 2: nearly the same candidate, no better\n"
-        "  => attempt 2 nearly repeats attempt 1 (minimal change)\n"
+        "  => the answer nearly repeats attempt 1 (minimal change)\n"
     )
 
 

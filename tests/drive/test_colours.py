@@ -94,7 +94,7 @@ def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
 
     assert call("best") == "abcde"
     with pytest.raises(
-        NotPassed, match=r"after 4 .*attempts: 4 of 4.* a; b; c and 2 more"
+        NotPassed, match=r"after 4 .*attempts: all 4.* a; b; c and 2 more"
     ) as caught:
         call("raise")
     assert caught.value.result.wrong == tuple("abcde")

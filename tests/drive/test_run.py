@@ -489,7 +489,9 @@ async def test_a_cancelled_loop_stays_cancelled(any_store):
     await driver.step()
     verdict = await driver.cancel("ada")
     assert isinstance(verdict, Done)
-    assert [(s.rule, s.detail) for s in verdict.stopped_by] == [("cancelled", "ada")]
+    (stop,) = verdict.stopped_by
+    assert stop.rule == "cancelled"
+    assert stop.figures == {"why": "ada"}
     assert [await driver.step(), await driver.cancel("bo")] == [verdict, verdict]
     result = await driver.finish()
     assert result.candidate == "wrong"
@@ -497,7 +499,7 @@ async def test_a_cancelled_loop_stays_cancelled(any_store):
     early = await session(any_store, id="b").cancel("")
     assert isinstance(early, Done)
     assert early.best is None
-    assert early.stopped_by[0].detail == "cancelled"
+    assert early.stopped_by[0].figures == {"why": "cancelled"}
 
 
 @pytest.mark.parametrize(

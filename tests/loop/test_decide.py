@@ -32,6 +32,7 @@ from heedful.loop.stop import (
     Plateau,
     Repeat,
     StopRule,
+    ask,
 )
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules
@@ -102,10 +103,9 @@ def test_the_last_evaluation_decides_and_not_the_best():
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
     loop = loop_of(evaluation, goals=(QUALITY, DRIFT))
     best = None if evaluation is None else 1
-    verdict = Done(
-        best, False, stopped_by=(heedful.Stop("unscored", f"no score for {missing}"),)
-    )
-    assert decide(loop, NEVER) == verdict
+    stop = heedful.Stop("unscored", figures={"scores": missing.split(", ")})
+    assert decide(loop, NEVER) == Done(best, False, stopped_by=(stop,))
+    assert stop.detail == f"no score for {missing}"
 
 
 def test_a_policy_may_go_on_without_a_score():
@@ -471,7 +471,7 @@ def test_a_stopped_loop_keeps_every_word_in_order_and_its_best_attempt(loop, pol
         ]
         assert places == sorted(places)
         improving = replace(loop, improves=policy.improvement)
-        words = {detail for rule in policy.rules if (detail := rule(improving))}
+        words = {s.detail for rule in policy.rules if (s := ask(rule, improving))}
         details = [s.detail for s in verdict.stopped_by]
         assert words <= {*details, *(lift.detail for lift in verdict.lifted)}
 

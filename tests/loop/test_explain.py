@@ -20,7 +20,7 @@ TWICE = replace(ADA, decisions=2)
 BO = Override("attempts", "bo")
 EXPIRED = Override("attempts", "ada", until=2.0)
 BY_ADA = "again (attempts overridden by ada)"
-STOPPED = "stopped by attempts: {} of {} attempts made"
+STOPPED = "stopped by attempts: {}"
 
 
 @settings(max_examples=25)
@@ -49,7 +49,8 @@ TEXTS = [
         """\
 attempt 1: ab -> again
 attempt 2: b -> again
-attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made
+attempt 3: b -> stopped by cancelled: it was cancelled: by ada; \
+attempts: all 3 attempts are made
 kept: attempt 1
 would have changed it: no single threshold or score: \
 cancelled and attempts stopped it""",
@@ -75,7 +76,7 @@ cancelled and attempts stopped it""",
         Policy((MaxAttempts(1),)),
         """\
 attempt 1: quality 0.6 misses quality >= 0.75 -> \
-stopped by attempts: 1 of 1 attempts made
+stopped by attempts: the only attempt is made
 kept: attempt 1
 would have changed it: threshold of quality 0.6 instead of 0.75: passed
 would have changed it: score quality 0.75 instead of 0.6: passed
@@ -202,13 +203,16 @@ def test_a_recorded_verdict_of_another_policy_is_not_explained_by_this_one():
     by_two = Done(
         1,
         False,
-        stopped_by=(Stop("mine", "enough"), Stop("attempts", "1 of 1 attempts made")),
+        stopped_by=(
+            Stop("mine", "enough"),
+            Stop("attempts", "the only attempt is made"),
+        ),
     )
     explanation = explain(loop_of(X), Policy((MaxAttempts(1),)), {1: by_two})
     assert explanation.verdict == by_two
     assert explanation.would_change == ()
     assert explanation.lines[-1].decided.startswith(
-        "stopped by mine: enough; attempts: 1 of 1"
+        "stopped by mine: enough; attempts: the only"
     )
     assert (
         explanation.otherwise == "not known: this policy alone did not give the verdict"
@@ -237,7 +241,7 @@ def test_no_quotation_can_break_a_line_or_colour_it():
         pytest.param(
             loop_of(X, X, X, overrides=(ADA,)),
             2,
-            ["again", BY_ADA, STOPPED.format(3, 2)],
+            ["again", BY_ADA, STOPPED.format("3 of 2 attempts made")],
             id="used once",
         ),
         pytest.param(
@@ -249,14 +253,14 @@ def test_no_quotation_can_break_a_line_or_colour_it():
         pytest.param(
             loop_of(X, overrides=(EXPIRED,), at=3.0),
             1,
-            [STOPPED.format(1, 1)],
+            [STOPPED.format("the only attempt is made")],
             id="expired",
         ),
         # an earlier policy used it twice, this one has one use for it
         pytest.param(
             loop_of(X, X, overrides=(replace(TWICE, used=2),)),
             2,
-            ["again", STOPPED.format(2, 2)],
+            ["again", STOPPED.format("all 2 attempts are made")],
             id="used up under an earlier policy",
         ),
     ],

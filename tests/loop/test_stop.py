@@ -246,31 +246,35 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
 @pytest.mark.parametrize(
     ("rule", "loop", "words"),
     [
-        (Fatigue(0.15), history("a", "a"), "fatigue 0.15 has reached 0.15"),
+        (
+            Fatigue(0.15),
+            history("a", "a"),
+            "too many attempts without improvement (fatigue 0.15, limit 0.15)",
+        ),
         (
             Repeat(),
             tried("ab", near="2"),
-            "attempt 2 nearly repeats attempt 1 (minimal change)",
+            "the answer nearly repeats attempt 1 (minimal change)",
         ),
         (
             Repeat(),
             tried("abcc", near="34"),
-            "attempt 4 repeats attempt 3 (minimal change)",
+            "the answer repeats attempt 3 (minimal change)",
         ),
         (
             Repeat(2),
             tried("abab"),
-            "attempt 4 repeats attempt 2 (a cycle of 2), the 2nd of 2 repeats",
+            "the answer repeats attempt 2 (a cycle of 2), the 2nd of 2 repeats",
         ),
         (
             Repeat(),
             tried("abcd", near="4"),
-            "attempt 4 nearly repeats attempt 1 (a cycle of 3)",
+            "the answer nearly repeats attempt 1 (a cycle of 3)",
         ),
         (
             Repeat(),
             tried("xabab", near="24"),
-            "attempt 5 repeats attempt 3 (a cycle of 2)",
+            "the answer repeats attempt 3 (a cycle of 2)",
         ),
         (
             Plateau(2),
@@ -285,7 +289,7 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
         (
             heedful.All(MaxAttempts(2), Repeat()),
             tried("aa"),
-            "2 of 2 attempts made and attempt 2 repeats attempt 1 (minimal change)",
+            "all 2 attempts are made and the answer repeats attempt 1 (minimal change)",
         ),
     ],
     ids=[
@@ -301,14 +305,15 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
     ],
 )
 def test_a_rule_names_what_it_saw(rule, loop, words):
-    assert rule(loop) == words
+    assert rule(loop).detail == words
 
 
 def test_an_echo_names_its_findings_in_bounded_words():
-    words = Echo(1)(
+    stop = Echo(1)(
         loop_of(Evaluation(tuple(finding(f"{n} " + "long" * 50) for n in range(9))))
     )
-    assert words is not None
+    assert stop is not None
+    words = stop.detail
     assert words.startswith("the same finding again: 0 long")
     assert len(words) < 400
     assert Echo(3, across="scope").counts(loop_of(X, echoes={"x": 2, "y": 9})) == {

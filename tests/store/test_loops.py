@@ -150,7 +150,7 @@ def lesson(text: str = "wrong") -> Lesson:
 
 async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     lifted = Again(
-        lifted=(LiftedStop(rule="attempts", detail="1 of 1", by="ada", override=0),)
+        lifted=(LiftedStop(rule="attempts", text="1 of 1", by="ada", override=0),)
     )
     again = report("a", 1, verdict=lifted, lessons=[lesson()])
 
@@ -207,8 +207,8 @@ async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
     store, owner
 ):
     lifted = (
-        LiftedStop(rule="attempts", detail="x", by="ada", override=0),
-        LiftedStop(rule="attempts", detail="y", by="ada", override=0),
+        LiftedStop(rule="attempts", text="x", by="ada", override=0),
+        LiftedStop(rule="attempts", text="y", by="ada", override=0),
     )
 
     async def used() -> list[int]:

@@ -229,7 +229,9 @@ def fill_long_loop(db: Any, scope: Scope, name: str, best: int) -> None:
     """Write a stopped loop of `LONG_LOOP_ATTEMPTS` attempts into its tables."""
     (row,) = db.select("n", "loop", {"tenant": scope.tenant, "id": name})
     end = {"verdict": "done", "best": best, "passed": False}
-    end["stopped_by"] = [{"rule": "attempts", "detail": "10000 of 10000 attempts made"}]
+    end["stopped_by"] = [
+        {"rule": "attempts", "figures": {"count": 10000, "limit": 10000}}
+    ]
     for number in range(1, LONG_LOOP_ATTEMPTS + 1):
         record = {"number": number, "candidate": {"digest": f"d{number}"}}
         record["evaluation"] = {"findings": [{"check": "pytest", "message": "wrong"}]}

@@ -66,14 +66,23 @@ class Change:
     policy: Policy
 
     @property
+    def what(self) -> str:
+        """The name of the value."""
+        return self.value.label
+
+    @property
+    def was(self) -> float:
+        """The value before the change."""
+        return self.value.now
+
+    @property
     def words(self) -> str:
         """The change in plain words."""
         return describe_value(self.value, self.to)
 
     def __str__(self) -> str:
         to = format_score(self.to)
-        now = format_score(self.value.now)
-        return f"{self.value.label} {to} instead of {now}: {self.outcome}"
+        return f"{self.what} {to} instead of {format_score(self.was)}: {self.outcome}"
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
@@ -101,8 +110,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
 def _relative_size(change: Change) -> float:
     """Return the size of a change as a share of the value before it."""
-    now = change.value.now
-    return abs(change.to - now) / max(abs(now), 0.001)
+    return abs(change.to - change.was) / max(abs(change.was), 0.001)
 
 
 def _smallest_change(

@@ -37,6 +37,9 @@ class Stop:
         sentence = _SENTENCES.get(self.rule)
         return sentence(self.figures) if sentence and self.figures else self.text
 
+    def __str__(self) -> str:
+        return self.detail
+
 
 def join_spent(
     spent: Mapping[str, float | None], limits: Mapping[str, float | None]
@@ -59,7 +62,12 @@ def _say_attempts(figures: Figures) -> str:
             f"{figures['died']} calls, one after another, ended with their process and "
             f"left no answer; {figures['limit']} attempts are allowed"
         )
-    return f"{figures['count']} of {figures['limit']} attempts made"
+    count = figures["count"]
+    if count != figures["limit"]:
+        return f"{count} of {figures['limit']} attempts made"
+    if count == 1:
+        return "the only attempt is made"
+    return f"all {count} attempts are made"
 
 
 def _say_echo(figures: Figures) -> str:

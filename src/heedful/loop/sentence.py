@@ -55,9 +55,10 @@ class Value:
     @property
     def label(self) -> str:
         """The name of the value, with what it is the value of."""
-        if self.kind == "limit":
-            return f"{self.within}: {self.name}" if self.within else self.name
-        return f"{self.kind} {self.name}"
+        prefixes = {"score": "score ", "threshold": "threshold of ", "limit": ""}
+        if self.within:
+            return f"{self.within}: {self.name}"
+        return prefixes[self.kind] + self.name
 
 
 def describe_reason(verdict: Verdict) -> str:
@@ -78,7 +79,7 @@ def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
     >>> from heedful.loop.reasons import Stop
     >>> stop = Stop("attempts", figures={"count": 4, "limit": 4})
     >>> describe_end(Done(2, passed=False, stopped_by=(stop,)), 4)
-    'Stopped after attempt 4: 4 of 4 attempts made.'
+    'Stopped after attempt 4: all 4 attempts are made.'
     """
     reason = describe_reason(verdict)
     if doubt:
