@@ -19,8 +19,6 @@ from heedful.errors import NotFound, UsageError
 from heedful.integrations import install as plans
 from heedful.integrations.agents import AGENTS, Agent, Kind
 from heedful.integrations.agents_md import EMPTY_SECTION, section_text
-from heedful.integrations.clone import clone_items
-from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.leftovers import LOG_FILE
 from heedful.integrations.places import (
     TARGETS,
@@ -29,7 +27,6 @@ from heedful.integrations.places import (
     settings_file,
 )
 from heedful.lessons.stated_rule import StatedRule
-from heedful.store.ownership import approve
 from heedful.store.workspace import project_root
 
 # What an agent waits for the answer of a hook at most, with the start of a shell.
@@ -300,20 +297,3 @@ def section() -> str:
     except NotFound:
         # Nothing has been stored yet.
         return EMPTY_SECTION
-
-
-def write_all(changes: Sequence[FileChange]) -> None:
-    """Write all files, or none. Raises UsageError.
-
-    Instructions to agents that the user has approved, or that are new, are approved as
-    they are then: the user has just written them.
-    """
-    before = {item.path: item for item in clone_items(Path.cwd())}
-    apply_all(changes)
-    written = {os.path.realpath(change.path) for change in changes if change}
-    for item in clone_items(Path.cwd()):
-        item_before = before.get(item.path)
-        is_trusted = item_before is None or item_before.is_approved
-        is_text = item.kind == "instructions" and not item.is_unread
-        if is_text and is_trusted and os.path.realpath(item.path) in written:
-            approve("files", {item.name: item.digest})

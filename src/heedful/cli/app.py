@@ -282,7 +282,7 @@ def _shared(
     ] = False,
     approved_only: Annotated[
         bool,
-        Option("--approved-only", help="Read only what hooks may follow in a folder."),
+        Option("--approved-only", help="Follow only what hooks follow: no file here."),
     ] = False,
 ) -> None:
     """Declare the options that many commands share. `output.CommandLine` receives

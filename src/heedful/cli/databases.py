@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import sqlite3
 from asyncio import gather
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import asdict, astuple
 from itertools import islice
 from pathlib import Path
@@ -16,12 +17,16 @@ from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
 from heedful.store import POSTGRES_PREFIXES, open_store
-from heedful.store.ownership import is_blank, prepare_database
+from heedful.store.projects import prepare_database, user_folder
 from heedful.store.store import Store
 
 T = TypeVar("T")
 MAX_NAMED_DATABASES = 3
 MAX_NAMED_SCOPES = 3
+HAS_RECORDS_QUERY = (
+    "select exists (select 1 from loop) or exists (select 1 from lesson) "
+    "or exists (select 1 from episode)"
+)
 UNNAMED_IN_REPOSITORY = (
     "; pass --db with the file that your program names: in a git repository heedful "
     "looks into no other .db file by itself"
@@ -71,6 +76,26 @@ def db_exists(db: str) -> bool:
     return "://" in db or Path(db).exists()
 
 
+def is_blank(path: Path) -> bool:
+    """Return True if a database file has no loop, lesson or session and no log.
+
+    Nothing is written, and no log beside the file is read.
+    """
+    log = Path(f"{path}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    # SQLite would wait for the other end of a pipe.
+    if has_log or not path.is_file():
+        return False
+
+    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as db:
+            (has_records,) = db.execute(HAS_RECORDS_QUERY).fetchone()
+    except sqlite3.Error:
+        return False
+    return not has_records
+
+
 def missing_database(db: str, remedy: str) -> NotFound:
     """Return the error that the file `db` does not exist, and where it was looked for.
 
@@ -91,7 +116,7 @@ def databases_beside(db: str) -> str:
     from heedful.store.workspace import find_repository
 
     in_repository = find_repository(Path(db).parent.resolve()) is not None
-    # The default database of a repository is in its folder .git.
+    # The default database of a repository is in the user's folder.
     folder = Path() if in_repository else Path(db).parent
     others = [path for path in folder.glob("*.db") if path.name != Path(db).name]
     if others and in_repository:
@@ -143,8 +168,8 @@ def check_database(db: str, *, new: bool = False) -> None:
     Raises StoreUnavailable if it may be new, and its folder does not exist.
     """
     folder = Path(db).absolute().parent
-    # heedful makes its own folder in .git.
-    has_folder = folder.is_dir() or ".git" in folder.parts
+    # heedful makes the folders of its own.
+    has_folder = folder.is_dir() or folder.is_relative_to(user_folder())
     if not (has_folder or db_exists(db)):
         if new:
             place = missing_folder(str(folder))

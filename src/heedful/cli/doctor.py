@@ -37,6 +37,7 @@ from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError, install_line
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
+from heedful.integrations.rules import ACCEPT_COMMAND, doubt_about_rules
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces, space_of
 from heedful.models import (
@@ -242,17 +243,17 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
 
 
 def _check_hooks() -> Iterator[Sign]:
-    """Check that hooks, where they are installed, ignore nothing in this project."""
+    """Check that hooks, where they are installed, follow the team's rules here."""
     if not any(map(_has_hooks, (False, True))):
         return
 
     settings_of_hooks = read_settings(Path.cwd())
-    ignored = "; ".join(map(str, settings_of_hooks["ignored"]))
+    doubt = doubt_about_rules(Path.cwd())
     yield Sign(
         name="hooks",
-        well=not ignored,
-        found=ignored or f"they use {shown(settings_of_hooks['db'])}",
-        todo="heedful hook approve shows it and asks",
+        well=not doubt,
+        found=doubt or f"they use {shown(settings_of_hooks['db'])}",
+        todo=f"{ACCEPT_COMMAND} shows it and asks",
     )
 
 

@@ -61,8 +61,8 @@ from heedful.lessons.stated_rule import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
+from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
-from heedful.store.workspace import own_db
 
 MAX_LINE_TEXT_CHARS = 200
 MAX_CLUSTER_LINES = 5  # lessons that are printed of each group

@@ -56,15 +56,17 @@ TIME_COLUMNS = {
 class CommandLine:
     """The running command line: its words, and what the words say.
 
-    `options` are the settings that are given as options. With `approved_only`, what a
-    project states counts only as far as hooks may follow it. `progress` is None until
-    the command shows how far it is.
+    `options` are the settings that are given as options. With `approved_only`, only
+    what hooks follow counts. `has_named_db` is True once the user was told which
+    database a command uses by default. `progress` is None until the command shows how
+    far it is.
     """
 
     arguments: Sequence[str] = ()
     json: bool = False
     debug: bool = False
     approved_only: bool = False
+    has_named_db: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
 

@@ -31,9 +31,8 @@ from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES_PREFIXES
-from heedful.store.ownership import prepare_database
+from heedful.store.projects import own_db, prepare_database
 from heedful.store.store import Store
-from heedful.store.workspace import own_db
 
 T = TypeVar("T")
 # The share of labelled pairs that a judge must rank right. A coin would pass 1 of 170
@@ -83,10 +82,9 @@ def ask_own(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) ->
     With `new`, it is made if it does not exist. Raises NotFound, StoreError.
     """
     db = str(own_db())
-    if new:
-        prepare_database(db, is_followed=True)
+    prepare_database(db)
     values = replace(settings(), db=db, project=Scope().project)
-    return _ask_memory(values, question)
+    return _ask_memory(values, question, new=new)
 
 
 def has_own_memory() -> bool:

@@ -7,7 +7,6 @@ projects are in the user's own memory.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 from typer import Argument, Context, Option, Typer
@@ -24,11 +23,12 @@ from heedful.cli.settings import (
     settings,
     where,
 )
+from heedful.cli.share import accept
+from heedful.errors import NotFound
 from heedful.lessons.lesson import Remembered
 from heedful.lessons.stated_rule import RuleReach, StatedRule
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean
-from heedful.store.workspace import find_repository, own_db
 
 T = TypeVar("T")
 RuleId = Annotated[int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id.")]
@@ -66,17 +66,10 @@ RULE_COLUMNS = columns(
 rules: Typer = group_with_default()
 
 
-def _is_outside_projects() -> bool:
-    """Return True in a folder without a project, where hooks use the user's memory."""
-    has_repository = find_repository(Path.cwd()) is not None
-    return not (has_repository or is_stated("db") or db_exists(settings().db))
-
-
 def _ask_project(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) -> T:
-    """Ask the memory in which hooks keep the rules of this project."""
-    if _is_outside_projects():
-        return ask_own(question, new=new)
-    return ask(question, new=new)
+    """Ask the memory of this project: that of its hooks, unless there is another."""
+    has_other = is_stated("db") or db_exists(settings().db)
+    return ask(question, new=new, approved_only=not has_other)
 
 
 @rules.callback(invoke_without_command=True)
@@ -89,12 +82,13 @@ def list_rules(context: Context) -> int:
         return 0
 
     stated = list[StatedRule]()
-    is_outside = _is_outside_projects()
-    exists = db_exists(str(own_db()) if is_outside else settings().db)
     # A database that the user named may be misspelt; then this raises NotFound.
-    if exists or is_stated("db", files=False):
+    try:
         stated += _ask_project(lambda memory: memory.user_rules.list())
-    if has_own_memory() and not is_outside:
+    except NotFound:
+        if is_stated("db", files=False):
+            raise
+    if has_own_memory():
         user_rules = ask_own(lambda memory: memory.user_rules.list())
         stated += [rule for rule in user_rules if rule.reach == "all"]
 
@@ -170,3 +164,6 @@ def retire_rule(
     retired = ask_own(retire) if everywhere else _ask_project(retire)
     words = f"retired: {clean(retired.text, MAX_RULE_CELL_CHARS)}"
     return answer({"retired": id, "by": by, "why": why}, words, following("rules"))
+
+
+rules.command("accept")(accept)

@@ -26,6 +26,7 @@ from heedful.cli.databases import (
     check_database,
     databases_beside,
     db_exists,
+    is_blank,
     opened_store,
 )
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
@@ -57,7 +58,6 @@ from heedful.pipeline.thresholds import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
 from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, keys, shown
-from heedful.store.ownership import is_blank
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file

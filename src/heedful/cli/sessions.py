@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,7 +53,6 @@ from heedful.episodes.change_files import (
 from heedful.episodes.changes import CI_SOURCE, ChangeRemarks
 from heedful.episodes.episode import Episode, Limits
 from heedful.errors import TraceFileError, UsageError
-from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX, QuarantinedLesson
@@ -67,7 +66,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.sanitize import clean
 from heedful.store import episodes, open_store
-from heedful.store.ownership import home_folder, prepare_database
+from heedful.store.projects import own_db, prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import find_repository, project_top
 
@@ -231,11 +230,11 @@ def learn_sessions(
     return learn_from(folders)
 
 
-def learn_from(folders: Sequence[Path], approved_only: bool = False) -> int:
+def learn_from(folders: Sequence[Path]) -> int:
     """Learn from sessions as `learn_sessions` does, and return the exit code.
 
-    The files of the current folder count only if an option or the environment states
-    the database, and not if `approved_only`.
+    The settings of the current folder count only if an option or the environment states
+    the database.
     """
     for folder in folders:
         if not folder.exists():
@@ -244,11 +243,8 @@ def learn_from(folders: Sequence[Path], approved_only: bool = False) -> int:
             )
 
     stated = None
-    if is_stated("db", files=False) and not approved_only:
+    if is_stated("db", files=False):
         stated = settings()
-    elif not approved_only:
-        for item in read_settings(Path.cwd())["ignored"]:
-            say(f"{item}; heedful hook approve shows it and asks")
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
     values_by_db: dict[str, Settings] = {}
@@ -458,27 +454,26 @@ async def _learn_changes(
 def _settings_here() -> Settings:
     """Return the settings for what was said about changes, with its database.
 
-    It is that of the repository of this folder, or else the user's own: a comment or a
-    log does not choose where it is stored.
+    It is that of the hooks in this folder: a comment or a log does not choose where it
+    is stored.
     """
-    folder = Path.cwd()
-    if find_repository(folder) is None:
-        folder = home_folder()
-    return approved_settings(folder)
+    return approved_settings(Path.cwd())
 
 
 def _settings_of(file: Path) -> Settings:
     """Return the settings for a file of sessions, with its database.
 
-    They are what hooks follow in the folder in which the session worked: anyone may
-    have written its files. Outside of repositories they are the user's own. Raises
-    OSError, UsageError.
+    They are those of hooks in the folder in which the session worked; without such a
+    folder, the database is the user's own. Raises OSError, UsageError.
     """
-    return approved_settings(_repository_folder(file) or home_folder())
+    folder = _session_folder(file)
+    if folder is None:
+        return replace(approved_settings(Path.cwd()), db=str(own_db()))
+    return approved_settings(folder)
 
 
-def _repository_folder(file: Path) -> Path | None:
-    """Return the folder in which a session worked; None outside of repositories.
+def _session_folder(file: Path) -> Path | None:
+    """Return the folder in which a session worked, None if it is not on this machine.
 
     Raises OSError.
     """
@@ -487,7 +482,7 @@ def _repository_folder(file: Path) -> Path | None:
 
     if match:
         folder = Path(match[1].decode("utf-8", "replace"))
-        if find_repository(folder) is not None:
+        if folder.is_dir() or find_repository(folder) is not None:
             return folder
     return None
 
@@ -520,10 +515,8 @@ async def _learn_file(
     except TraceFileError as error:  # what comes before the damage is learnt
         survey.problems.append(str(error))
 
-    folder = _repository_folder(file)
-    root = ""
-    if folder is not None:
-        root = str(project_top(folder))
+    folder = _session_folder(file)
+    root = "" if folder is None else str(project_top(folder))
 
     for place, session in enumerate(sessions, 1):
         digest = file_digest if place == len(sessions) else ""

@@ -1,8 +1,9 @@
 """The settings of a command, and the options that several commands share.
 
 A setting comes from the first of these that has it: an option, the environment,
-`heedful.toml`, and `[tool.heedful]` in `pyproject.toml`. Both files are in the current
-folder. Only the command line reads settings.
+`heedful.toml`, and `[tool.heedful]` in `pyproject.toml`, both in the current folder,
+and the user's own `~/.heedful/heedful.toml`, which alone counts for hooks. Only the
+command line and the hooks read settings.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from heedful.cli.output import current_command, say
 from heedful.errors import InvalidInput, UnknownName, UsageError
 from heedful.lessons.scope import Scope
 from heedful.store import DEFAULT_DATABASE_FILE, shown
-from heedful.store.workspace import find_repository, folder_db, read_table
+from heedful.store.projects import (
+    find_project,
+    folder_db,
+    own_settings,
+    user_folder,
+)
+from heedful.store.workspace import read_table
 
 if TYPE_CHECKING:  # `_valid_settings` imports them, if a setting is stated
     from pydantic import Field
@@ -49,6 +56,7 @@ OLDER_VARIABLES = {
 }
 # Variables of clients, and of commands in the documentation.
 VARIABLES_WITHOUT_SETTING = (
+    "home",
     "key",
     "url",
     "command",
@@ -201,21 +209,23 @@ def settings(**options: Any) -> Settings:
 
     origins = _values_by_origin({**running.options, **options})
     values = _valid_settings(origins)
-    states_db = any("db" in stated for stated in origins.values())
-    if states_db or Path(DEFAULT_DATABASE_FILE).exists():
+    if any("db" in stated for stated in origins.values()):
         return values
 
-    # The memory of a repository is at its root, or in the folder of git.
-    if find_repository(Path.cwd()) is None:
+    folder = Path.cwd()
+    database = folder_db(folder)
+    if database == folder / DEFAULT_DATABASE_FILE:
         return values
-    return replace(values, db=str(folder_db(Path.cwd())))
+    if not running.has_named_db:
+        running.has_named_db = True
+        say(f"heedful uses {database}")
+    return replace(values, db=str(database))
 
 
 def approved_settings(folder: Path, **options: Any) -> Settings:
     """Return the settings that hooks follow in a folder, and the database they use.
 
-    The folder may be a clone of a stranger's repository: its files count as far as the
-    user has approved them. Options take precedence. Raises UsageError.
+    Nothing in the folder counts. Options take precedence. Raises UsageError.
     """
     from heedful.integrations.hook import read_settings  # slow to import
 
@@ -285,6 +295,10 @@ def _values_by_origin(
     }
     tables: dict[str, dict[str, Any]] = {}
     if files:
+        own_table = own_settings(find_project(Path.cwd()))
+        if "db" in own_table and "://" not in str(own_table["db"]):
+            own_table["db"] = str(user_folder() / str(own_table["db"]))
+        tables["{field} in your own heedful.toml"] = own_table
         project_table = read_table("pyproject.toml", "tool", "heedful")
         tables["{field} in pyproject.toml [tool.heedful]"] = project_table
         tables["{field} in heedful.toml"] = read_table("heedful.toml")

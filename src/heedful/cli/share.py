@@ -1,13 +1,12 @@
-"""`heedful share`: a team's memory in a file of the repository.
+"""`heedful share` and `heedful rules accept`: the rules of a team, in a repository.
 
-`share` writes reviewed rules beside those that the file has. `describe` and `follow`
-are for `heedful hook approve`: they show what changed since a person approved the file,
-and let hooks follow it.
+`share` writes reviewed rules beside those that the file has. `accept` shows what
+changed since the user accepted the file, and lets hooks follow it.
 """
 
 from __future__ import annotations
 
-import hashlib
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -26,13 +25,7 @@ from heedful.integrations.file_changes import (
     check_within,
     read_text,
 )
-from heedful.integrations.hook import IS_CHANGED, NOT_APPROVED, Ignored
-from heedful.integrations.rules import (
-    RULES_PART,
-    approved_content,
-    find_rules,
-    record_approval,
-)
+from heedful.integrations.rules import ACCEPT_COMMAND, accepted_content, find_rules
 from heedful.lessons.shared import (
     ATTRIBUTES_FILE,
     ATTRIBUTES_LINE,
@@ -43,11 +36,9 @@ from heedful.lessons.shared import (
 )
 from heedful.memory.shared import follow_rules, rules_to_share
 from heedful.sanitize import visible
-from heedful.store.ownership import approvals
+from heedful.store.projects import find_project, write_private
 from heedful.store.shared import FollowedRules
 from heedful.store.workspace import Repository, find_repository
-
-UNREADABLE_RULES = "hooks cannot follow it; correct it, or remove it"
 
 
 def share(
@@ -60,7 +51,7 @@ def share(
     Reviewed is what somebody wrote or released, and what evidence verified; nothing
     that waits. The rules that the file has stay. Secrets, personal data and absolute
     paths are left out. Without --db, the rules are those of the memory that hooks
-    follow. Others follow the file after heedful hook approve.
+    follow. Others follow the file after heedful rules accept.
     """
     repository = find_repository(Path.cwd())
     if repository is None:
@@ -117,7 +108,7 @@ def _summary(new: int, old: int, dry_run: bool) -> str:
 def _write(repository: Repository, before: str | None, text: str) -> None:
     """Write the file, and how git merges it. Raises UsageError.
 
-    What one has approved stays so: the new rules are one's own.
+    What the user accepted stays so: the new rules are the user's own.
     """
     top = repository.top
     attributes = top / ATTRIBUTES_FILE
@@ -127,49 +118,55 @@ def _write(repository: Repository, before: str | None, text: str) -> None:
     if ATTRIBUTES_LINE not in wanted:
         wanted += ATTRIBUTES_LINE
 
-    file = find_rules(top)
-    name = _name_of(top / SHARED_FILE)
-    approved_digest = approvals()["files"].get(name)
-    digest = hashlib.sha256((before or "").encode()).hexdigest()
     apply_all(
         [
             FileChange(top / SHARED_FILE, before, text),
             FileChange(attributes, stated, wanted),
         ]
     )
-    is_followed = file is not None and file.path == top / SHARED_FILE
-    if is_followed and (before is None or approved_digest == digest):
-        record_approval(name, text.encode())
+    project = find_project(top)
+    is_followed = top == repository.root
+    if is_followed and accepted_content(project) == (before or "").encode():
+        write_private(project.accepted_rules, text.encode())
 
 
-def _name_of(path: Path) -> str:
-    """Return the name by which an approval of the file is recorded."""
-    return Ignored(path=str(path), reason="", part=RULES_PART).name
+def accept(
+    yes: Annotated[bool, Option("--yes", help="Accept without a question.")] = False,
+) -> int:
+    """Show what changed in the team's .heedful/rules.md, and follow it from now on.
 
-
-def describe(item: Ignored) -> list[str]:
-    """Return the rules that are new in a file, and those that are gone, as lines.
-
-    Without an approval all are new. A file that cannot be read has its problem.
+    Hooks tell the rules of the version that you accepted. You answer for them.
     """
-    approved_digest = approvals()["files"].get(item.name, "")
-    before = _lines_of(approved_content(approved_digest), item.path)
-    try:
-        rules = read_rules(item.values["content"], item.path)
-    except LineError as error:
-        return [visible(str(error))]
+    file = find_rules(Path.cwd())
+    if file is None:
+        raise UsageError(f"{Path.cwd()} is in no git repository; run this in one")
+    if file.problem:
+        raise UsageError(f"{file.path} is not followed: {file.problem}")
 
+    project = find_project(Path.cwd())
+    rules = read_rules(file.content, str(file.path))
+    changes = _changes(rules, accepted_content(project))
+    say("\n".join(changes or ["the rules are those that you accepted"]))
+    if changes and not yes:
+        is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        question = "May hooks tell these rules to your agents? You answer for them."
+        if not (is_terminal and confirm(question, default=False, err=True)):
+            raise UsageError(f"nothing was accepted; {ACCEPT_COMMAND} --yes accepts it")
+
+    followed = _store_rules(rules, file.root)
+    write_private(project.accepted_rules, file.content)
+    counts = f"{counted(followed.new, 'new rule')}, {followed.known} known"
+    return answer({"changes": changes}, f"{counts}, {followed.gone} gone")
+
+
+def _changes(rules: Sequence[SharedRule], accepted: bytes) -> list[str]:
+    """Return the rules that are new, and those that are gone, as lines."""
+    before: list[str] = []
+    with suppress(LineError):
+        before += [_shown(rule) for rule in read_rules(accepted, SHARED_FILE)]
     lines = [_shown(rule) for rule in rules]
     changes = [f"- {line}" for line in before if line not in lines]
-    changes += [f"+ {line}" for line in lines if line not in before]
-    return changes or ["the rules are the same"]
-
-
-def _lines_of(content: bytes, path: str) -> list[str]:
-    """Return the rules of a file that was approved as lines; [] if it is damaged."""
-    with suppress(LineError):
-        return [_shown(rule) for rule in read_rules(content, path)]
-    return []
+    return changes + [f"+ {line}" for line in lines if line not in before]
 
 
 def _shown(rule: SharedRule) -> str:
@@ -177,52 +174,14 @@ def _shown(rule: SharedRule) -> str:
     return visible(rule.line.removeprefix("- "))
 
 
-def follow(item: Ignored) -> bool:
-    """Ask whether hooks may follow the rules of a file; return True if they do."""
-    rules: Sequence[SharedRule] | None = None
-    if item.reason in (NOT_APPROVED, IS_CHANGED):
-        with suppress(LineError):
-            rules = read_rules(item.values["content"], item.path)
-    if rules is None:
-        say(f"  {UNREADABLE_RULES}")
-        return False
-
-    question = "May hooks tell these rules to your agents? You answer for them."
-    if not confirm(question, default=False, err=True):
-        return False
-
-    followed = _store_rules(rules, Path(item.path).parent.parent)
-    record_approval(item.name, item.values["content"])
-    new = counted(followed.new, "new rule")
-    say(f"  {new}, {followed.known} known, {followed.gone} gone")
-    return True
-
-
-def restore(folder: Path) -> list[str]:
-    """Store the rules that the user approved, if the memory has lost them.
-
-    Returns how many, as a line, or [].
-    """
-    file = find_rules(folder)
-    if file is None or file.is_empty or file.problem:
-        return []
-    if approvals()["files"].get(_name_of(file.path)) != file.digest:
-        return []
-
-    followed = _store_rules(read_rules(file.content, SHARED_FILE), file.root)
-    if not followed.new:
-        return []
-    return [f"stored from {SHARED_FILE}, as approved: {counted(followed.new, 'rule')}"]
-
-
 def _store_rules(rules: Sequence[SharedRule], root: Path) -> FollowedRules:
-    """Store rules that the user approved in the memory that hooks follow."""
+    """Store rules that the user accepted in the memory that hooks follow."""
     return ask(
         lambda memory: follow_rules(
             memory,
             rules,
             by=getuser(),
-            why=f"approved {SHARED_FILE}",
+            why=f"accepted {SHARED_FILE}",
             root=str(root),
         ),
         new=True,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
@@ -67,11 +67,6 @@ class Agent:
 
     events: Mapping[str, Kind]
     takes: frozenset[str]
-    # The places of a project from which it takes instructions: files, and folders of
-    # rules, which end with "/"; and the folders with its prompts. A clone may bring
-    # them, so no agent is without.
-    instructions: tuple[str, ...]
-    folders: tuple[str, ...]
     fields: Mapping[str, str] = field(default_factory=dict)
     other_names: Mapping[str, str] = field(default_factory=dict)
     context: Form = _nested("additionalContext")
@@ -87,7 +82,7 @@ class Agent:
     # A person sees the `systemMessage` of a start, and the model does not. No agent
     # shows one at the end of a session.
     says_at_start: bool = False
-    # The events at which the user hears that settings are not followed, and what waits.
+    # The events at which the user hears that a hook did nothing, and what waits.
     notice_events: tuple[str, ...] = ()
     # The module whose `read` gives an event the names of Claude Code.
     reader: str = ""
@@ -116,18 +111,9 @@ _CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
 _OPENCODE = Agent(
     events=_EVENTS_WITHOUT_FAILURE,
     takes=frozenset({"prompt", "after"}),
-    instructions=("AGENTS.md", "CLAUDE.md"),
-    folders=(".opencode",),
 )
 AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent(
-        instructions=(
-            "CLAUDE.md",
-            "CLAUDE.local.md",
-            ".claude/CLAUDE.md",
-            ".claude/rules/",
-        ),
-        folders=(".claude",),
         events=_SHARED_EVENTS,
         takes=_CONTEXT_MOMENTS,
         gives_typed_line=True,
@@ -138,14 +124,6 @@ AGENTS: Mapping[str, Agent] = {
     # VS Code, Copilot CLI and JetBrains read the same files; some versions write the
     # names of fields in camel case.
     "copilot": Agent(
-        instructions=(
-            "AGENTS.md",
-            "CLAUDE.md",
-            "GEMINI.md",
-            ".github/copilot-instructions.md",
-            ".github/instructions/",
-        ),
-        folders=(".github", ".claude", ".agents"),
         events=_SHARED_EVENTS,
         takes=frozenset({"start", "before", "after", "failed"}),
         other_names={
@@ -161,8 +139,6 @@ AGENTS: Mapping[str, Agent] = {
     ),
     # Its `prompt` may be what a tool or a machine wrote.
     "qwen-code": Agent(
-        instructions=("QWEN.md", "AGENTS.md"),
-        folders=(".qwen",),
         events=_SHARED_EVENTS,
         takes=_CONTEXT_MOMENTS,
         fields={"prompt": "submitted_prompt"},
@@ -170,8 +146,6 @@ AGENTS: Mapping[str, Agent] = {
         says_at_start=True,
     ),
     "droid": Agent(
-        instructions=("AGENTS.md",),
-        folders=(".factory",),
         events=_EVENTS_WITHOUT_FAILURE,
         takes=frozenset({"start", "prompt", "after"}),
         other_names={
@@ -182,8 +156,6 @@ AGENTS: Mapping[str, Agent] = {
     ),
     # Its events have no results, so a failure has no text to learn from.
     "goose": Agent(
-        instructions=("AGENTS.md", ".goosehints"),
-        folders=(".goose", ".agents"),
         events=_EVENTS_WITHOUT_FAILURE,
         takes=frozenset(),
         fields={
@@ -194,8 +166,6 @@ AGENTS: Mapping[str, Agent] = {
         deny=_named("reason", decision="block"),
     ),
     "codex": Agent(
-        instructions=("AGENTS.md", "AGENTS.override.md"),
-        folders=(".codex", ".agents"),
         events=_EVENTS_WITHOUT_FAILURE,
         takes=_CONTEXT_MOMENTS,
         fields={"prompt_id": "turn_id"},
@@ -203,8 +173,6 @@ AGENTS: Mapping[str, Agent] = {
         says_at_start=True,
     ),
     "kimi-code": Agent(
-        instructions=("AGENTS.md", ".kimi/AGENTS.md"),
-        folders=(".kimi", ".agents"),
         events=_SHARED_EVENTS,
         takes=frozenset({"prompt"}),
         fields={"tool_use_id": "tool_call_id", "tool_response": "tool_output"},
@@ -212,8 +180,6 @@ AGENTS: Mapping[str, Agent] = {
         block=_nested("permissionDecisionReason", permissionDecision="deny"),
     ),
     "cursor": Agent(
-        instructions=("AGENTS.md", "CLAUDE.md", ".cursorrules", ".cursor/rules/"),
-        folders=(".cursor", ".claude"),
         events={
             "sessionStart": "start",
             "beforeSubmitPrompt": "prompt",
@@ -237,8 +203,6 @@ AGENTS: Mapping[str, Agent] = {
     # A hook before a call cannot add context there, but one before the next call of the
     # model can.
     "gemini-cli": Agent(
-        instructions=("GEMINI.md", "AGENTS.md"),
-        folders=(".gemini", ".agents"),
         events={
             "SessionStart": "start",
             "BeforeAgent": "prompt",
@@ -255,14 +219,6 @@ AGENTS: Mapping[str, Agent] = {
         courier="heedful.integrations.before_model",
     ),
     "cline": Agent(
-        instructions=(
-            "AGENTS.md",
-            ".clinerules",
-            ".clinerules/",
-            ".cursorrules",
-            ".windsurfrules",
-        ),
-        folders=(".cline",),
         events={
             "TaskStart": "start",
             "TaskResume": "start",
@@ -278,20 +234,7 @@ AGENTS: Mapping[str, Agent] = {
         reader="heedful.integrations.task_events",
     ),
     "opencode": _OPENCODE,
-    "kilo": replace(
-        _OPENCODE,
-        instructions=(
-            *_OPENCODE.instructions,
-            ".kilo/rules/",
-            ".kilocode/rules/",
-            ".kilocode/workflows/",
-            ".kilocodemodes",
-            ".kilocoderules",
-            ".roomodes",
-            ".roorules",
-        ),
-        folders=(*_OPENCODE.folders, ".kilo", ".kilocode", ".roo"),
-    ),
+    "kilo": _OPENCODE,
 }
 
 

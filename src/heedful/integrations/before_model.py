@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.integrations.agents import Answer, Kind
-from heedful.store.ownership import home_folder, private
+from heedful.store.projects import home_folder, private
 
 _FOLDER = "waiting"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UsageError
-from heedful.store.ownership import private
+from heedful.store.projects import private
 from heedful.store.workspace import read_project_file
 
 Backup = Literal["", "keep", "drop"]

@@ -9,46 +9,37 @@ in a process that nobody waits for.
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
-from heedful.integrations.clone import (
-    server_trust,
-)
-from heedful.integrations.rules import RULES_PART, find_rules
+from heedful.integrations.rules import doubt_about_rules
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
-from heedful.store import DEFAULT_DATABASE_FILE
-from heedful.store.ownership import (
-    IS_REPLACED,
-    approvals,
-    doubt_about,
-    doubt_about_unstated,
-    identity_of,
+from heedful.store.projects import (
+    SETTINGS_FILE,
+    Project,
+    find_project,
+    leave_other_repository,
+    note_first_commit,
+    own_db,
+    own_settings,
     prepare_database,
     private,
+    user_folder,
 )
-from heedful.store.workspace import (
-    find_repository,
-    own_db,
-    project_root,
-    project_top,
-    read_table,
-)
+from heedful.store.workspace import project_top
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.hooks import FailedCall, HookSettings
@@ -80,7 +71,7 @@ HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
     "trust": json.loads,
     "hook": json.loads,
 }
-# What a setting must be in a file.
+# What a setting must be in the user's file.
 SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
     "db": (str,),
     "tenant": (str,),
@@ -97,57 +88,7 @@ TYPE_WORDS: Mapping[type, str] = {
     float: "a number",
     dict: "a table",
 }
-# The files that may have settings, and the table in each that has them.
-SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
-    "pyproject.toml": ("tool", "heedful"),
-    "heedful.toml": (),
-}
-# The parts of a settings file; the user approves each part by itself.
-SETTINGS_PARTS: Mapping[str, tuple[str, ...]] = {
-    "rules": ("hook", "policy"),
-    "trust": ("trust",),
-    "memory": ("db", "tenant", "project", "holdout", "forget"),
-}
-NOT_APPROVED = "you have not approved it"
-IS_CHANGED = "it is not as you approved it"
 DEFAULT_AGENT = "claude-code"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ignored:
-    """What hooks do not follow: a part of a settings file, or a database.
-
-    `values` are the settings of a part; a database has none. `digest` is recorded with
-    the answer of the user; `is_refused` is True if the answer was no.
-    """
-
-    path: str
-    reason: str
-    part: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""
-    is_refused: bool = False
-
-    @property
-    def name(self) -> str:
-        """The path and the part, as in "/project/heedful.toml [trust]"."""
-        return visible(f"{self.path} [{self.part}]" if self.part else self.path)
-
-    @property
-    def is_changed(self) -> bool:
-        """True if the user approved something else in its place."""
-        return self.reason.startswith((IS_CHANGED, IS_REPLACED))
-
-    @property
-    def stops_something(self) -> bool:
-        """True if something that the user approved no longer takes effect.
-
-        The rules of a team that were approved before are told on.
-        """
-        return self.is_changed and self.part != RULES_PART
-
-    def __str__(self) -> str:
-        return f"{self.name} is ignored: {self.reason}"
 
 
 def detach(work: str, session: str, folder: Path) -> None:
@@ -247,7 +188,7 @@ def run() -> None:
     # Windows has neither these signals nor `os.nice`.
     with suppress(AttributeError):
         for number in (signal.SIGTERM, signal.SIGHUP):
-            # So that the commands of the project end, too.
+            # So that the commands of a stop end, too.
             signal.signal(number, signal.default_int_handler)
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, HOOK_TIMEOUT_SECONDS)
@@ -304,8 +245,11 @@ def _answer_event(
         return
 
     folder = _project_folder(in_our_names(row, data))
+    project = find_project(folder)
+    notices: list[str] = []
+    if kind == "start":
+        notices += _notices(project, folder)
     settings = read_settings(folder)
-    _log_ignored(event, settings["ignored"])
 
     asyncio = _import_asyncio()
     from heedful.integrations import hooks
@@ -321,18 +265,53 @@ def _answer_event(
         )
     )
     answer = reply.answer
-    if event in row.notice_events:
-        notice = _notice(event, settings["ignored"])
-        if notice:
-            answer = dict(answer or {})
-            earlier = answer.get("systemMessage")
-            answer["systemMessage"] = f"{earlier}\n{notice}" if earlier else notice
-
+    if notices:
+        answer = _with_notices(answer, notices, row, event, project)
     if kind is not None:
         answer = deliver(kind, data, answer)
     _print_answer(answer, stdout)
     if reply.work:
         start_work(reply.work, reply.session, folder)
+
+
+def _notices(project: Project, folder: Path) -> list[str]:
+    """Return what the user must know about the memory of a project at a start."""
+    notices = [leave_other_repository(project), describe_earlier(project)]
+    notices.append(doubt_about_rules(folder))
+    return [visible(notice) for notice in notices if notice]
+
+
+def describe_earlier(project: Project) -> str:
+    """Return how to take over the database of an earlier version, "" without one."""
+    if project.earlier_db is None:
+        return ""
+    earlier = shlex.quote(str(project.earlier_db))
+    return (
+        f"hooks do not read the memory of an earlier version, {earlier}; to take it "
+        f"over: heedful export lessons.jsonl --db {earlier}, then heedful import "
+        "lessons.jsonl --trust operator --by NAME"
+    )
+
+
+def _with_notices(
+    answer: Answer | None,
+    notices: Sequence[str],
+    row: Agent,
+    event: str,
+    project: Project,
+) -> Answer | None:
+    """Log notices that the user does not know; add them to the answer if the agent
+    shows them.
+    """
+    news = project.tell_once(notices)
+    for notice in news:
+        _log_line(f"{event}: {notice}")
+    if not news or not row.says_at_start:
+        return answer
+
+    earlier_lines = answer.get("systemMessage") if answer else None
+    lines = [*filter(None, [earlier_lines]), *(f"heedful: {text}" for text in news)]
+    return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
 def _open_host(
@@ -341,7 +320,7 @@ def _open_host(
     """Return the rules and the host of hooks in a folder."""
     from heedful.integrations import hooks
 
-    database = prepare_database(settings["db"], is_followed=True)
+    database = prepare_database(settings["db"])
     rules, host = hooks.follow(settings, database, strict)
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
@@ -376,7 +355,6 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     _limit_time(WORK_START_TIMEOUT_SECONDS)
     folder = _project_folder({"cwd": str(Path.cwd())})
     settings = read_settings(folder)
-    _log_ignored(event, settings["ignored"])
 
     asyncio = _import_asyncio()
     from heedful.integrations import hooks
@@ -384,6 +362,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     _, host = _open_host(folder, settings, strict)
     _limit_time(0)
     asyncio.run(hooks.work(host, session, cast("hooks.Work", event)))
+    note_first_commit(find_project(folder))
 
 
 def _import_asyncio() -> ModuleType:
@@ -415,13 +394,6 @@ def _limit_time(seconds: float) -> None:
             signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _log_ignored(event: str, ignored: Sequence[Ignored]) -> None:
-    """Log the names of what is not followed, if there is anything."""
-    if ignored:
-        names = ", ".join(item.name for item in ignored)
-        _log_line(f"{event}: ignored until heedful hook approve: {names}")
-
-
 class _WarningLines(logging.Handler):
     """Writes warnings as lines of the hook's log that begin with the event."""
 
@@ -433,24 +405,6 @@ class _WarningLines(logging.Handler):
         """Write a warning as one line."""
         error = getattr(record, "error", "")
         _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
-
-
-def _notice(event: str, ignored: Sequence[Ignored]) -> str:
-    """Return the notice about what hooks do not follow, "" if there is none.
-
-    It leaves out what the user refused in this form. At a stop, it only names what was
-    approved and has changed since, because this no longer takes effect.
-    """
-    items = [
-        item
-        for item in ignored
-        if not item.is_refused and (event != "Stop" or item.stops_something)
-    ]
-    if not items:
-        return ""
-
-    reasons = "; ".join(map(str, items))
-    return f"heedful: {reasons}; to look at it and decide: heedful hook approve"
 
 
 def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
@@ -486,116 +440,45 @@ def _project_folder(data: Mapping[str, Any]) -> Path:
     return Path.cwd()
 
 
-def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
-    """Return the settings of hooks in a folder and its repository. Raises UsageError.
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of hooks in a folder: those of the user. Raises UsageError.
 
-    `db` is the database: the stated one, or that of the repository, the folder or the
-    user. `ignored` is what the user has not approved in its present form. With `every`,
-    the settings of all files count as if approved.
+    `db` is the database: the stated one, or that of the project.
     """
-    folder = folder.resolve()
-    root = project_root(folder)
-    ignored: list[Ignored] = []
+    project = find_project(folder)
     settings: dict[str, Any] = {
         "tenant": "default",
         "project": "default",
         "holdout": 0.1,
         "forget": None,
-        "db": "",
+        "db": str(project.db),
         "trust": {},
         "hook": {},
-        "ignored": ignored,
     }
 
-    for place, file in product(dict.fromkeys((root, folder)), SETTINGS_FILE_TABLES):
-        for part in _parts(place / file):
-            if part.reason:
-                ignored.append(part)
-            if every or not part.reason:
-                settings |= part.values
-                settings["db"] = _database_in(place, settings["db"])
-
-    ignored += _ignored_rules(folder)
+    stated = own_settings(project)
+    _check_types(stated)
+    for name in SETTINGS_FILE_TYPES:
+        if name in stated:
+            settings[name] = stated[name]
+    settings["db"] = _database_in(user_folder(), settings["db"])
     settings |= _read_environment()
+    settings["db"] = _database_in(folder, settings["db"])
+
     policy = settings.pop("policy", "default")
     settings["hook"] = {"policy": policy, **settings["hook"]}
-    settings["trust"] = {
-        **approvals()["trust"],
-        **server_trust(folder),
-        **settings["trust"],
-    }
-
-    stated = _database_in(folder, settings["db"])
-    settings["db"] = _followed_database(stated, folder, ignored)
-
-    refused = approvals()["refused"]
-    settings["ignored"] = [
-        replace(item, is_refused=refused.get(item.name) == item.digest)
-        for item in ignored
-    ]
     return settings
 
 
-def _parts(path: Path) -> Iterator[Ignored]:
-    """Read the parts of a settings file; those that are approved have no reason.
-
-    A part that was approved and is gone has changed, and so has a file with a new part.
-    An earlier version approved whole files. Raises UsageError if a value cannot be
-    used.
-    """
-    table = read_table(path, *SETTINGS_FILE_TABLES[path.name])
-    _check_types(path, table)
-    approved = approvals()["files"]
-    items: list[Ignored] = []
-    for part, keys in SETTINGS_PARTS.items():
-        values = {key: table[key] for key in keys if key in table}
-        document = json.dumps(values, sort_keys=True, default=str)
-        digest = hashlib.sha256(document.encode()).hexdigest()
-        items.append(
-            Ignored(path=str(path), reason="", part=part, values=values, digest=digest)
-        )
-
-    is_known = str(path) in approved or any(item.name in approved for item in items)
-    for item in items:
-        # An empty part needs no approval.
-        approved_digest = approved.get(item.name, "" if item.values else item.digest)
-        if approved_digest == item.digest:
-            yield item
-        else:
-            yield replace(item, reason=IS_CHANGED if is_known else NOT_APPROVED)
-
-
-def _ignored_rules(folder: Path) -> list[Ignored]:
-    """Return the rules of the repository, unless they are as the user approved them."""
-    file = find_rules(folder)
-    if file is None:
-        return []
-
-    item = Ignored(
-        path=str(file.path),
-        reason=file.problem,
-        part=RULES_PART,
-        values={"content": file.content},
-        digest=file.digest,
-    )
-    approved_digest = approvals()["files"].get(item.name)
-    if not file.problem and approved_digest == file.digest:
-        return []
-    if file.is_empty and approved_digest is None:
-        return []
-
-    reason = NOT_APPROVED if approved_digest is None else IS_CHANGED
-    return [replace(item, reason=file.problem or reason)]
-
-
-def _check_types(path: Path, table: Mapping[str, Any]) -> None:
-    """Check the settings of hooks in a file. Raises UsageError."""
+def _check_types(table: Mapping[str, Any]) -> None:
+    """Check the settings of hooks in the user's file. Raises UsageError."""
     for name, types in SETTINGS_FILE_TYPES.items():
         value = table.get(name, types[0]())
         if not isinstance(value, types) or "\0" in str(value):
             words = " or ".join(dict.fromkeys(map(TYPE_WORDS.__getitem__, types)))
             raise UsageError(
-                f"{name} in {path} is {visible(repr(value))[:80]}; it must be {words}"
+                f"{name} in {user_folder() / SETTINGS_FILE} is "
+                f"{visible(repr(value))[:80]}; it must be {words}"
             )
 
 
@@ -614,51 +497,6 @@ def _read_environment() -> dict[str, Any]:
             raise UsageError(f"{variable} is wrong: {error}") from error
 
     return settings
-
-
-def _followed_database(stated: str, folder: Path, ignored: list[Ignored]) -> str:
-    """Return the database that hooks follow; what they do not follow is `ignored`.
-
-    It is the stated one, or that of the repository, or outside of repositories that of
-    the folder, or the user's own.
-    """
-    repository = find_repository(folder)
-    places = (project_root(folder), project_top(folder), folder)
-    unstated = [place / DEFAULT_DATABASE_FILE for place in dict.fromkeys(places)]
-    database = own_db() if repository is None else repository.db
-    real_database = os.path.realpath(database)
-
-    # In a repository, the file with this name at its root is a link to the memory.
-    is_memory = repository is not None and (
-        Path(stated) in unstated or os.path.realpath(stated) == real_database
-    )
-    if stated and not is_memory:
-        doubt = doubt_about(stated, folder)
-        if not doubt:
-            return stated
-        ignored.append(_ignored_database(stated, doubt))
-
-    for path in unstated:
-        if os.path.realpath(path) == real_database and repository is not None:
-            continue
-
-        doubt = doubt_about_unstated(path, folder)
-        if doubt:
-            ignored.append(_ignored_database(str(path), doubt))
-        elif repository is None and path.exists():
-            return str(path)
-
-    doubt = doubt_about(str(database), folder)
-    if doubt:
-        ignored.append(_ignored_database(str(database), doubt))
-    return str(own_db() if doubt else database)
-
-
-def _ignored_database(path: str, doubt: str) -> Ignored:
-    """Return a database that hooks do not follow; another one has another digest."""
-    return Ignored(
-        path=path, reason=doubt, digest=f"{identity_of(Path(path))}: {doubt}"
-    )
 
 
 def _own_database(db: str) -> str:
@@ -684,7 +522,7 @@ def _log_line(line: str) -> None:
     # A RuntimeError says that the user has no home.
     with suppress(OSError, RuntimeError):
         # A home that is gone, as after a trial of the hooks, is not made again.
-        folder = own_db().parent
+        folder = user_folder()
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / "hook.log"
         is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES

@@ -148,7 +148,7 @@ class Reply:
 
 
 async def _check_command(line: str, folder: str, seconds: float) -> Finding | None:
-    """Run a command of the project; return an error if it fails, else None.
+    """Run a command of the user; return an error if it fails, else None.
 
     Its evidence is what the command printed: of a long output, its error lines, its
     beginning and its end.
@@ -266,7 +266,7 @@ async def reply(
     )
     if failure is not None and kind in ("stop", "end"):
         await run.learn(failure[1])
-    # A stop is not limited in time here: the commands of the project take theirs.
+    # A stop is not limited in time here: the commands of the user take theirs.
     if kind == "stop":
         return await _on_stop(moment)
     if kind == "end":
@@ -652,7 +652,7 @@ def _joined(text: str, others: Any) -> str:
 
 
 async def _on_stop(moment: _Moment) -> Reply:
-    """Run the commands that the project wants before a turn ends, and decide.
+    """Run the commands that the user wants before a turn ends, and decide.
 
     The turn is a loop like any other, and each stop is an attempt of it. The turn does
     not end with a subagent, or with a stop while work in the background goes on.

@@ -51,7 +51,8 @@ from heedful.integrations.places import (
     Target,
     settings_file,
 )
-from heedful.store.workspace import folder_db, project_root
+from heedful.store.projects import find_project
+from heedful.store.workspace import project_root
 
 # The agent that is meant where none is named, and the only one that asks a service.
 INSTALL_AGENT = "claude-code"
@@ -60,18 +61,6 @@ SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"
 _TEMPLATES = Path(__file__).parent / "templates"
 # What a file of its own says, in a comment.
 _OWN_FILE_WORDS = "`heedful hook uninstall` removes the"
-OWN_QUESTION = (
-    "\nWhom do you trust? A lesson waits, and your agent is not told, while nobody "
-    "vouches for its sources.\n"
-    "Your own words, your agent's tools on this machine, and the programs that it runs "
-    "here:\n"
-    "  yes: what failed and was fixed today is told tomorrow. This leaves out programs "
-    "that fetch\n"
-    "  what others wrote (curl, gh, ssh, ...), what comes from an address, and MCP "
-    "servers.\n"
-    "  no: each lesson waits until you release it; names are possible later: heedful "
-    "hook trust pytest,make"
-)
 
 
 def settings_path(user: bool = False) -> Path:
@@ -161,13 +150,13 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
         [group] = groups[event]
         if kind == "start":
             # Claude Code only runs commands at a start: without a database, none.
-            if not folder_db(_project_root()).exists():
+            if not find_project(_project_root()).db.exists():
                 del groups[event]
             continue
 
         seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
         request = {**_request_hook(url), target.limit: seconds}
-        # The service runs no command of the project.
+        # The service runs no command of the user.
         local = group["hooks"] if kind == "stop" else []
         group["hooks"] = [request, *local]
     return groups

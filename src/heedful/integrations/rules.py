@@ -1,26 +1,24 @@
-"""The rules that came with a repository: where they are, and whether a person approved.
+"""The team's rules in a repository: followed in the version that the user accepted.
 
 The file is data of whoever could push to the repository. Hooks tell nothing of it; they
-tell the rules that a person stored in memory when approving it. A hook process only
-compares the digest of the file with the one that was approved.
+tell the rules that were stored in memory when the user accepted the file. A copy of
+what was accepted lies in the user's folder.
 """
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UsageError
-from heedful.store.ownership import approve, home_folder, private
+from heedful.store.projects import Project, find_project
 from heedful.store.workspace import find_repository, read_project_file
 
 # As `lessons.shared` names it, which a hook process need not import.
 RULES_PATH = Path(".heedful") / "rules.md"
-# What an approval of the file is about, as settings have parts.
-RULES_PART = "team rules"
 NO_CONTENT = b""
+ACCEPT_COMMAND = "heedful rules accept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +34,11 @@ class RulesFile:
     content: bytes = NO_CONTENT
     problem: str = ""
 
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of the content in hex, which an approval is for."""
-        return hashlib.sha256(self.content).hexdigest()
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to approve."""
-        return self.content == NO_CONTENT and not self.problem
-
 
 def find_rules(folder: Path) -> RulesFile | None:
     """Return the file with the rules of a folder's repository; None outside of one.
 
-    All worktrees follow the file of the main one, as they do with settings.
+    All worktrees follow the file of the main one.
     """
     repository = find_repository(folder)
     if repository is None:
@@ -67,28 +55,22 @@ def find_rules(folder: Path) -> RulesFile | None:
     return RulesFile(path=path, root=root, content=content)
 
 
-def record_approval(name: str, content: bytes) -> None:
-    """Record that a person approved this content of a file, and keep a copy.
-
-    A later change is shown as the difference from the copy. Raises OSError, UsageError.
+def doubt_about_rules(folder: Path) -> str:
+    """Return that the rules of a repository are not followed, "" if they are or if
+    there are none.
     """
-    digest = hashlib.sha256(content).hexdigest()
-    with open(_copy_of(digest), "wb", opener=private) as file:
-        file.write(content)
-    approve("files", {name: digest})
+    file = find_rules(folder)
+    if file is None:
+        return ""
+    if file.problem:
+        return f"{file.path} is not followed: {file.problem}"
+    if file.content == accepted_content(find_project(folder)):
+        return ""
+    return f"{file.path} is not what you accepted; to look at it: {ACCEPT_COMMAND}"
 
 
-def approved_content(digest: str) -> bytes:
-    """Return the content that was approved with this digest; b"" if it is not kept."""
+def accepted_content(project: Project) -> bytes:
+    """Return the content that the user accepted, b"" if there is none."""
     with suppress(OSError):
-        content = _copy_of(digest).read_bytes()
-        if hashlib.sha256(content).hexdigest() == digest:
-            return content
+        return project.accepted_rules.read_bytes()
     return NO_CONTENT
-
-
-def _copy_of(digest: str) -> Path:
-    """Return the place of the copy of an approved file."""
-    folder = home_folder() / "approved-rules"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{digest[:32]}.md"

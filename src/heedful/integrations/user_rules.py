@@ -25,7 +25,7 @@ from heedful.lessons.stated_rule import (
 from heedful.memory.memory import Memory
 from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import user_rules as rule_store
-from heedful.store.ownership import prepare_database
+from heedful.store.projects import prepare_database
 
 if TYPE_CHECKING:
     from heedful.lessons.call_limits import CallLimit
@@ -152,5 +152,5 @@ async def move_rules(memory: Memory, everywhere: str) -> None:
     """Move the rules for all projects to the user's own memory."""
     rules = await memory.user_rules.in_force()
     if any(stated.reach == "all" for stated in rules):
-        db = prepare_database(everywhere, is_followed=True)
+        db = prepare_database(everywhere)
         await memory.user_rules.move_to(Memory(db, Scope(memory.scope.tenant)))

@@ -615,12 +615,11 @@ def connect(
     return db
 
 
-def create_file(path: str, identity: str = "") -> None:
+def create_file(path: str) -> None:
     """Make a database that only its owner may read, completely or not at all.
 
     It gets its name last. So an empty file at `path` is not new, but has lost its data.
-    Without an `identity`, it gets a random one. Raises StoreUnavailable if the folder
-    is missing.
+    Raises StoreUnavailable if the folder is missing.
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -636,8 +635,6 @@ def create_file(path: str, identity: str = "") -> None:
         with closing(connection) as db:
             db.execute("pragma journal_mode = wal")
             _create_schema(db)
-            if identity:
-                db.execute("update identity set id = ?", (identity,))
 
         with suppress(FileExistsError):  # another process was faster
             os.link(new, path)

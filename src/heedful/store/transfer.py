@@ -531,7 +531,7 @@ def tables() -> tuple[StoreTable, ...]:
     with closing(connect(":memory:", BUSY_TIMEOUT_SECONDS)) as db:
         names = db.execute(
             "select name from sqlite_schema where type = 'table' "
-            "and name not like '%_fts%' and name <> 'identity' order by name"
+            "and name not like '%_fts%' order by name"
         ).fetchall()
         by_name = {row["name"]: _describe_table(db, row["name"]) for row in names}
 

@@ -1,15 +1,13 @@
 """The folder in which heedful works: its repository and its settings.
 
 Anyone may have written the files of a folder. So a file of a project is read only if it
-is a regular file of bounded size inside of the project, and git runs no program that
-the folder names. A repository has a memory of its own, in the folder of git, where no
-pull, merge or checkout writes. Settings are tables of TOML files.
+is a regular file of bounded size, and git runs no program that the folder names.
+Settings are tables of TOML files.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,19 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.errors import UsageError
-from heedful.store import DEFAULT_DATABASE_FILE
 
 # The most of a file of a project that is read.
 MAX_PROJECT_FILE_BYTES = 2**20
-# The most of a settings file that is parsed: 1 MiB of TOML takes up to 1.8 s, and a
-# hook has 2.5 s for four files.
-MAX_SETTINGS_BYTES = 128 * 1024
-# Files of SQLite beside a database; the first two change what is read from it.
-LOG_SUFFIXES = ("-wal", "-journal", "-shm")
-# A key of TOML with many parts takes memory that grows with their square.
-_LONG_KEY_PATTERN = re.compile(
-    r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}"""
-)
 GIT_TIMEOUT_SECONDS = 10.0
 # What git must not take from the configuration of a folder: programs that it runs, and
 # a folder that only looks like a repository.
@@ -61,11 +49,6 @@ class Repository(NamedTuple):
     git: Path
     root: Path
     top: Path
-
-    @property
-    def db(self) -> Path:
-        """The memory of the repository, which is where git itself never puts a file."""
-        return self.git / "heedful" / DEFAULT_DATABASE_FILE
 
 
 def find_repository(folder: Path) -> Repository | None:
@@ -127,21 +110,6 @@ def project_root(folder: Path) -> Path:
     return top
 
 
-def folder_db(folder: Path) -> Path:
-    """Return the database that commands use in a folder, if no setting states one."""
-    repository = find_repository(folder)
-    for place in (folder, project_root(folder)):
-        path = place / DEFAULT_DATABASE_FILE
-        if path.exists():
-            return path
-    return folder / DEFAULT_DATABASE_FILE if repository is None else repository.db
-
-
-def own_db() -> Path:
-    """Return the file in the home folder, for what belongs to no repository."""
-    return Path.home() / ".heedful" / DEFAULT_DATABASE_FILE
-
-
 def run_git(folder: Path, words: Sequence[str]) -> str | None:
     """Return what a command of git prints, None if it fails or is not there.
 
@@ -174,13 +142,6 @@ def run_git(folder: Path, words: Sequence[str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return process.stdout.decode("utf-8", "surrogateescape")
-
-
-def is_tracked(path: Path) -> bool:
-    """Return True if git tracks a database or a log of it, in any case of its name."""
-    names = [f"{path.name}{suffix}" for suffix in ("", *LOG_SUFFIXES)]
-    patterns = [f":(icase,literal){name}" for name in names]
-    return bool(run_git(path.parent, ["ls-files", "--", *patterns]))
 
 
 def read_project_file(path: Path, within: Path | None = None) -> bytes:
@@ -227,11 +188,13 @@ def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
     """
     path = Path(file).absolute()
     try:
-        content = read_project_file(path, within=project_top(path.parent))
+        content = read_project_file(path)
         # Most files of Python projects have no settings of heedful.
         if keys and keys[-1].encode() not in content:
             return {}
-        table: Any = _parse_toml(content.decode("utf-8"))
+        import tomllib  # few folders have such a file
+
+        table: Any = tomllib.loads(content.decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
@@ -246,14 +209,3 @@ def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
     return table
-
-
-def _parse_toml(text: str) -> dict[str, Any]:
-    """Return the document of a text in TOML. Raises ValueError, RecursionError."""
-    import tomllib  # few folders have such a file
-
-    if len(text) > MAX_SETTINGS_BYTES:
-        raise ValueError(f"it has more than {MAX_SETTINGS_BYTES} characters")
-    if _LONG_KEY_PATTERN.search(text):
-        raise ValueError("a key has 32 parts or more")
-    return tomllib.loads(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES_PREFIXES
-from heedful.store.workspace import own_db
+from heedful.store.projects import own_db
 from heedful.web.site import Document, Visit
 
 
@@ -66,7 +66,7 @@ def _code(visit: Visit) -> str:
 
 
 def _own_memory(visit: Visit) -> str:
-    """Return the file in which hooks remember for no repository, if it is another."""
+    """Return the file with what holds in all projects of the user, if it is another."""
     own_file = own_db()
     if not visit.is_here or visit.caller.setup.store.url == str(own_file):
         return ""

@@ -1,11 +1,6 @@
 -- Schema 4 for SQLite. Every index of SQLite ends with the number of the row.
 -- include tables.sql
 
--- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
--- has put another file in its place.
-create table identity (id text not null);
-insert into identity values (lower(hex(randomblob(16))));
-
 -- The vector of an example as little-endian 32-bit floats. The name of a space has its embedder and its length.
 -- `changed` is the value of `corpus.changed` when the vector became searchable.
 create table vector (

@@ -1,0 +1,282 @@
+"""Where the memory of hooks lies: one file a project, in the folder of the user.
+
+That folder is `~/.heedful`, or `HEEDFUL_HOME` in the user's environment. A project is
+known by the real path of git's common folder, which all worktrees share; without git it
+is the folder itself. So nothing that a repository brings, and no pull, merge or
+checkout, can exchange, read or extend what is remembered of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import NotFound, UsageError
+from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.store.workspace import (
+    find_repository,
+    project_root,
+    read_table,
+    run_git,
+)
+
+HOME_VARIABLE = "HEEDFUL_HOME"
+SETTINGS_FILE = "heedful.toml"
+# The table of the user's settings that has those of single projects, by their paths.
+PROJECTS_TABLE = "projects"
+_NOTES_FILE = "project.json"
+_ACCEPTED_FILE = "accepted-rules.md"
+MAX_PROJECT_NAME_CHARS = 40
+PROJECT_DIGEST_CHARS = 12
+
+
+def user_folder() -> Path:
+    """Return the folder of what belongs to the user. Raises RuntimeError without a
+    home.
+    """
+    stated = os.environ.get(HOME_VARIABLE)
+    return Path(stated).expanduser().absolute() if stated else Path.home() / ".heedful"
+
+
+def home_folder() -> Path:
+    """Return the user's folder, which only the user may read; make it if it is missing.
+
+    Raises OSError.
+    """
+    folder = user_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def own_db() -> Path:
+    """Return the user's own database, for what holds in all projects."""
+    return user_folder() / DEFAULT_DATABASE_FILE
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read; this is an `opener` of `open`."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file of the user's folder in one step, so that nobody reads half of it.
+
+    Raises OSError.
+    """
+    _make_folder(path.parent)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(draft, "wb", opener=private) as file:
+        file.write(content)
+    draft.replace(path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project of the user.
+
+    `place` is the real path by which it is known, and `root` the folder that its name
+    is from: the root of the main worktree, or the folder without git.
+    """
+
+    place: Path
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder in the user's folder with what is remembered of the project."""
+        name = re.sub(r"[^\w.-]+", "-", self.root.name)[:MAX_PROJECT_NAME_CHARS]
+        digest = hashlib.sha256(os.fsencode(self.place)).hexdigest()
+        short_digest = digest[:PROJECT_DIGEST_CHARS]
+        return user_folder() / PROJECTS_TABLE / f"{name or 'root'}-{short_digest}"
+
+    @property
+    def db(self) -> Path:
+        """The memory that hooks use in the project."""
+        return self.folder / DEFAULT_DATABASE_FILE
+
+    @property
+    def accepted_rules(self) -> Path:
+        """The copy of the team's rules that the user accepted."""
+        return self.folder / _ACCEPTED_FILE
+
+    @property
+    def earlier_db(self) -> Path | None:
+        """The database that an earlier version kept in the folder of git, if any."""
+        path = self.place / "heedful" / DEFAULT_DATABASE_FILE
+        return path if path.is_file() else None
+
+    def notes(self) -> dict[str, Any]:
+        """Return what is noted about the project, {} if nothing is."""
+        with suppress(OSError, ValueError):
+            notes = json.loads((self.folder / _NOTES_FILE).read_bytes())
+            if isinstance(notes, dict):
+                return notes
+        return {}
+
+    def note(self, **notes: Any) -> None:
+        """Note something about the project. Raises OSError."""
+        all_notes = {"path": str(self.place), **self.notes(), **notes}
+        content = json.dumps(all_notes, indent=2).encode()
+        write_private(self.folder / _NOTES_FILE, content)
+
+    def tell_once(self, texts: Iterable[str]) -> list[str]:
+        """Return the texts that this was not asked for before. Raises OSError."""
+        digests = {_short_digest(text): text for text in texts}
+        told = self.notes().get("told", [])
+        news = {digest: text for digest, text in digests.items() if digest not in told}
+        if news:
+            self.note(told=[*told, *news])
+        return list(news.values())
+
+
+def _short_digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return digest[:PROJECT_DIGEST_CHARS]
+
+
+def find_project(folder: Path) -> Project:
+    """Return the project of a folder."""
+    folder = Path(os.path.realpath(folder))
+    repository = find_repository(folder)
+    if repository is None:
+        return Project(place=folder, root=folder)
+    place = Path(os.path.realpath(repository.git))
+    return Project(place=place, root=repository.root)
+
+
+def folder_db(folder: Path) -> Path:
+    """Return the database that commands use in a folder, if no setting states one.
+
+    It is a `heedful.db` that the library made in the folder or at its root, else that
+    of the hooks in a repository, or where hooks have worked.
+    """
+    for place in (folder, project_root(folder)):
+        path = place / DEFAULT_DATABASE_FILE
+        # Earlier versions left a link to a database in the folder of git.
+        if path.is_file() and not path.is_symlink():
+            return path
+
+    database = find_project(folder).db
+    is_of_hooks = database.exists() or find_repository(folder) is not None
+    return database if is_of_hooks else folder / DEFAULT_DATABASE_FILE
+
+
+def prepare_database(db: str) -> str:
+    """Return the name of a database; make its folder if it is in the user's folder.
+
+    Raises OSError.
+    """
+    path = Path(db)
+    if path.is_relative_to(user_folder()):
+        _make_folder(path.parent)
+    return db
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder in the user's folder. Raises OSError."""
+    home_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def own_settings(project: Project) -> dict[str, Any]:
+    """Return the settings in the user's folder: for all projects, then for this one.
+
+    A path of a database is relative to the user's folder. Raises UsageError.
+    """
+    file = user_folder() / SETTINGS_FILE
+    settings = read_table(file)
+    tables = settings.pop(PROJECTS_TABLE, {})
+    if not isinstance(tables, dict):
+        raise UsageError(f"[{PROJECTS_TABLE}] in {file} must be a table")
+
+    root = os.path.realpath(project.root)
+    for path, table in tables.items():
+        if not isinstance(table, dict):
+            raise UsageError(f'[{PROJECTS_TABLE}."{path}"] in {file} must be a table')
+        if os.path.realpath(os.path.expanduser(path)) == root:
+            settings |= table
+    return settings
+
+
+def note_first_commit(project: Project) -> None:
+    """Note the first commit of a repository, if it has one. Raises OSError.
+
+    This reads the whole history, so no session waits for it.
+    """
+    if project.notes().get("first_commit"):
+        return
+    # The oldest of several comes last.
+    words = ["rev-list", "--max-parents=0", "HEAD"]
+    commits = (run_git(project.root, words) or "").split()
+    if commits:
+        project.note(first_commit=commits[-1])
+
+
+def leave_other_repository(project: Project) -> str:
+    """Begin a new memory if the place has another repository than before.
+
+    It has another one if the first commit that was noted is not in it. Returns a line
+    that says so, "" if the repository is the same or not known. Raises OSError.
+    """
+    known_commit = project.notes().get("first_commit")
+    if not known_commit:
+        return ""
+    if run_git(project.root, ["cat-file", "-e", known_commit]) is not None:
+        return ""
+    if run_git(project.root, ["rev-parse", "--verify", "-q", "HEAD"]) is None:
+        return ""
+
+    before = _set_aside(project)
+    return (
+        f"{project.root} has another first commit than before, so its memory begins "
+        f"anew; what was learnt before is in {before}"
+    )
+
+
+def _set_aside(project: Project) -> Path:
+    """Rename the folder of a project, and return its new path. Raises OSError."""
+    name = f"{project.folder.name}-before-{os.urandom(4).hex()}"
+    return project.folder.rename(project.folder.with_name(name))
+
+
+def move_memory(old: Path, project: Project) -> Path | None:
+    """Give a project what was remembered of it at its path before.
+
+    `old` is that path, or a folder that was set aside. Returns the folder with what was
+    remembered at the new path, None if nothing was. Raises NotFound, UsageError,
+    OSError.
+    """
+    source = _folder_of(old)
+    if source == project.folder:
+        raise UsageError(f"{old} is the path of this project; give the path before")
+    if not source.is_dir():
+        raise NotFound("memory of", str(old), str(source.parent))
+    if os.path.lexists(old) and source != old and find_project(old).folder == source:
+        raise UsageError(f"{old} still exists, and its hooks use this memory")
+
+    aside = None
+    if project.folder.exists():
+        aside = _set_aside(project)
+    source.rename(project.folder)
+    project.note(path=str(project.place))
+    return aside
+
+
+def _folder_of(old: Path) -> Path:
+    """Return the folder with what was remembered at a path, or that folder itself."""
+    old = old.expanduser().absolute()
+    if old.parent == user_folder() / PROJECTS_TABLE:
+        return old
+    real = Path(os.path.realpath(old))
+    # The path may be gone, so nobody knows whether it was a repository.
+    places = [real / ".git", real]
+    projects = [Project(place=place, root=real) for place in places]
+    folders = [project.folder for project in projects]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
