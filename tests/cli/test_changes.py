@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from heedful.store.projects import find_project
 from tests.episodes.remarks import (
     LINT_LINES,
     comment,
@@ -92,6 +93,6 @@ def test_they_go_to_the_memory_of_the_repository_where_one_is(
     body = f'Set it here, not in "cwd": "{elsewhere}" please.'
     for number in (1, 2):
         write_review(desk.folder / f"{number}.json", comment(number, body))
-    place = str(desk.folder / ".git" / "heedful" / "heedful.db")
+    place = str(find_project(desk.folder).db)
     session((f"learn-sessions {shlex.quote('1.json')} 2.json", 0, place))
-    assert not (elsewhere / ".git" / "heedful").exists()
+    assert not find_project(elsewhere).db.exists()

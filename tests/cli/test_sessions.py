@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from heedful.cli.sessions import OWN_SOURCE_TRUST
+from heedful.store.projects import find_project
 from tests.cli.support import Desk
 
 MANY = 150  # sessions, so that Ctrl-C comes while they are read
@@ -76,7 +77,7 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     )
 
 
-def test_the_memory_of_a_repository_is_in_the_folder_of_git(
+def test_sessions_go_to_the_memory_of_the_hooks_of_their_folder(
     session, desk, tmp_path, monkeypatch
 ):
     root = tmp_path / "app"
@@ -90,9 +91,10 @@ def test_the_memory_of_a_repository_is_in_the_folder_of_git(
     (tmp_path / "logs").mkdir()
     desk.write("logs/a.jsonl", lines(tree, "s1"))
     desk.write("logs/b.jsonl", lines(tmp_path, "s2"))
-    session(("learn-sessions logs", 0, str(root / ".git/heedful/heedful.db")))
-    own_files = {file.name for file in (home / ".heedful").iterdir()}
-    assert own_files == {"heedful.db", "approved.json", "approved.lock"}
+    desk.write("logs/c.jsonl", lines(tmp_path / "gone", "s3"))
+    session(("learn-sessions logs", 0, str(find_project(root).db)))
+    projects = {file.name[:4] for file in (home / ".heedful/projects").iterdir()}
+    assert projects == {"app-", tmp_path.name[:4]}
     seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
     assert seen.stdout == b""
     home_memory = str(home / ".heedful/heedful.db")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hooks.hostile import Home, make_repository
+from tests.hooks.homes import Home, make_repository
 
 
 @pytest.fixture(scope="session")
@@ -15,5 +15,5 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, repository: Path) -> Home:
-    """A user with a home, and a remote repository of somebody else."""
+    """A user with a home, and a repository."""
     return Home(tmp_path, repository)

@@ -27,8 +27,9 @@ from heedful.integrations import install
 from heedful.integrations.agents import Kind
 from heedful.integrations.file_changes import apply_all
 from heedful.integrations.places import HOOK_LIMIT_SECONDS, TARGETS
+from heedful.store.projects import find_project
 from tests.hooks.spoken import is_denial, spoken_by
-from tests.hooks.support import environment
+from tests.hooks.support import as_user, environment, settle
 
 CALL: Mapping[str, Any] = {
     "session_id": "s1",
@@ -68,7 +69,8 @@ class Place:
 
     @property
     def database(self) -> Path:
-        return self.folder / ".git" / "heedful" / "heedful.db"
+        with as_user(self.folder, self.home):
+            return find_project(self.folder).db
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,7 @@ def _corrupt(place: Place) -> None:
 
 
 def _break_settings(place: Place) -> None:
-    (place.folder / "heedful.toml").write_text("[broken")
+    settle(place.home, "[broken")
 
 
 def _lose_home(place: Place) -> None:
@@ -200,7 +202,7 @@ def call_tool(
         _write_program(place, fault.script)
     if fault.is_absent:
         (place.programs / "heedful-hook").unlink()
-    (place.folder / ".git" / "heedful").mkdir()
+    place.database.parent.mkdir(parents=True)
     fault.spoil(place)
 
     raw = fault.event

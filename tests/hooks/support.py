@@ -16,10 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.cli import main
-from heedful.errors import UsageError
 from heedful.integrations import hook, hooks
-from heedful.integrations.hook import read_settings
-from heedful.store.ownership import approve as record_approval
 from tests.cli.support import Done
 from tests.conftest import close_stores
 from tests.hosts import LOOKUP_SECONDS
@@ -42,13 +39,11 @@ def environment(home: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
     return {**inherited, **settings, **more}
 
 
-def approve_all(folder: Path, home: Path) -> None:
-    """Approve the settings of a folder, as a user does who agrees to every question."""
-    with pytest.MonkeyPatch.context() as patch, suppress(UsageError):
-        patch.setenv("HOME", str(home))
-        for item in read_settings(folder)["ignored"]:
-            if item.part:
-                record_approval("files", {item.name: item.digest})
+def settle(home: Path, text: str) -> None:
+    """Write the settings of the user with this home."""
+    folder = home / ".heedful"
+    folder.mkdir(exist_ok=True)
+    (folder / "heedful.toml").write_text(text)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from heedful import Memory
 from heedful.integrations import hook
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.places import TARGETS
-from heedful.store.ownership import prepare_database
+from heedful.store.projects import prepare_database
 from tests.hooks.agent_events import EVENTS, RULE
 from tests.hooks.agent_schemas import SCHEMAS
 from tests.hooks.support import as_user, call_hook
@@ -59,7 +59,7 @@ class Shop:
         if not AGENTS[TARGETS[name].agent].gives_typed_line:
             with as_user(self.folder, self.home):
                 settings = hook.read_settings(self.folder)
-                memory = Memory(prepare_database(settings["db"], is_followed=True))
+                memory = Memory(prepare_database(settings["db"]))
                 asyncio.run(memory.user_rules.state(RULE, by="ann"))
         self.send(name, event_of(name, "prompt"))
 

@@ -27,15 +27,15 @@ from heedful.integrations.file_changes import read_text
 from heedful.integrations.hook_text import own_hooks
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store.projects import find_project
 from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
 from tests.hooks.support import (
     SECONDS,
-    answer_at_terminal,
-    approve_all,
     as_user,
     call_hook,
     environment,
+    settle,
 )
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
@@ -82,15 +82,7 @@ print(len(ours) <= 53 or sorted(ours))"""
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "app" / ".git").mkdir(parents=True)
-    (tmp_path / "app" / "heedful.toml").write_text(
-        '[trust]\n"program:npx" = "measured"\n'
-    )
-    approve(tmp_path / "app")
     return tmp_path / "app"
-
-
-def approve(folder: Path) -> None:
-    approve_all(folder, folder.parent)
 
 
 def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -149,8 +141,14 @@ def log(folder: Path) -> list[str]:
     return place.read_text().splitlines() if place.exists() else []
 
 
+def memory_of(folder: Path) -> Path:
+    """Return the memory of a folder, whose user has the folder above as home."""
+    with as_user(folder, folder.parent):
+        return find_project(folder).db
+
+
 def rows(folder: Path, query: str) -> list[Any]:
-    with closing(sqlite3.connect(folder / "heedful.db")) as db:
+    with closing(sqlite3.connect(memory_of(folder))) as db:
         return db.execute(query).fetchall()
 
 
@@ -233,8 +231,7 @@ def test_what_goes_wrong_is_a_line_in_the_log(case: str, folder: Path) -> None:
     name = failure.event
     data = failure.data
     why = failure.why
-    (folder / "heedful.toml").write_text(failure.toml)
-    approve(folder)
+    settle(folder.parent, failure.toml)
     code, out, err = answer(folder, data, name, **failure.env)
     assert code == 0
     assert err == ""
@@ -294,10 +291,10 @@ def test_an_event_that_is_too_long_is_read_to_its_end() -> None:
 
 def test_a_locked_database_says_nothing(folder: Path) -> None:
     run_hook(folder, "PreToolUse", call_event(folder))
-    (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
-    approve(folder)
+    settle(folder.parent, '[hook]\nstop = ["false"]')
     call = call_event(folder, "two")
-    with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
+    database = memory_of(folder)
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
         db.execute("begin exclusive")
         before = send_to_hook(folder, "PreToolUse", call)
         after = send_to_hook(folder, "PostToolUse", call)
@@ -326,10 +323,10 @@ def test_an_event_that_does_not_end_is_given_up(folder: Path) -> None:
 
 def test_a_command_ends_with_the_hook(folder: Path) -> None:
     # It waits a second: then the hook waits for its end.
-    (folder / "heedful.toml").write_text(
-        '[hook]\nstop = ["sleep 1; echo $$ > new; mv new pid; sleep 60"]'
+    settle(
+        folder.parent,
+        '[hook]\nstop = ["sleep 1; echo $$ > new; mv new pid; sleep 60"]',
     )
-    approve(folder)
     with start_hook(folder, "Stop") as process:
         assert process.stdin
         process.stdin.write(call_event(folder))
@@ -396,87 +393,6 @@ async def test_the_installed_address_answers(
             assert response.status_code == (401 if key else 200)
 
 
-def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
-    desk = Desk(folder)
-    home = str(folder.parent)
-    toml = (
-        'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = '
-        '"measured"\n'
-    )
-
-    def stops(turn: str) -> bool:
-        (folder / "ran").unlink(missing_ok=True)
-        code, out, err = answer(folder, call_event(folder, prompt_id=turn), "Stop")
-        assert code == 0
-        assert err == ""
-        assert ("block" in out) == (folder / "ran").exists()
-        assert ("is ignored: it is not as you approved it" in out) != ("block" in out)
-        return "block" in out
-
-    (folder / "heedful.toml").write_text(toml)
-    (folder / "heedful.db").touch()
-    assert not stops("p1")
-    assert not (folder / "heedful.db").stat().st_size
-    assert not (folder / "other.db").exists()
-    assert "heedful.toml" in desk.heedful("hook status", HOME=home).err
-    [line] = log(folder)
-    assert f"Stop: ignored until heedful hook approve: {folder}/heedful.toml" in line
-    approve(folder)
-    assert "heedful.toml" not in desk.heedful("hook status", HOME=home).err
-    assert stops("p2")
-    (folder / "heedful.toml").write_text(toml.replace("touch ran", "touch  ran"))
-    assert not stops("p3")
-    (folder / "heedful.toml").unlink()
-    assert not stops("p4")
-    _, out, _ = answer(folder, call_event(folder), "SessionStart")
-    assert "approve" in json.loads(out)["systemMessage"]
-    assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
-    private = [
-        folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")
-    ]
-    assert [path.stat().st_mode & 0o777 for path in private] == [0o700, 0o600, 0o600]
-
-
-def test_trust_for_all_projects(folder: Path) -> None:
-    desk = Desk(folder)
-    home = str(folder.parent)
-    installed = desk.heedful("hook install --user --yes --trust make", HOME=home)
-    assert installed.code == 0
-    assert (folder / "heedful.db").exists() is False
-    other = folder.parent / "other"
-    (other / ".git").mkdir(parents=True)
-    data = call_event(other, error=ERROR, tool_input={"command": "make all"})
-    assert answer(other, data, "PostToolUseFailure") == (0, "", "")
-    assert rows(other, "select state from lesson") == [("unverified",)]
-
-
-@pytest.mark.parametrize(
-    "toml",
-    ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"],
-    ids=["an unknown setting", "an unknown policy", "a number as trust"],
-)
-def test_wrong_settings_are_refused_and_status_shows_what_holds(
-    toml: str, folder: Path
-) -> None:
-    desk = Desk(folder)
-    home = str(folder.parent)
-    place = folder / "heedful.toml"
-    place.write_text(toml)
-    for line in ("hook approve", "hook install --yes"):
-        assert desk.heedful(line, HOME=home).code == 2
-    assert (
-        "do nothing"
-        in desk.heedful("hook status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
-    )
-    place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    code, screen = answer_at_terminal(folder, folder.parent, "hook approve", ["y", "y"])
-    assert code == 0
-    for out in (screen, desk.heedful("hook status", HOME=home).out):
-        assert "make it" in out
-        assert "heedful.db" in out
-        assert "tool is measured" in out
-
-
 MINE = (
     '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
 )
@@ -540,30 +456,15 @@ def test_installing_keeps_all_and_uninstalling_restores_it(
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     desk = Desk(folder)
     home = str(folder)
-    assert (
-        desk.heedful("hook install", HOME=home).code == 2
-    )  # nobody can answer the question
-    (folder / "heedful.toml").write_text("[broken")
-    assert desk.heedful("hook install --yes", HOME=home).code == 2
-    (folder / "heedful.toml").unlink()
+    # Nobody can answer the question.
+    assert desk.heedful("hook install", HOME=home).code == 2
     assert not (folder / ".claude").exists()
-    installed = desk.heedful(
-        "hook install --yes --trust make,Edit,tool:mine,user", HOME=home
-    )
+    installed = desk.heedful("hook install --yes", HOME=home)
     assert installed.code == 0
     assert "+" in installed.err
-    assert "tool:Edit is measured" in desk.heedful("hook status", HOME=home).out
-    assert "already" in desk.heedful("hook install --trust none", HOME=home).out
+    assert "already" in desk.heedful("hook install", HOME=home).out
     status = desk.heedful("hook status --json", HOME=home).json
     assert list(status.values()) == [list(AGENTS["claude-code"].events)]
-    assert "is measured" not in desk.heedful("hook status", HOME=home).out
-    listed = desk.heedful("trust list --json", HOME=home).json["trust"]
-    assert {row["source"] for row in listed} >= {"tool:mine", "tool:Edit", "user"}
-    assert {(*row.values(),) for row in listed} >= {
-        ("program:make", "tool"),
-        ("tool", "tool"),
-    }
-    assert desk.heedful("hook install --trust tool:", HOME=home).code == 2
     assert desk.heedful("hook run Stop", stdin="{", HOME=home).code == 0
     assert desk.heedful("hook uninstall --yes", HOME=home).code == 0
     assert not (folder / ".claude" / "settings.json").exists()

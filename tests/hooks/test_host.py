@@ -22,7 +22,7 @@ from heedful.integrations.attempts import checked_host
 from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
-from tests.hooks.support import approve_all, call_hook
+from tests.hooks.support import call_hook, settle
 from tests.hosts import patient_host
 from tests.trusted import OWN
 
@@ -240,10 +240,7 @@ EVENT = {
 def test_the_process_reads_settings_answers_and_logs(tmp_path: Path) -> None:
     folder = tmp_path / "app"
     (folder / ".git" / "info").mkdir(parents=True)
-    (folder / "heedful.toml").write_text(
-        'db = ".git/own.db"\n[trust]\n"program:npx" = "measured"\n'
-    )
-    approve_all(folder, tmp_path)
+    settle(tmp_path, 'db = "own.db"\n')
     works: list[tuple[str, str]] = []
 
     def call(
@@ -273,7 +270,7 @@ def test_the_process_reads_settings_answers_and_logs(tmp_path: Path) -> None:
     assert "pads" in call("PreToolUse", session="t", tool_use_id="b")
     codex = ("PreToolUse", "--agent", "codex")
     assert call(*codex, session="u", HEEDFUL_PROJECT="other") == ""
-    assert (folder / ".git" / "own.db").exists()
+    assert (tmp_path / ".heedful" / "own.db").exists()
     assert call("PreToolUse", HEEDFUL_HOLDOUT="much") == ""
     assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()
     assert hook.main(["a", "b"]) == 1

@@ -16,7 +16,7 @@ from heedful.lessons.reminders import ReminderFigures
 from heedful.store import exposures, preconditions, quarantine, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
-from tests.hooks.hostile import ERROR, Home, run_command
+from tests.hooks.homes import FAILED, Home, fail_and_mend, run_command
 from tests.hosts import patient_host
 from tests.service.support import read_data
 from tests.trusted import OWN
@@ -26,30 +26,6 @@ ERROR = "npm ERR! error: missing script: build"
 COMMAND = {"command": "npm run build"}
 SHARE = 0.5
 MIN_ENDED_LOOPS = 100
-
-FAILED: Any = {
-    "tool_name": "Bash",
-    "tool_input": {"command": "npx jest pads"},
-    "error": f"Exit code 1\n{ERROR}",
-}
-WORKED: Any = {
-    "tool_name": "Bash",
-    "tool_input": {"command": "npx jest pads --config jest.json"},
-    "tool_response": {"stdout": "1 passed"},
-}
-
-
-def fail_and_mend(home: Home, session: str = "monday") -> None:
-    """Let a command fail and another put it right, in a session of its own."""
-    home.event("SessionStart", session_id=session, source="startup")
-    home.event("UserPromptSubmit", session_id=session, prompt="run the tests")
-    for number, (name, data) in enumerate(
-        [("PostToolUseFailure", FAILED), ("PostToolUse", WORKED)]
-    ):
-        home.event("PreToolUse", session_id=session, tool_use_id=str(number), **data)
-        home.event(name, session_id=session, tool_use_id=str(number), **data)
-    home.event("SessionEnd", session_id=session, reason="other")
-
 
 
 async def call(host: Host, session: str, *results: str, last: str = "") -> None:
@@ -241,8 +217,7 @@ def start(home: Home, **data: Any) -> dict[str, Any]:
 def test_the_line_is_for_the_person_at_the_next_start_and_comes_once(
     home: Home,
 ) -> None:
-    home.take()
-    run_command(home, "hook install --yes --trust own")
+    run_command(home, "hook install --yes")
     fail_and_mend(home)
     assert "systemMessage" not in start(home, session_id="quiet")
     repeat_failure(home, "tuesday")

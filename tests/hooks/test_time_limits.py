@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from heedful.errors import UsageError
 from heedful.integrations import hook, hooks
-from heedful.store.ownership import APPROVALS_FILE
-from tests.hooks.support import SECONDS, as_user, call_hook
+from tests.hooks.support import as_user, call_hook
 
 # The limit of the process before its event is known; nothing takes as long.
 FIRST_SECONDS = 10_000.0
@@ -69,23 +67,19 @@ def test_the_commands_of_a_stop_have_no_limit(tmp_path: Path) -> None:
     assert time_limit() == 0
 
 
-def test_work_that_was_left_has_a_minute_to_begin(tmp_path: Path) -> None:
-    approvals = tmp_path / ".heedful" / APPROVALS_FILE
-    approvals.parent.mkdir()
-    os.mkfifo(approvals)
+def test_work_that_was_left_has_a_minute_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits: list[float] = []
 
-    def answer_late() -> None:
-        """Note the limit while the work waits for the file; then let it fail."""
-        with approvals.open("w") as file:
-            limits.append(time_limit())
-            file.write("not JSON")
+    def read_settings(folder: Path) -> None:
+        """Note the limit of the work, and let it fail."""
+        limits.append(time_limit())
+        raise UsageError(str(folder))
 
-    disk = threading.Thread(target=answer_late, daemon=True)
-    disk.start()
+    monkeypatch.setattr(hook, "read_settings", read_settings)
     with as_user(tmp_path, tmp_path):
         assert hook.main(["study", "--work", "one"]) == 0
-    disk.join(SECONDS)
     assert [8 < seconds <= 60 for seconds in limits] == [True]
 
 

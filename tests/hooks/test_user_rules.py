@@ -638,12 +638,6 @@ async def test_a_prompt_that_a_command_may_have_written_waits_and_ends_no_rule(
     assert len(await memory.user_rules.in_force()) == 2
 
 
-
-
-
-
-
-
 FORCED = "always push with --no-verify"
 
 

@@ -24,7 +24,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
-from heedful.integrations.rules import doubt_about_rules
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
@@ -276,6 +275,8 @@ def _answer_event(
 
 def _notices(project: Project, folder: Path) -> list[str]:
     """Return what the user must know about the memory of a project at a start."""
+    from heedful.integrations.rules import doubt_about_rules
+
     notices = [leave_other_repository(project), describe_earlier(project)]
     notices.append(doubt_about_rules(folder))
     return [visible(notice) for notice in notices if notice]

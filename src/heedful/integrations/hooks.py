@@ -35,6 +35,7 @@ from heedful.integrations.reminders import reminder_news, week_of
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.lessons.scope import Scope
+from heedful.lessons.trust import OWN_TRUST
 from heedful.memory.memory import Memory
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import cut_middle, redact_ends, sanitize
@@ -132,7 +133,7 @@ def follow(
         db,
         Scope(settings["tenant"], settings["project"]),
         holdout=settings["holdout"],
-        trust=settings["trust"],
+        trust={**OWN_TRUST, **settings["trust"]},
     )
     host = Host(memory=memory, strict=strict, seconds=LOOKUP_SECONDS)
     return HookSettings(**table), host

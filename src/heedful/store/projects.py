@@ -265,7 +265,8 @@ def move_memory(old: Path, project: Project) -> Path | None:
     if project.folder.exists():
         aside = _set_aside(project)
     source.rename(project.folder)
-    project.note(path=str(project.place))
+    # The user says that this repository is the one that was known.
+    project.note(path=str(project.place), first_commit="")
     return aside
 
 

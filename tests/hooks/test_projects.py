@@ -1,0 +1,223 @@
+"""Where the memory of hooks lies, and what hooks follow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heedful.lessons.shared import SHARED_FILE
+from tests.hooks.homes import (
+    ATTACK,
+    REMEDY,
+    Home,
+    fail_and_mend,
+    run_command,
+    send_events,
+)
+from tests.hooks.support import as_user, run_event
+
+
+def test_a_worktree_and_a_subfolder_share_one_file_in_the_user_s_folder(
+    home: Home,
+) -> None:
+    tree = home.home / "tree"
+    home.git(home.shop, "worktree", "add", "-q", str(tree))
+    (home.shop / "sub").mkdir()
+    for folder in (home.shop, tree, home.shop / "sub"):
+        home.event("SessionStart", folder, source="startup")
+
+    [database] = (home.home / ".heedful" / "projects").glob("*/heedful.db")
+    assert database.parent.name.startswith("shop-")
+    assert database == home.database(tree)
+    assert home.git(home.shop, "status", "--short") == ""
+    assert not list((home.shop / ".git").rglob("heedful*"))
+    assert database.parent.parent.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["plain", "other"])
+def test_each_folder_without_git_has_a_file_of_its_own(name: str, home: Home) -> None:
+    folder = home.home / name
+    folder.mkdir()
+    home.event("SessionStart", folder, source="startup")
+    [database] = (home.home / ".heedful" / "projects").glob("*/heedful.db")
+    assert database.parent.name.startswith(f"{name}-")
+
+
+def test_the_variable_moves_all_of_it(home: Home) -> None:
+    elsewhere = home.home / "volume"
+    more = {"HEEDFUL_HOME": str(elsewhere)}
+    run_event(home.shop, home.home, "SessionStart", {"source": "startup"}, more)
+    with as_user(home.shop, home.home, more):
+        assert home.project().db.is_relative_to(elsewhere)
+        assert home.project().db.exists()
+    run_event(home.shop, home.home, "Stop", {}, {**more, "HEEDFUL_HOLDOUT": "much"})
+    assert (elsewhere / "hook.log").exists()
+    assert not (home.home / ".heedful").exists()
+
+
+def test_a_moved_repository_takes_its_memory_along_by_a_command(home: Home) -> None:
+    home.settle("holdout = 0.0\n")
+    fail_and_mend(home)
+    old = home.shop
+    assert "is the path of this project" in run_command(home, f"hook move {old}")
+    home.shop = home.home / "store"
+    old.rename(home.shop)
+    home.start()
+    new_before = home.database()
+
+    moved = run_command(home, f"hook move {old}")
+    assert f"memory: {new_before}" in moved
+    assert "what was remembered here until now is in" in moved
+    assert REMEDY in send_events(home)
+    assert "no memory of" in run_command(home, f"hook move {old}")
+
+
+def test_another_first_commit_gets_a_new_file_and_one_line(home: Home) -> None:
+    fail_and_mend(home)
+    shutil.rmtree(home.shop)
+    home.shop.mkdir()
+    home.git(home.shop, "init", "-q", "-b", "main")
+    home.git(home.shop, "commit", "-q", "--allow-empty", "-m", "another")
+
+    line = home.start(session_id="one")["systemMessage"]
+    assert "has another first commit than before, so its memory begins anew" in line
+    assert REMEDY not in send_events(home)
+    assert "systemMessage" not in home.start(session_id="two")
+    [before] = (home.home / ".heedful" / "projects").glob("*-before-*")
+    assert str(before) in line
+    run_command(home, f"hook move {before}")
+    assert REMEDY in send_events(home)
+
+
+def test_the_file_of_an_earlier_version_is_named_once_and_not_opened(
+    home: Home,
+) -> None:
+    earlier = home.shop / ".git" / "heedful" / "heedful.db"
+    earlier.parent.mkdir()
+    earlier.write_bytes(b"no database")
+    (home.shop / "heedful.db").symlink_to(earlier)
+
+    line = home.start(session_id="one")["systemMessage"]
+    assert f"heedful export lessons.jsonl --db {earlier}" in line
+    assert "heedful import" in line
+    assert "systemMessage" not in home.start(session_id="two")
+    assert earlier.read_bytes() == b"no database"
+    assert str(earlier) in run_command(home, "hook install --yes")
+
+
+def plant_settings(home: Home) -> None:
+    home.write("heedful.toml", f'[hook]\nstop = ["touch {home.ran}; false"]\n')
+    home.write("pyproject.toml", f'[tool.heedful.hook]\nstop = ["touch {home.ran}"]\n')
+
+
+def plant_database_setting(home: Home) -> None:
+    home.write("heedful.toml", 'db = "theirs.db"\ntenant = "theirs"\n')
+
+
+def plant_broken_settings(home: Home) -> None:
+    home.write("heedful.toml", "[broken")
+
+
+def plant_databases(home: Home) -> None:
+    for name in ("heedful.db", ".git/heedful.db", ".heedful/heedful.db"):
+        home.write(name, b"no database")
+
+
+def plant_rules(home: Home) -> None:
+    home.write(SHARED_FILE, f"- {ATTACK}\n")
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(plant_settings, id="commands of the project do not run"),
+        pytest.param(plant_database_setting, id="no file states the database"),
+        pytest.param(plant_broken_settings, id="a broken file stops nothing"),
+        pytest.param(plant_databases, id="no database of the project is opened"),
+        pytest.param(plant_rules, id="no rule of the team that nobody accepted"),
+    ],
+)
+def test_hooks_follow_nothing_of_the_working_tree(
+    plant: Callable[[Home], None], home: Home
+) -> None:
+    plant(home)
+    files = {path: path.read_bytes() for path in home.shop.iterdir() if path.is_file()}
+    answers = send_events(home)
+    assert "ATTACK" not in answers
+    assert "did nothing" not in answers
+    assert not home.ran.exists()
+    assert home.database().exists()
+    assert files == {path: path.read_bytes() for path in files}
+    assert not (home.shop / "theirs.db").exists()
+
+
+def test_the_user_s_own_settings_hold_for_all_projects_and_for_one(home: Home) -> None:
+    home.settle(
+        f'[projects."{home.shop}".hook]\nstop = ["touch {home.ran}; false"]\n'
+        '[projects."/elsewhere"]\nholdout = 0.5\n'
+    )
+    _, output, _ = home.event("Stop", prompt_id="p1")
+    assert json.loads(output)["decision"] == "block"
+    assert home.ran.exists()
+    plain = home.home / "plain"
+    plain.mkdir()
+    assert home.event("Stop", plain, prompt_id="p1")[1] == ""
+    status = run_command(home, "hook status")
+    assert f"each stop runs: touch {home.ran}; false" in status
+    assert f'[projects."{home.shop}"]' in status
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("projects = 3", "[projects] in"),
+        ('[projects]\n"/a" = 3', '[projects."/a"] in'),
+        ("db = 3", "db in"),
+        ("[broken", "cannot be read"),
+    ],
+)
+def test_wrong_settings_of_the_user_are_named(
+    text: str, problem: str, home: Home
+) -> None:
+    home.settle(text)
+    assert problem in home.start()["systemMessage"]
+    assert problem in run_command(home, "hook install --yes")
+    assert problem in run_command(home, "hook status")
+
+
+def test_commands_in_a_repository_use_the_file_of_its_hooks(home: Home) -> None:
+    home.settle("holdout = 0.0\n")
+    fail_and_mend(home)
+    first, *_ = run_command(home, "lessons").splitlines()
+    assert first == f"heedful uses {home.database()}"
+    assert "Cannot find module" in run_command(home, "lessons")
+    (home.shop / "sub").mkdir()
+    assert "Cannot find module" in run_command(home, "lessons", home.shop / "sub")
+
+    run_command(home, "remember-nothing --db heedful.db")
+    Path(home.shop / "heedful.db").write_bytes(b"")
+    assert "heedful uses" not in run_command(home, "lessons")
+    below = run_command(home, "lessons", home.shop / "sub")
+    assert below.startswith(f"heedful uses {home.shop / 'heedful.db'}")
+
+
+@pytest.mark.parametrize("option", ["--trust own", "--trust make,Read", "--no-trust"])
+def test_the_option_trust_is_taken_and_ignored(option: str, home: Home) -> None:
+    screen = run_command(home, f"hook install --yes {option}")
+    assert screen.count("--trust is ignored") == 1
+    assert f"memory: {home.database()}" in screen
+    assert (home.shop / ".claude" / "settings.json").exists()
+
+
+def test_uninstall_names_what_stays(home: Home) -> None:
+    run_command(home, "hook install --yes")
+    home.start()
+    left = run_command(home, "hook uninstall --yes")
+    assert f"left behind: what was learnt here; to remove it: rm -r {home.home}" in left
+    run_command(home, "hook install --user --yes")
+    left = run_command(home, "hook uninstall --user --yes")
+    assert "what was learnt in projects; to remove it" in left
