@@ -1,4 +1,4 @@
-"""After a plain installation, what failed and was put right is told in the next session."""
+"""After a plain installation, the next session is told what put a failure right."""
 
 from __future__ import annotations
 
@@ -44,36 +44,6 @@ def shell(failed: str, error: str, worked: str, fix: str, **more: Any) -> Situat
 NPM = 'npm error Missing script: "typecheck"'
 TYPES = ("npm run typecheck", NPM, "npm run check:types", "check:types")
 SITUATIONS = {
-    "docker": shell(
-        "docker compose up -d billing-db",
-        "no such service: billing-db",
-        "docker compose up -d postgres",
-        "up -d postgres",
-    ),
-    "psql": shell(
-        "psql -h localhost -d ledger -c 'select 1'",
-        'psql: error: FATAL:  role "mia" does not exist',
-        "psql -h localhost -U ledger_app -d ledger -c 'select 1'",
-        "ledger_app",
-    ),
-    "kubectl": shell(
-        "kubectl logs deploy/ledger",
-        'Error from server (NotFound): deployments.apps "ledger" not found',
-        "kubectl -n payments logs deploy/ledger",
-        "-n payments",
-    ),
-    "an address of a file": shell(
-        "DATABASE_URL=sqlite:///ledger.db flask db upgrade",
-        "Error: Failed to find Flask application or factory in module 'app'",
-        "DATABASE_URL=sqlite:///ledger.db flask --app ledger db upgrade",
-        "--app ledger",
-    ),
-    "an address of this machine": shell(
-        "npx wait-on http://localhost:3000/health",
-        "Error: timed out waiting for http://localhost:3000/health",
-        "npx wait-on http://localhost:3100/health",
-        "3100",
-    ),
     "a prompt of several lines": shell(
         *TYPES, prompt="The total is wrong.\nFix it.\n\n- see that types are right"
     ),
@@ -81,7 +51,6 @@ SITUATIONS = {
     "a compacted session": shell(*TYPES, source="compact"),
     "Codex": shell(*TYPES, agent="codex"),
     "Gemini CLI": shell(*TYPES, agent="gemini-cli", tool="run_shell_command"),
-    "Cursor": shell(*TYPES, agent="cursor", tool="Shell"),
     "Copilot": shell(*TYPES, agent="copilot"),
 }
 
@@ -142,22 +111,3 @@ def test_what_was_put_right_is_told_in_the_next_session(name: str, home: Home) -
         call(home, situation, session, fails=False)
         if AGENTS[agent].event_of("end"):
             send(home, agent, "end", {"session_id": session, "reason": "other"})
-
-
-def test_a_call_of_an_mcp_tool_is_recorded_and_told(home: Home) -> None:
-    """What a server says is from outside; that the call fails, and what works, is not."""
-    situation = Situation(
-        tool="mcp__tickets__create",
-        failed={"project": "LED", "type": "Defect"},
-        error="invalid type: Defect",
-        worked={"project": "LED", "type": "Bug"},
-        fix="Bug",
-        response={"content": [{"type": "text", "text": "LED-7"}]},
-    )
-    run_command(home, "hook install --yes")
-    for session in ("monday", "tuesday"):
-        send(home, "claude-code", "start", {"session_id": session, "source": "startup"})
-        said = call(home, situation, session, fails=True)
-        call(home, situation, session, fails=False)
-        send(home, "claude-code", "end", {"session_id": session, "reason": "other"})
-    assert situation.fix in said
