@@ -35,9 +35,8 @@ _NAMES = {
     "lessons.proof": "Comparison Effect Proof TrialProof",
     "lessons.scope": "Remembered Scope",
     "lessons.signature": "signature",
-    "lessons.stated_rule": "StatedRule",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
-    "lessons.user_rules": "UserRule",
+    "lessons.user_rules": "StatedRule",
     "loop.decide": (
         "Again Decision Done Policy Reasoning Standing Trigger decide reasoning"
     ),

@@ -26,7 +26,7 @@ from heedful.integrations.places import (
     find_targets,
     settings_file,
 )
-from heedful.lessons.stated_rule import StatedRule
+from heedful.lessons.user_rules import StatedRule
 from heedful.store.workspace import project_root
 
 # What an agent waits for the answer of a hook at most, with the start of a shell.
@@ -288,10 +288,9 @@ def _why_silent(event: str, folder: str) -> str:
 
 def section() -> str:
     """Return the section of AGENTS.md from the memory that hooks follow here."""
-    everywhere: list[StatedRule] = []
+    everywhere: Sequence[StatedRule] = ()
     if has_own_memory():
-        rules = ask_own(lambda memory: memory.user_rules.in_force())
-        everywhere = [rule for rule in rules if rule.reach == "all"]
+        everywhere = ask_own(lambda memory: memory.user_rules.in_force())
     try:
         return ask(lambda memory: section_text(memory, everywhere), approved_only=True)
     except NotFound:

@@ -51,13 +51,11 @@ from heedful.cli.settings import (
     where,
 )
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
-from heedful.lessons.action import ActionHistory
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
-from heedful.lessons.stated_rule import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
@@ -361,7 +359,7 @@ def before(
     ] = "",
 ) -> int:
     """Say how a command or a call will fail, and what fixed that; nothing if such calls
-    worked. Also name the rules of yours that it goes against.
+    worked. Also say your rules that name it.
 
     Ask before it runs. It exits with 0 if there is something to say, otherwise with 1.
     """
@@ -372,7 +370,7 @@ def before(
     # A memory that tells the error comes before one in which it waits.
     known_answers.sort(key=lambda known: not any(f.what for f in known[1].failures))
     db, result = known_answers[0] if known_answers else answers[-1]
-    rules = _broken_rules(answers)
+    rules = [rule for _, history in answers for rule in history.rules]
 
     lines = [clean(f"you said: {rule.text}", MAX_LINE_TEXT_CHARS) for rule in rules]
     for failure in result.failures:
@@ -398,21 +396,6 @@ def before(
     no_failure = "no failure is known that this call will have"
     answer(document, lines or no_failure, _origin(db))
     return 0 if is_known else 1
-
-
-def _broken_rules(answers: Sequence[tuple[str, ActionHistory]]) -> list[StatedRule]:
-    """Return the rules of the user that an action breaks.
-
-    Of those in the user's own memory, beside that of a project, only rules for all
-    projects count.
-    """
-    rules = []
-    for number, (db, history) in enumerate(answers):
-        is_beside = number > 0 and db == str(own_db())
-        rules += [
-            rule for rule in history.rules if rule.reach == "all" or not is_beside
-        ]
-    return rules
 
 
 def _read_arguments(words: Sequence[str]) -> Mapping[str, Any]:

@@ -123,7 +123,7 @@ class SessionSurvey:
         self.sessions += 1
         if learned.again:
             self.known += 1
-        self.rules += [rule.text for rule in learned.rules if rule.reach != "session"]
+        self.rules += learned.rules
         self.corrections += [
             correction
             for correction in learned.corrections

@@ -37,7 +37,6 @@ from heedful.lessons.trust import (
     quotations,
     sources_of,
 )
-from heedful.lessons.user_rules import MACHINE_PATTERN
 from heedful.redact import has_mark
 from heedful.sanitize import CUT_MARK_PATTERN, plain_text
 
@@ -384,7 +383,7 @@ def may_be_pasted(text: str) -> bool:
     >>> may_be_pasted("Read this:\\n# Use npm")
     True
     """
-    is_machine = MACHINE_PATTERN.match(text) is not None
+    is_machine = text.lstrip().startswith(("<", "[", "{"))
     is_line = len(text) <= MAX_TYPED_CHARS and len(text.strip().splitlines()) <= 1
     return is_machine or not is_line
 

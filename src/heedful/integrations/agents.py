@@ -79,8 +79,8 @@ class Agent:
     gives_typed_line: bool = False
     # Its file of the session tells of failed calls that fire no event.
     has_transcript: bool = False
-    # A person sees the `systemMessage` of a start, and the model does not. No agent
-    # shows one at the end of a session.
+    # A person sees the `systemMessage` of a start and a prompt, the model does not.
+    # No agent shows one at the end of a session.
     says_at_start: bool = False
     # The events at which the user hears that a hook did nothing, and what waits.
     notice_events: tuple[str, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
-from heedful.lessons.stated_rule import StatedRule
+from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
-from heedful.store import briefs, shared, user_rules
+from heedful.store import briefs, shared
 
 SECTION_HEADING = "## What earlier sessions taught"
 SECTION_NOTE = (
@@ -29,12 +29,9 @@ async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) ->
     stated = [*await memory.user_rules.in_force(), *everywhere]
     followed = await read(scope, shared.opening, MAX_OPENING_LINES)
     lines = await read(scope, briefs.read_brief, memory.trust)
-    limits = await read(scope, user_rules.limits_in)
 
-    rules = dict.fromkeys([*(rule.words for rule in stated), *followed.values()])
-    learnt = [
-        str(line) for line in lines if not user_rules.goes_against(line.text, limits)
-    ]
+    rules = dict.fromkeys([*(rule.text for rule in stated), *followed.values()])
+    learnt = [str(line) for line in lines]
     # A comment of Markdown could end the section.
     text = opening_text(list(rules), learnt).replace("<!--", "").replace("-->", "")
     return f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{text or NOTHING_KNOWN}"

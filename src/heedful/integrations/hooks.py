@@ -32,7 +32,6 @@ from heedful.integrations.agents import (
 )
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news, week_of
-from heedful.integrations.user_rules import move_rules
 from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.lessons.scope import Scope
 from heedful.lessons.trust import OWN_TRUST
@@ -293,8 +292,6 @@ async def work(host: Host, session: str, what: Work) -> None:
     else:
         await run.study()
         await host.sweep()
-    if host.own_memory is not None and host.everywhere:
-        await move_rules(host.own_memory, host.everywhere)
 
 
 def _cut_texts(value: Any, encoded: bool = False) -> Any:
@@ -496,7 +493,6 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     Words of a machine are only kept, as those of others: a user's are trusted.
     """
-    from heedful.lessons.user_rules import read_rules
 
     prompt = moment.text("prompt")
     if not prompt.strip():
@@ -513,7 +509,6 @@ async def _on_prompt(moment: _Moment) -> Reply:
         )
         return Reply()
 
-    stated = read_rules(prompt)
     # Not every agent has an event at the start that takes context.
     rules = await moment.run.rules()
     advice = await moment.run.recall(
@@ -521,8 +516,12 @@ async def _on_prompt(moment: _Moment) -> Reply:
         moment.text("prompt_id"),
         is_typed=moment.agent.gives_typed_line,
     )
-    is_rule = any(rule.reach != "session" for rule in stated)
-    return moment.advise(_with_rules(rules, advice), "study" if is_rule else "")
+    note = "\n".join(advice.notes)
+    if note and not moment.agent.says_at_start:
+        return moment.advise(_with_rules(f"Tell the user: {note}\n{rules}", advice))
+    reply = moment.advise(_with_rules(rules, advice))
+    answer = {**(reply.answer or {}), "systemMessage": note} if note else reply.answer
+    return replace(reply, answer=answer)
 
 
 def _with_rules(rules: str, advice: Advice) -> Advice:
@@ -542,7 +541,7 @@ async def _before_call(moment: _Moment) -> Reply:
         moment.call,
         moment.subagent,
     )
-    if advice and (moment.settings.deny or advice.denies):
+    if advice and moment.settings.deny:
         text = cut_middle(advice.text, moment.agent.max_chars)
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 
@@ -597,7 +596,7 @@ async def _after_call(moment: _Moment) -> Reply:
     advice = Advice()
     # What could not be told before the call is told after it.
     if "before" not in moment.agent.takes and not moment.settings.deny:
-        advice = await run.broken_rules(tool, moment.arguments, call)
+        advice = await run.rules_about(tool, moment.arguments)
     return moment.advise(advice, "study" if failed_last else "")
 
 

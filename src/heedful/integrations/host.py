@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -26,9 +27,8 @@ from heedful.integrations.reminders import (
     subjects_of,
 )
 from heedful.integrations.user_rules import (
-    breach_text,
-    count_broken_rules,
-    find_unfit,
+    hear_rules,
+    rules_everywhere,
     rules_of_session,
     rules_text,
 )
@@ -41,6 +41,7 @@ from heedful.lessons.action import (
 )
 from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.lessons.scope import Scope
+from heedful.lessons.user_rules import NAMED_HEADING
 from heedful.memory.files import aged_text
 from heedful.memory.memory import (
     MAX_EMBEDDER_LOAD_SECONDS,
@@ -68,17 +69,17 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.repeats import Repeats
     from heedful.lessons.lesson import Outcome
     from heedful.lessons.patterns import Seen
-    from heedful.lessons.stated_rule import StatedRule
     from heedful.loop.decide import Done, Policy, Verdict
     from heedful.loop.record import Goal
     from heedful.memory.sessions import Learned
     from heedful.models.contract import Message
 
 T = TypeVar("T")
+_log = logging.getLogger("heedful")
 # All advice about calls in one prompt has at most this many characters.
 MAX_CALL_ADVICE_CHARS = 10_000
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
-UNFIT_SILENCE = "it was told in this session, or goes against a rule of the user"
+KNOWN_SILENCE = "it was told in this session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +89,14 @@ class Advice:
     `text` is for the user's part of a prompt: facts between random delimiters, at most
     9,500 characters. `examples` are worked examples as chat turns, for hosts that can
     place turns before the task; `text` has them, too. `silence` is the reason if
-    nothing is said. A person wants the call denied if `denies`.
+    nothing is said. A person reads `notes`, such as the rule that was just stored.
     """
 
     text: str = ""
     examples: tuple[Message, ...] = ()
     silence: str = ""
     lessons: frozenset[int] = frozenset()
-    denies: bool = False
+    notes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -271,17 +272,12 @@ class HostRun:
         announced = await memory.store.read(memory.scope, announce)
         ids = announced | {reminders.UNLEARNT_LESSON}
         stated = await rules_of_session(memory, self.id, self.host.everywhere)
-        rule_texts = [rule.words for rule in stated]
+        rule_texts = [rule.text for rule in stated]
         rule_texts += [rules[id] for id in rules if id in announced]
-        limits = await memory.store.read(memory.scope, user_rules.limits_in, self.id)
-        told_lines = [
-            line
-            for line in lines
-            if line.lesson in ids and not user_rules.goes_against(line.text, limits)
-        ]
+        told_lines = [line for line in lines if line.lesson in ids]
         told_ids = [id for id in rules if id in announced]
         told_ids += [line.lesson for line in told_lines if line.has_mend]
-        await self._announce((), marks=user_rules.told_marks(told_ids))
+        await self._announce((), marks=user_rules.told_lessons(told_ids))
         text = opening_text(
             list(dict.fromkeys(rule_texts)), [str(line) for line in told_lines]
         )
@@ -305,37 +301,38 @@ class HostRun:
         rules = await self.host.guarded("read the rules of the user", work, ())
         return rules_text(rules)
 
-    async def broken_rules(
-        self, tool: str, arguments: Mapping[str, Any] | str, call: str = ""
+    async def rules_about(
+        self, tool: str, arguments: Mapping[str, Any] | str
     ) -> Advice:
-        """Return the rules of the user that a call goes against.
-
-        Each is told once in a run. `call` is the id of a call that is stored already.
-        """
+        """Return the rules of the user that name a call; each is told once in a run."""
 
         async def look(memory: Memory) -> Advice:
-            rules = await memory.user_rules.broken_by(
-                tool, arguments, session=self.id, call=call, folder=self.host.root
-            )
-            return await self._tell_rules(memory, rules, Advice())
+            return await self._add_rules(memory, tool, arguments, Advice())
 
         return await self._ask("ask about the rules of the user", look)
 
-    async def _tell_rules(
-        self, memory: Memory, rules: Sequence[StatedRule], advice: Advice
+    async def _add_rules(
+        self,
+        memory: Memory,
+        tool: str,
+        arguments: Mapping[str, Any] | str,
+        advice: Advice,
     ) -> Advice:
-        """Return the advice with the rules that a call breaks, if there is room.
-
-        What denies a call is its reason, which every agent shows.
-        """
-        denies = any(stated.denies for stated in rules)
-        if not rules or not (self.room or denies):
+        """Return the advice after the rules that name a call, if there is room."""
+        rules = await memory.store.read(
+            memory.scope,
+            user_rules.about_call,
+            tool,
+            arguments,
+            session=self.id,
+            rules=await rules_everywhere(memory, self.host.everywhere),
+        )
+        if not rules or not self.room:
             return advice
-        digests = [stated.digest for stated in rules]
-        await memory.store.write(memory.scope, user_rules.note_told, self.id, digests)
-        texts = [breach_text(rules), advice.text]
-        text = "\n".join(filter(None, texts))
-        return replace(advice, text=text, silence="", denies=denies)
+        marks = user_rules.told_marks(stated.digest for stated in rules)
+        await memory.store.write(memory.scope, user_rules.mark, self.id, marks)
+        texts = [rules_text(rules, NAMED_HEADING), advice.text]
+        return replace(advice, text="\n".join(filter(None, texts)), silence="")
 
     async def recall(
         self, task: Any = None, call: str = "", *, is_typed: bool = True
@@ -343,13 +340,20 @@ class HostRun:
         """Return what memory has for the task; `call` is the id of its message, if any.
 
         If the run goes on after an end of its process, also return the last feedback.
-        Words of a task that may not be those that its user typed make no rules.
+        Rules in the words of the user are stored; a person reads so in the `notes`.
         """
         self.task = self.task if task is None else task
         await self.host.start()
         advice = await self.host.guarded(
             "recall", self._recall(call, is_typed), Advice(silence="no answer")
         )
+        memory = self.host.own_memory
+        if memory is not None and isinstance(self.task, str):
+            work = hear_rules(memory, self.id, self.task)
+            notes = await self.host.guarded("store a rule of the user", work, [])
+            for note in notes:
+                _log.info(note)
+            advice = replace(advice, notes=tuple(notes))
         self.room = min(self.room, MAX_MOMENT_CHARS - len(advice.text))
         return advice
 
@@ -362,7 +366,7 @@ class HostRun:
     ) -> Advice:
         """Return the failures that this call surely has, and what fixed them.
 
-        Also returns the rules of the user that it goes against.
+        Also returns the rules of the user that name it.
 
         `call` is the id of the call, `agent` the name of the agent if the run has
         several. Each failure is told once in a run.
@@ -387,7 +391,7 @@ class HostRun:
             history = await memory.store.read(memory.scope, read)
             marks = [f"told {failure.digest}" for failure in history.failures]
             advice = await self._offer(history, history.warnings, event, marks)
-            return await self._tell_rules(memory, history.rules, advice)
+            return await self._add_rules(memory, tool, arguments, advice)
 
         return await self._ask("ask about an action", look, call)
 
@@ -441,10 +445,10 @@ class HostRun:
                 )
 
             seen, lessons = await failure.find_lesson()
-            if await find_unfit(memory, self.id, lessons):
+            if await self._known(memory, lessons):
                 await self._announce((), [event])
-                return Advice(silence=UNFIT_SILENCE)
-            marks = user_rules.told_marks(lessons)
+                return Advice(silence=KNOWN_SILENCE)
+            marks = user_rules.told_lessons(lessons)
             return await self._offer(seen, lessons, event, marks)
 
         return await self._ask("ask about an error", look, call)
@@ -778,17 +782,17 @@ class HostRun:
 
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
         texts = {m.lesson_id: m.lesson or m.example.task for m in matches}
-        unfit = await find_unfit(memory, self.id, texts)
-        news = [match for match in matches if match.lesson_id not in unfit]
+        known = await self._known(memory, texts)
+        news = [match for match in matches if match.lesson_id not in known]
         chosen = ranking.choose(news, now=time.time(), advice=True)
         ids = [choice.lesson_id for choice in chosen]
-        announced = await self._announce(ids, marks=user_rules.told_marks(ids))
+        announced = await self._announce(ids, marks=user_rules.told_lessons(ids))
         choices = [choice for choice in chosen if choice.lesson_id in announced]
         turns = ranking.as_messages(choices)
 
         silence = ""
-        if unfit and not news:
-            silence = UNFIT_SILENCE
+        if known and not news:
+            silence = KNOWN_SILENCE
         elif not choices:
             silence = matches.silence or explain_unshown(text, matches, "both", chosen)
 
@@ -796,6 +800,14 @@ class HostRun:
             text=ranking.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
             silence=silence or ("" if choices else WITHHELD_SILENCE),
+        )
+
+    async def _known(
+        self, memory: Memory, lessons: Mapping[int, str]
+    ) -> frozenset[int]:
+        """Return the lessons that the run was told."""
+        return await memory.store.read(
+            memory.scope, user_rules.known_lessons, self.id, list(lessons)
         )
 
     async def _offer(
@@ -884,13 +896,6 @@ class HostRun:
         await self.settle()
         await settle_reminders(memory, self.id, self.events, self.host.root)
         await measure_checks(memory, await self.events())
-        await count_broken_rules(
-            memory,
-            self.id,
-            await self.events(),
-            everywhere=self.host.everywhere,
-            folder=self.host.root,
-        )
         learned = await self.study(ends=True)
         await memory.store.write(
             memory.scope, episodes.forget_session, self.id, until=until

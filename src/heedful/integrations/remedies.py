@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons.action import FAILURE_WORDS, MEND_HEADING
-from heedful.lessons.call_limits import EDITED_FILE_PATTERN
 from heedful.lessons.contracts import (
     ABSENT_CONTRACT,
     Contract,
@@ -38,6 +37,7 @@ from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_o
 if TYPE_CHECKING:
     from heedful.integrations.host import HostRun
 
+EDITED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
 # Templates whose first word is a path, in a command or in an argument.
 _PATH_TEMPLATES = frozenset({"path", "options"})
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".

@@ -21,7 +21,7 @@ from heedful.lessons.scope import (
     digest_of,
     release_command,
 )
-from heedful.lessons.stated_rule import StatedRule
+from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 
@@ -145,7 +145,7 @@ class ActionHistory:
     `failures` are the known failures, most frequent first. `waiting` are the ids of
     lessons about the action that wait in quarantine; their texts are not shown.
     `checks` are the checks of lessons that find something in the action, and `rules`
-    the rules of the user that it breaks.
+    the rules of the user that name it.
     """
 
     failures: tuple[KnownFailure, ...] = ()

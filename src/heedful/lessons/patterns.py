@@ -130,7 +130,7 @@ class Templates:
     def seen_with(self, pattern: Signature) -> Merge | None:
         """Return the group of the signature, of its patterns those of the same error.
 
-        They differ from it in particulars by their form, never in a word of the language.
+        They differ from it in particulars by their form, never in a plain word.
         """
         merge = self.merge(pattern)
         if merge is None:

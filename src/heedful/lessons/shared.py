@@ -22,7 +22,6 @@ from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.lesson import TRUST_ORDER, Signature, Trust, digest_of
 from heedful.lessons.lesson_check import call_words
 from heedful.lessons.signature import signature
-from heedful.lessons.stated_rule import RULE_TYPES
 from heedful.lessons.trust import lowest_trust
 from heedful.redact import redact
 from heedful.sanitize import sanitize
@@ -86,9 +85,6 @@ class SharedRule:
             raise InvalidInput("text", self.text, "the words of a rule")
         if self.trust not in TRUST_ORDER:
             raise InvalidInput("trust", self.trust, f"one of {', '.join(TRUST_ORDER)}")
-        if self.tool == RULE_TYPES["all"]:
-            allowed = "a tool; a file of one repository has no rules for others"
-            raise InvalidInput("tool", self.tool, allowed)
         for name in ("text", "fix", "tool", "error", "check"):
             value = getattr(self, name)
             if value != value.strip() or value != sanitize(value) or "\r" in value:

@@ -37,20 +37,22 @@ from heedful.lessons.preconditions import PATH_ARGUMENTS, arguments_of, whole_co
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.substitution import Replacement, find_replacement
-from heedful.lessons.user_rules import UserRule, read_rules
+from heedful.lessons.user_rules import read_rules
 from heedful.lessons.words import count_common
 from heedful.memory.evidence import FailureEvidence, leave_unnamed, sources_of
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
-from heedful.memory.user_words import find_rules, rule_lesson, sources_of_words
+from heedful.memory.user_rules import rule_lesson
 from heedful.redact import mask_personal, redact
 from heedful.store import episodes
 from heedful.store.aging import FILES_META, REMEDY_META
 from heedful.store.store import Store
 from heedful.validation import require
 
+# The source of what the user said.
+USER_SOURCE = "user"
 # Arguments of tools: the text that an edit writes, the text that it replaces, and the
 # name of the file.
 NEW_TEXT_ARGUMENTS = (
@@ -182,7 +184,7 @@ class Learned:
     _: KW_ONLY
     stored: Mapping[str, Remembered] = field(default_factory=dict)
     again: bool = False
-    rules: tuple[UserRule, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 async def learn_session(
@@ -292,7 +294,12 @@ class _SessionStudy:
             for n, text in self.failures.items()
         }
         self.corrections, self.forbidden = self._find_corrections()
-        self.rules = find_rules(self.events)
+        messages = [e.content for e in self.events if e.type == "user_message"]
+        self.rules = dict.fromkeys(
+            chain.from_iterable(
+                read_rules(mask_personal(redact(message))) for message in messages
+            )
+        )
 
         worked = [n for n in self.steps if not trace.call_failed(self.run, n)]
         self.good = [n for n in worked if n not in self.forbidden]
@@ -718,37 +725,22 @@ class _SessionStudy:
 
     def _correction_lessons(self) -> Iterator[Lesson]:
         """Yield a lesson with each message that forbids a step, and has no rule."""
-        masked = {text: mask_personal(text) for text in self.corrections}
-        messages = {text: text for text in masked if not read_rules(masked[text])}
-        sources = sources_of_words(self.events, self.origins, messages)
-        for text in messages:
-            yield self._lesson(
-                masked[text],
-                masked[text],
-                sources=sources[text],
-                trust="operator",
-                importance=FAILURE_IMPORTANCE,
-                meta={"correction": True},
-            )
+        for correction in self.corrections:
+            text = mask_personal(correction)
+            if not read_rules(text):
+                yield self._lesson(
+                    text,
+                    text,
+                    sources={USER_SOURCE},
+                    trust="operator",
+                    importance=FAILURE_IMPORTANCE,
+                    meta={"correction": True},
+                )
 
     def _rule_lessons(self) -> Iterator[Lesson]:
-        """Yield a lesson with each rule of the user that outlasts the session."""
-        rules = [rule for rule in self.rules if rule.reach != "session"]
-        sources = sources_of_words(
-            self.events,
-            self.origins,
-            messages={rule.text: self.rules[rule] for rule in rules},
-        )
-        for rule in rules:
-            lesson = self._lesson(
-                rule.text,
-                rule.text,
-                sources=sources[rule.text],
-                trust="operator",
-                importance=FAILURE_IMPORTANCE,
-                meta={"correction": True},
-            )
-            yield rule_lesson(rule, lesson)
+        """Yield a lesson with each rule of the user."""
+        for rule in self.rules:
+            yield replace(rule_lesson(rule, self.source), sources=(USER_SOURCE,))
 
     def _lesson(
         self,

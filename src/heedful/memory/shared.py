@@ -17,8 +17,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Lesson, Trust
 from heedful.lessons.shared import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.signature import signature
-from heedful.lessons.stated_rule import RULE_TYPES
 from heedful.lessons.trust import initial_state, lowest_trust
+from heedful.lessons.user_rules import RULE_TYPE
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory
 from heedful.memory.particulars import Particulars
@@ -79,9 +79,7 @@ def _rules_of(rows: Iterable[Mapping[str, Any]], root: str) -> RulesToShare:
             left_out[row["id"]] = str(error)
             continue
 
-        if row["error_type"] == RULE_TYPES["all"]:
-            left_out[row["id"]] = "it is a rule for all your projects"
-        elif len(rule.line) > MAX_RULE_CHARS:
+        if len(rule.line) > MAX_RULE_CHARS:
             left_out[row["id"]] = f"it has more than {MAX_RULE_CHARS} characters"
         elif redact(rule.line) != rule.line:
             left_out[row["id"]] = "it has a secret"
@@ -99,7 +97,7 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
         return _MACHINE_PATH_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
 
     text = leave_out(row["text"])
-    if row["error_type"] in RULE_TYPES.values():
+    if row["error_type"] == RULE_TYPE:
         return rule_of(text, trust=row["trust"])
 
     pattern = leave_out(row["pattern"])

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.episode import (
-    EXPANDED_PROMPT_CODE,
     Event,
     Limits,
     clean_event,
@@ -28,6 +27,7 @@ from heedful.lessons.scope import (
     Trust,
     source_of,
 )
+from heedful.lessons.user_rules import RULE_TYPE
 from heedful.store import preconditions, user_rules
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -322,7 +322,8 @@ def _record_session_lesson(
     waiting = [row for row in lesson_rows if _replaces(lesson, row)]
 
     if db.one("seen_in", scope, **name, source=source) is None:
-        user_rules.say_again(db, scope, lesson)
+        if lesson.error_type == RULE_TYPE:
+            user_rules.say_again(db, scope, lesson)
         written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
         answers = written or [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
@@ -665,10 +666,6 @@ def append_events(
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
         preconditions.follow(db, scope, session, event, folder=root)
-        if event["type"] == "user_message":
-            prompt = json.loads(event["record"])
-            if prompt["code"] != EXPANDED_PROMPT_CODE:
-                user_rules.hear(db, scope, session, prompt["content"])
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})

@@ -60,7 +60,6 @@ from heedful.store import aging, exposures, substitutions, user_rules
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.call_limits import CallLimit
     from heedful.lessons.lesson_check import LessonCheck
 
 # An answer has at most this many failures.
@@ -294,9 +293,7 @@ def history_of(
     sure = _find_failures(db, scope, tool, fields, session=session, folder=folder)
     sure = sure[:MAX_ANNOUNCED_FAILURES]
     blames: dict[str, list[Row]] = {}
-    limits: Sequence[CallLimit] = ()
     if sure:
-        limits = user_rules.limits_in(db, scope, session)
         digests = _json(failure.precondition.digest for failure in sure)
         rows = db.all("last_blame", scope, digests=digests)
         for row in rows:
@@ -310,8 +307,6 @@ def history_of(
             db, scope, failure, blames.get(failure.precondition.digest, ())
         )
         waiting |= waits
-        if announced is not None and user_rules.goes_against(announced.fix, limits):
-            announced = replace(announced, fix="")
         if announced is not None and not announced.fix:
             worked = substitutions.find(
                 db,
@@ -334,9 +329,7 @@ def history_of(
         tuple(failures),
         tuple(sorted(waiting)),
         checks=_checks_of(db, scope, action(tool, arguments)),
-        rules=user_rules.broken_by(
-            db, scope, tool, arguments, session=session, folder=folder
-        ),
+        rules=user_rules.about_call(db, scope, tool, arguments, session=session),
     )
 
 

@@ -21,7 +21,6 @@ from heedful.lessons.preconditions import (
     whole_command,
 )
 from heedful.lessons.scope import Scope, Trust, digest_of, source_of
-from heedful.store import user_rules
 from heedful.store.connection import Db, Row, key_of, storable, token
 
 if TYPE_CHECKING:  # a hook process starts for each event
@@ -129,7 +128,7 @@ def find(
 
     The call is a tool with its arguments, in the repository in `folder`. `trust` is
     that of the memory, to which the statements of the scope are added. What only the
-    `session` knows is left out, and what goes against a rule of the user.
+    `session` knows is left out.
     """
     source = storable(source_of(session)) if session else ""
     by_digest = {precondition.digest: precondition for precondition in preconditions}
@@ -137,7 +136,6 @@ def find(
     if not counts:
         return ()
 
-    limits = user_rules.limits_in(db, scope, session)
     worked = list[KnownSubstitution]()
     for change, count in _rank(counts)[:MAX_TRIED_SUBSTITUTIONS]:
         repaired = change.apply(call[1], folder)
@@ -150,8 +148,6 @@ def find(
         if not sessions:
             continue
         if _fails_now(db, scope, call, repaired, folder=folder):
-            continue
-        if any(limit.breaks(call[0], repaired, folder=folder) for limit in limits):
             continue
         worked.append(
             KnownSubstitution(

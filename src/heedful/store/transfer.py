@@ -58,7 +58,6 @@ from heedful.store.sqlite import (
     connect,
     translate_error,
 )
-from heedful.store.user_rules import RULE_META
 
 
 class FieldBounds:
@@ -281,7 +280,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
     left out, and so are the decisions of operators and the counts of the lesson.
     """
     signature = Signature("", record.pattern, digest=record.signature)
-    meta = {name: record.meta[name] for name in record.meta.keys() - RULE_META}
+    meta = dict(record.meta)
     if len(json.dumps(meta)) > MAX_UNTRUSTED_META_CHARS:
         meta = {}
 
