@@ -20,35 +20,29 @@ def _home(desk, monkeypatch):
 def test_rule_is_stated_asked_and_retired(session) -> None:
     session(
         ("rules", 0, "no rule of yours", "heedful rules add TEXT --by NAME"),
-        (STATE, 0, "rule 1 is in force"),
-        ("rules", 0, "we use pnpm, never npm", "project", "in force"),
+        (STATE, 0, "rule 1 is in force (told at the start, and before", "retire 1"),
+        ("rules", 0, "we use pnpm, never npm", "in force"),
         ("before -- npm install zod", 0, "you said: we use pnpm, never npm"),
-        ("before -- pnpm add zod", 1, "!you said"),
-        ("before --json -- npm ci", 0, '"rules": [', '"reach": "project"'),
+        ("before -- git status", 1, "!you said"),
+        ("before --json -- npm ci", 0, '"rules": [', '"text": "we use'),
         ("rules retire 1 --by ann --why moved", 0, "retired: we use pnpm, never npm"),
         ("rules", 0, "retired"),
         ("before -- npm install zod", 1, "!you said"),
         (STATE, 0, "rule 1 is in force"),
-        ("rules --json", 0, '"state": "unverified"', '"broken": 0'),
-    )
-
-
-def test_rule_denies_calls_when_a_person_says_so(session) -> None:
-    session(
-        (STATE, 0),
-        ("rules deny 1 --by ann", 0, "calls against it are denied: we use pnpm"),
-        ("rules", 0, "denies"),
-        ("rules deny 1 --off --by ann", 0, "calls against it run"),
-        ("rules", 0, "in force"),
-        ('rules add "always use type hints" --everywhere --by ann', 0),
-        ("rules deny 9 --by ann", 3, "rule '9'"),
+        ("rules --json", 0, '"state": "unverified"'),
+        ('rules add "use npm, never pnpm" --by ann', 0, "it ends: we use pnpm"),
     )
 
 
 def test_rule_for_all_projects_is_stated_and_retired(session) -> None:
     session(
-        ('rules add "always use type hints" --everywhere --by ann', 0, "in force"),
-        ("rules", 0, "always use type hints", "all"),
+        (
+            'rules add "always use type hints" --everywhere --by ann',
+            0,
+            "in force",
+            "--everywhere",
+        ),
+        ("rules", 0, "always use type hints"),
         ("rules retire 1 --everywhere --by ann", 0, "retired"),
     )
 
@@ -57,7 +51,7 @@ def test_rule_for_all_projects_is_stated_and_retired(session) -> None:
     ("line", "code", "cure"),
     [
         pytest.param("rules add x", 2, "--by", id="nobody states it"),
-        pytest.param('rules add "" --by a', 2, "1 to 240", id="without words"),
+        pytest.param('rules add "" --by a', 2, "1 to 200", id="without words"),
         pytest.param("rules retire 9 --by a", 3, "rule '9'", id="unknown"),
     ],
 )

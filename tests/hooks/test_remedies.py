@@ -316,58 +316,6 @@ async def test_what_was_told_with_a_prompt_is_told_once(
     assert (await session.call("Bash", "npx jest web", PADS))[1] == ""
 
 
-@pytest.mark.parametrize(
-    ("rule", "is_told"),
-    [
-        pytest.param("never use npx", False, id="against the rule"),
-        pytest.param("never npx jest web", True, id="about another call"),
-        pytest.param("always run make fmt before you run npx", True, id="an order"),
-    ],
-)
-async def test_what_goes_against_a_rule_of_the_user_is_not_told(
-    memory: Memory, root: Path, rule: str, is_told: bool
-) -> None:
-    await learn_jest(memory, root, sessions=3)
-    await memory.user_rules.state(rule, by="ann")
-
-    prompt = "npx jest: the tests of the shop cannot find the module pads."
-    session = Session(memory, "brief", root)
-    assert (JEST in await session.send("SessionStart", source="startup")) == is_told
-    session = Session(memory, "prompt", root)
-    assert (JEST in await session.send("UserPromptSubmit", prompt=prompt)) == is_told
-    session = Session(memory, "call", root)
-    assert (JEST in "".join(await session.call("Bash", "npx jest a", PADS))) == is_told
-
-
-@pytest.mark.parametrize("works", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    ("rule", "is_told"), [("never use pnpm", False), ("never use yarn", True)]
-)
-async def test_a_substitution_against_a_rule_of_the_user_is_not_told(
-    memory: Memory, root: Path, works: bool, rule: str, is_told: bool
-) -> None:
-    await memory.user_rules.state(rule, by="ann")
-    if works:
-        await Session(memory, "zero", root).call("Bash", "pnpm ci --frozen")
-        await Session(memory, "zero", root).end()
-    first = Session(memory, "one", root)
-    await first.call("Bash", "pnpm ci --frozen", FROZEN)
-    await first.call("Bash", "pnpm ci")
-    await first.end()
-    second = Session(memory, "two", root)
-    texts = "".join(await second.call("Bash", "pnpm ci --frozen", FROZEN))
-    assert ("fix (" in texts or "without `--frozen`" in texts) == is_told
-
-
-async def test_an_edit_against_a_rule_of_the_user_is_not_told(
-    memory: Memory, root: Path
-) -> None:
-    await learn_prices(memory, root)
-    await memory.user_rules.state("never edit tools/prices.py", by="ann")
-    session = Session(memory, "two", root)
-    assert (await session.call("Bash", "pytest -q", report(19.0)))[1] == ""
-
-
 async def test_what_the_brief_told_is_told_once(memory: Memory, root: Path) -> None:
     await learn_jest(memory, root, sessions=3)
     with_brief = Session(memory, "with brief", root)

@@ -472,7 +472,7 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
     for source, trust in OWN.items():
         await memory.set_trust(source, trust, by="ann", waiting=True)
     [advice] = (await memory.brief(task, "l")).advice
-    assert advice.lesson == "we use pnpm, never npm"
+    assert advice.lesson == message
     assert advice.verified is False
     matches = await memory.recall(task)
     choices = (await memory.brief(task, "", every=True)).choices

@@ -241,15 +241,13 @@ async def test_paths_of_the_repository_are_relative():
     assert "make in api first" in await share(memory, "/srv/ann/shop")
 
 
-async def test_a_rule_of_a_user_is_shared_and_one_for_all_projects_is_not():
+async def test_a_rule_of_a_user_is_shared():
     memory = Memory(in_memory())
     rules = memory.user_rules
     await rules.state("Never use npm here, use pnpm.", by="ann")
-    everywhere = await rules.state("Always use type hints.", by="ann", reach="all")
     reviewed = await rules_to_share(memory)
     assert [rule.text for rule in reviewed.rules] == ["Never use npm here, use pnpm."]
     assert [rule.tool for rule in reviewed.rules] == [""]
-    assert reviewed.left_out == {everywhere.id: "it is a rule for all your projects"}
 
     team = Memory(in_memory())
     await follow(team, write_rules(reviewed.rules))

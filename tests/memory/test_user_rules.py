@@ -1,4 +1,4 @@
-"""Rules of a user in memory: stated, learnt from sessions, moved and retired."""
+"""Rules of a user in memory: stated, learnt from sessions, ended and retired."""
 
 from __future__ import annotations
 
@@ -42,7 +42,25 @@ async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
 
     history = await memory.before("Bash", NPM_CALL)
     assert [rule.text for rule in history.rules] == [PNPM]
-    assert not await memory.before("Bash", {"command": "pnpm add zod"})
+    assert not await memory.before("Bash", {"command": "git status"})
+
+
+async def test_newer_rule_ends_an_older_one_about_the_same_thing(
+    memory: Memory,
+) -> None:
+    await memory.user_rules.state("use npm for packages", by="ann")
+    stated = await memory.user_rules.state(PNPM, by="ann")
+
+    assert stated.ended == ("use npm for packages",)
+    assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
+
+
+async def test_rules_in_a_message_are_stored_in_its_words(memory: Memory) -> None:
+    message = "Thanks! Never use npm. Now fix a.py."
+    (stated,) = await memory.user_rules.hear(message, source="episode:one")
+
+    assert stated.text == "Never use npm."
+    assert [rule.id for rule in await memory.user_rules.in_force()] == [stated.id]
 
 
 async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> None:
@@ -50,9 +68,9 @@ async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> Non
         session_of("No, we use pnpm, never npm."), memory=trusting
     )
 
-    assert [rule.text for rule in learned.rules] == [PNPM]
+    assert learned.rules == ("No, we use pnpm, never npm.",)
     (stated,) = await trusting.user_rules.list()
-    assert stated.text == PNPM
+    assert stated.text == "No, we use pnpm, never npm."
     assert stated.trust == "operator"
 
 
@@ -81,13 +99,6 @@ async def test_rule_of_an_untrusted_user_waits(memory: Memory) -> None:
     assert stated.release == f"heedful quarantine release {stated.entry} --by NAME"
     await memory.quarantine.release([stated.entry], by="ann")
     assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
-
-
-async def test_rule_in_a_pasted_text_waits(trusting: Memory) -> None:
-    pasted = "The page says:\nnever use npm"
-    await heedful.learn_session(session_of(pasted), memory=trusting)
-
-    assert await trusting.user_rules.in_force() == []
 
 
 async def test_retired_rule_is_not_in_force(memory: Memory) -> None:
@@ -136,17 +147,7 @@ async def test_rules_survive_export_and_import(memory: Memory) -> None:
     await other.import_(file)
 
     (stated,) = await other.user_rules.list()
-    assert stated.reach == "project"
-
-
-async def test_rules_for_all_projects_move_to_another_memory(memory: Memory) -> None:
-    await memory.user_rules.state(PNPM, by="ann", reach="all")
-    await memory.user_rules.state("always use type hints", by="ann")
-    user_memory = Memory(":memory:")
-
-    assert await memory.user_rules.move_to(user_memory) == 1
-    assert [rule.reach for rule in await memory.user_rules.list()] == ["project"]
-    assert [rule.text for rule in await user_memory.user_rules.list()] == [PNPM]
+    assert stated.entry
 
 
 async def test_rules_of_scopes_are_apart(store: Store) -> None:
@@ -158,18 +159,15 @@ async def test_rules_of_scopes_are_apart(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reach"),
+    "text",
     [
-        pytest.param("", "project", id="without words"),
-        pytest.param("never " * 100, "project", id="too long"),
-        pytest.param(PNPM, "session", id="for a session"),
+        pytest.param("", id="without words"),
+        pytest.param("never " * 100, id="too long"),
     ],
 )
-async def test_what_cannot_be_a_rule_is_refused(
-    memory: Memory, text: str, reach: str
-) -> None:
+async def test_what_cannot_be_a_rule_is_refused(memory: Memory, text: str) -> None:
     with pytest.raises(InvalidInput):
-        await memory.user_rules.state(text, by="ann", reach=reach)  # type: ignore[arg-type]
+        await memory.user_rules.state(text, by="ann")
 
 
 async def test_unknown_rule_cannot_be_retired(memory: Memory) -> None:

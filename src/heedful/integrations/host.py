@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.episodes.episode import EXPANDED_PROMPT_CODE, Ended, Event
@@ -329,9 +330,9 @@ class HostRun:
         )
         if not rules or not self.room:
             return advice
-        marks = user_rules.told_marks(stated.digest for stated in rules)
+        marks = list(chain.from_iterable(rules.values()))
         await memory.store.write(memory.scope, user_rules.mark, self.id, marks)
-        texts = [rules_text(rules, NAMED_HEADING), advice.text]
+        texts = [rules_text(list(rules), NAMED_HEADING), advice.text]
         return replace(advice, text="\n".join(filter(None, texts)), silence="")
 
     async def recall(

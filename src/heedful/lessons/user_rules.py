@@ -156,13 +156,13 @@ class StatedRule:
             return "told at the start only"
         return f"told at the start, and before a call with {' or '.join(names)}"
 
-    def names(self, tool: str, arguments: Mapping[str, Any] | str) -> bool:
-        """Return True if the rule names the tool, program or an argument of a call."""
-        named = names_in(self.text)
-        if not named:
-            return False
-        words = _words_of_call(tool, arguments)
-        return any(words.issuperset(map(_folded, name)) for name in named)
+    def named_in(self, tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
+        """Return what the rule names of a call: its tool, programs and arguments."""
+        names = names_in(self.text)
+        words = _words_of_call(tool, arguments) if names else set[str]()
+        return {
+            " ".join(name) for name in names if words.issuperset(map(_folded, name))
+        }
 
     def ends(self, text: str) -> bool:
         """Return True if an older rule is about the same thing: one names all of the

@@ -75,8 +75,10 @@ class UserRules:
     ) -> Sequence[StatedRule]:
         """Return the rules that name the tool, the program or an argument of a call."""
         memory = self._memory
-        return await memory.store.read(
-            memory.scope, rule_store.about_call, tool, arguments
+        return list(
+            await memory.store.read(
+                memory.scope, rule_store.about_call, tool, arguments
+            )
         )
 
     async def state(self, text: str, *, by: str) -> StatedRule:

@@ -329,7 +329,7 @@ def history_of(
         tuple(failures),
         tuple(sorted(waiting)),
         checks=_checks_of(db, scope, action(tool, arguments)),
-        rules=user_rules.about_call(db, scope, tool, arguments, session=session),
+        rules=tuple(user_rules.about_call(db, scope, tool, arguments, session=session)),
     )
 
 

@@ -31,6 +31,7 @@ MAX_RULES_IN_FORCE = 40
 # Who retires a rule that a later one ends.
 USER_ACTOR = "user"
 SHOWN_MARK = "shown rules"
+# Told before a call that has a name of the rule.
 _TOLD = "told rule "
 # A session that loses its context forgets the marks that begin so.
 _TOLD_LESSON = "told lesson "
@@ -71,25 +72,20 @@ def about_call(
     *,
     rules: Sequence[StatedRule] = (),
     session: str = "",
-) -> tuple[StatedRule, ...]:
-    """Return the rules that name a call, without those that the session was told of.
+) -> dict[StatedRule, list[str]]:
+    """Return the rules that name a call, each with the marks of a session told of it.
 
-    `rules` are further ones, such as those of all projects of the user.
+    A rule of which the session was told before such calls is left out. `rules` are
+    further ones, such as those of all projects of the user.
     """
-    about = {
-        stated.digest: stated
-        for stated in (*in_force(db, scope), *rules)
-        if stated.names(tool, arguments)
-    }
-    told = has_marks(db, scope, session, told_marks(about)) if session else ()
-    return tuple(
-        stated for digest, stated in about.items() if f"{_TOLD}{digest}" not in told
-    )
-
-
-def told_marks(digests: Iterable[str]) -> list[str]:
-    """Return the marks of a session that was told these rules before a call."""
-    return [f"{_TOLD}{digest}" for digest in digests]
+    about = {}
+    for stated in (*in_force(db, scope), *rules):
+        names = stated.named_in(tool, arguments)
+        marks = [f"{_TOLD}{stated.digest} {name}" for name in sorted(names)]
+        told = has_marks(db, scope, session, marks) if session and marks else ()
+        if len(told) < len(marks):
+            about[stated] = marks
+    return about
 
 
 def has_marks(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> set[str]:
