@@ -11,10 +11,10 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from heedful.lessons.scope import State, Trust, release_command, short_digest
-from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -92,6 +92,12 @@ def _any(part: str) -> str:
     return "|".join(markers[part] for markers in _MARKERS.values())
 
 
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a compiled pattern; most hook processes need none."""
+    return re.compile(pattern)
+
+
 _RULE_PATTERN = (
     rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
     rf"|.*,\s+(?:{_any('aside')})\b"
@@ -103,6 +109,10 @@ _QUOTED_PATTERN = r"`([^`\n]+)`"
 _WORD_PATTERN = r"(?<![^\s`'\"’,;:!?()“”])[^\s`'\"’,;:!?()“”]+(?!['’])"
 # The verbs of the table that are also commands of programs: `git push`.
 _COMMAND_VERBS = frozenset("commit push build install add".split())
+# Words that name nothing.
+_NO_NAMES = frozenset(
+    "it this that these those them me my our your any all more".split()
+)
 # A program after a word that names one, with a verb that it takes: "use the git push".
 _NAMED_PATTERN = (
     rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')})(?=\s+(?:(?:the|an?|bare|plain|der|die|das|den|le"
@@ -111,6 +121,8 @@ _NAMED_PATTERN = (
 )
 # A word that looks like code: an option, a path, a file, a name with signs or capitals.
 _CODE_PATTERN = (
+    r"--?\w.*|\*?\.\w.*|\w[^\s]*[/._=@\\]\w?.*|[A-Z][A-Z0-9_]+|\w*[a-z][A-Z]\w*"
+)
     r"--?\w.*|\*?\.\w.*|\w[^\s]*[/._=@\\]\w?.*|[A-Z][A-Z0-9_]+|\w*[a-z][A-Z]\w*"
 )
 
@@ -216,7 +228,7 @@ def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
     bound = set[int]()
     for match in compiled(_NAMED_PATTERN).finditer(rule):
         name = match["name"].rstrip(".")
-        if name.lower() not in INDEX_STOP_WORDS:
+        if name.lower() not in _NO_NAMES:
             bound.update((match.start("name"), match.start("verb")))
             yield (name, match["verb"]) if match["verb"] else (name,)
     for match in compiled(_WORD_PATTERN).finditer(rule):
