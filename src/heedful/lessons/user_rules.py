@@ -123,8 +123,6 @@ _NAMED_PATTERN = (
 _CODE_PATTERN = (
     r"--?\w.*|\*?\.\w.*|\w[^\s]*[/._=@\\]\w?.*|[A-Z][A-Z0-9_]+|\w*[a-z][A-Z]\w*"
 )
-    r"--?\w.*|\*?\.\w.*|\w[^\s]*[/._=@\\]\w?.*|[A-Z][A-Z0-9_]+|\w*[a-z][A-Z]\w*"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
