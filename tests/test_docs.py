@@ -15,7 +15,7 @@ import pytest
 from heedful import checks
 from heedful.cli.settings import Settings
 from heedful.integrations import host
-from heedful.lessons import briefing
+from heedful.lessons.silence import Obstacle
 from heedful.loop import stop
 from heedful.loop.policies import PRESETS
 from scripts import docs_site, run_docs, words
@@ -122,14 +122,14 @@ def test_every_setting_is_there_with_its_default():
 @pytest.mark.parametrize(
     "reason",
     [
-        briefing.ANSWERS_REASON,
-        briefing.DISTANCE_REASON,
-        briefing.HARMFUL_MEMORY.reason,
-        briefing.HOLDOUT.reason,
-        briefing.NO_ROOM_REASON,
-        briefing.OTHERS_FIRST_REASON,
-        briefing.PARTICULARS_REASON,
-        briefing.SAME_RULE_REASON,
+        Obstacle("answers").reason,
+        Obstacle("distance").reason,
+        Obstacle("harmful memory").reason,
+        Obstacle("holdout").reason,
+        Obstacle("no room").reason,
+        Obstacle("others first").reason,
+        Obstacle("particulars").reason,
+        Obstacle("same rule").reason,
         host.UNFIT_SILENCE,
     ],
 )

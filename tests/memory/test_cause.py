@@ -325,23 +325,6 @@ def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
     assert reason in obstacle.reason
 
 
-def test_an_older_record_of_a_loop_with_a_key_does_not_advise_to_pass_one():
-    obstacle = "it is shown only to loops of its memory key: pass memory_key"
-    choice = Choice(
-        outcome="closest",
-        lesson=13,
-        form="rule",
-        leg="likeness",
-        score=0.55,
-        why=f"cosine 0.55, {obstacle}",
-        obstacle=obstacle,
-    )
-    stored = Briefing("scales", choices=(choice,)).plain()
-    silence = Briefing.of(stored).silence
-    assert "its memory key, and the loop has 'scales'" in silence
-    assert "pass memory_key" not in silence
-
-
 def test_a_lesson_of_the_same_key_does_not_say_that_it_was_accepted():
     own = build_match(1, "weigh it", "", kind="check", cosine=0.9, own=True)
     ((match, obstacle),) = choose_for_loop(
@@ -800,7 +783,7 @@ async def test_every_candidate_is_listed_with_its_leg_and_score(store):
         ("told", "cause", "rule"),
         ("told", "likeness", "example"),
     ]
-    assert all(choice.text for choice in briefing.choices)
+    assert all(choice.words for choice in briefing.choices)
 
 
 def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, path):
@@ -847,7 +830,7 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert 0 < choice.score < MIN_PROMPT_WORD_SHARE
     assert f"of {MIN_PROMPT_WORD_SHARE:.2f} needed" in choice.why
     repeated = Choice(
-        outcome="told", lesson=7, form="example", leg="likeness", score=0.75, why="near"
+        outcome="told", lesson=7, form="example", leg="likeness", score=0.75
     )
     assert str(Briefing(choices=(repeated,) * 3)) == f"{repeated} (3 examples)"
     other = await agent.memory.brief("x", "l", memory_key="triage", checks=["another"])

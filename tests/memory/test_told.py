@@ -197,7 +197,7 @@ async def test_what_waits_for_another_task_is_not_named(store):
     silence = (await memory.brief("Translate the poem", "loop")).silence
     assert "is not shown" not in silence
     assert "no lesson is about a similar task" in silence
-    assert "2 texts wait in quarantine: heedful quarantine list" in silence
+    assert "2 texts wait in quarantine; to see what: heedful quarantine list" in silence
 
 
 async def test_a_retired_lesson_is_named_with_what_brings_it_back(memory):

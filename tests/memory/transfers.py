@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
+from tests.planted import EVERY
+
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.dream import consolidate
@@ -20,7 +22,6 @@ from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.dreams import NEVER, RETRY, state_rule
 from tests.memory.reflections import FAILED
-from tests.planted import EVERY
 
 Plain = dict[str, Any]
 PARTS = ("examples", "links")

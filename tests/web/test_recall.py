@@ -11,6 +11,7 @@ from heedful.lessons import ranking
 from heedful.lessons.briefing import Choice
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import MIN_PROMPT_COSINE
+from heedful.lessons.silence import EMBED_COMMAND, Obstacle
 from heedful.memory.memory import Memory
 from heedful.web.recall import group_missed
 from tests.engines import change_rows
@@ -248,20 +249,21 @@ def test_what_is_nearly_alike_enough_has_a_decimal_more(
 
 
 def test_what_is_not_shown_for_one_reason_is_one_row():
-    def missed(lesson: int, why: str, obstacle: str) -> Choice:
+    def missed(lesson: int, score: float, code: str) -> Choice:
         return Choice(
             outcome="missed",
             lesson=lesson,
             form="rule",
             leg="likeness",
-            score=0.5,
-            why=f"{why}, {obstacle}",
+            score=score,
+            measure="cosine",
+            needed=MIN_PROMPT_COSINE,
             text=f"words {lesson}",
-            obstacle=obstacle,
+            kept_back=Obstacle(code),
         )
 
-    choices = [missed(number % 5, "cosine 0.5", "no room") for number in range(12)]
-    choices.append(missed(9, "cosine 0.1", "it is about another task"))
+    choices = [missed(number % 5, 0.5, "no room") for number in range(12)]
+    choices.append(missed(9, 0.1, "distance"))
     full, far = group_missed(choices)
     assert full["number"] == 12
     assert [lesson["id"] for lesson in full["lessons"]] == [0, 1, 2]
@@ -278,11 +280,13 @@ def test_what_has_no_vector_is_apart_from_what_was_compared_by_meaning():
         form="rule",
         leg="likeness",
         score=0.1,
-        why="share of words 0.10 of 0.40 needed",
-        obstacle="it is about another task",
-        command="heedful reembed",
+        measure="share of words",
+        needed=0.4,
+        kept_back=Obstacle("distance", EMBED_COMMAND),
     )
-    by_meaning = replace(by_words, lesson=2, why="cosine 0.11", command="")
+    by_meaning = replace(
+        by_words, lesson=2, measure="cosine", kept_back=Obstacle("distance")
+    )
     with_command, without = group_missed([by_words, by_meaning])
     assert [lesson["id"] for lesson in with_command["lessons"]] == [1]
     assert [lesson["id"] for lesson in without["lessons"]] == [2]

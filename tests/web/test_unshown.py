@@ -29,8 +29,9 @@ def test_lessons_that_were_never_shown_are_listed_with_the_reason(
         "form": "rule",
         "leg": "likeness",
         "score": 0.1,
-        "why": "share of words 0.10 of 0.40 needed",
-        "obstacle": "it is about another task",
+        "measure": "share of words",
+        "needed": 0.4,
+        "kept_back": {"code": "distance", "command": "", "figures": {}},
     }
     document = {"memory_key": "", "space": "", "model": "", "waiting": 0}
     briefing = json.dumps({**document, "choices": [choice]})

@@ -15,12 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
-from heedful.errors import install_line
 from heedful.lessons.holdout import (
     HARMFUL_MEMORY_SHARE,
-    HOLDOUT_REASON,
     Holdout,
     is_pooled,
     is_withheld,
@@ -50,64 +48,24 @@ from heedful.lessons.ranking import (
     rank,
     with_overlap,
 )
+from heedful.lessons.silence import EMBED_COMMAND, LIST_COMMAND, PROOF_COMMAND, Obstacle
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
 
 MAX_PROMPT_STRATEGIES = 1  # how many lessons from episodes a prompt may have
 MAX_CHOICE_TEXT_CHARS = 300
-SAME_KEY_WORDS = "under the same memory key"
-# A prompt has the answer of an example, not the words of its lesson.
-EXAMPLE_WORDS = "the accepted answer of a similar task"
 # What a prompt may hold: rules (lessons without an accepted output), worked examples,
 # or both.
 Tell = Literal["both", "rules", "examples"]
 PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
-DISTANCE_REASON = "it is about another task"
-OTHERS_FIRST_REASON = "others come first"
-NO_ROOM_REASON = "it is too long for the prompt"
-SAME_RULE_REASON = "another rule says the same"
-WAITING_REASON = "it waits in quarantine"
-# A rule without a fix may say only that an answer was wrong, and accepted answers show
-# what is right. With both in a prompt, Qwen2.5-Coder-0.5B had 20 of 60 Spider questions
-# right at once, with the answers alone 25. Words that fixed two loops, and most of the
-# loops that broke the rule, say what to do. One such loop is too few: 29 of 90 unlike
-# tasks were right at once, with the answers alone 31.
-OTHER_FUNCTION_REASON = "another memory key accepted it, and may want other answers"
-ANSWERS_REASON = (
-    "no fix is known, too few loops fixed it, and the accepted answers of its key show "
-    "what is right"
-)
-PARTICULARS_REASON = "its findings have only particulars of their tasks"
 Outcomes = Literal["told", "withheld", "missed", "closest"]
 MAX_HIDDEN_CHOICES = 5  # how many lessons that may not be recalled are named
 
 
-class Obstacle(NamedTuple):
-    """The one thing that keeps a lesson from a prompt, and what changes it.
-
-    `command` is a command line, "" if no command helps.
-    """
-
-    reason: str
-    command: str = ""
-
-
-PROOF_COMMAND = "heedful proof"
-OTHERS_FIRST = Obstacle(OTHERS_FIRST_REASON)
-NO_ROOM = Obstacle(NO_ROOM_REASON)
-HOLDOUT = Obstacle(HOLDOUT_REASON)
-HARMFUL_MEMORY = Obstacle(
-    "memory is proven to hurt in this project, so it is shown to one loop in 40",
-    PROOF_COMMAND,
-)
-# Without vectors, only tasks with the same words are similar.
-EMBEDDER_CURE = (
-    f"to compare meanings, {install_line('embedded')}, and run heedful model fetch "
-    "minilm"
-)
-EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
-# What a command is for that does not release, restore or edit the lesson.
-COMMAND_PURPOSES = {PROOF_COMMAND: "see why", EMBED_COMMAND: "compare meanings"}
+OTHERS_FIRST = Obstacle("others first")
+NO_ROOM = Obstacle("no room")
+HOLDOUT = Obstacle("holdout")
+HARMFUL_MEMORY = Obstacle("harmful memory", PROOF_COMMAND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +76,11 @@ class Choice:
     it out, "missed" for any other lesson, and "closest" for the nearest miss. `lesson`
     is its id, and `leg` says how memory found it: by its cause, by likeness of the
     tasks, or as a strategy. `score` is the number of loops that broke the rule, or the
-    likeness of the tasks, 0..1. `why` is the reason, with the score that a prompt
-    needs. `text` has the words of the rule that was shown or withheld; of an example it
-    says that its answer was. It is "" for other outcomes.
-    If the lesson is not shown, `obstacle` says what keeps it back, and `command`
-    changes that, if a command does. `models` are those that it was learnt from. It
-    `waits` if it was in quarantine.
+    likeness of the tasks, 0..1, by the `measure`, of which a prompt needs `needed`.
+    `keys` are the memory keys of a rule of another function. `text` has the words of
+    the rule that was shown or withheld, "" for an example and for other outcomes. If
+    the lesson is not shown, `kept_back` is the reason. `models` are those that it was
+    learnt from. It `waits` if it was in quarantine.
     """
 
     outcome: Outcomes
@@ -131,10 +88,11 @@ class Choice:
     form: Literal["rule", "example"]
     leg: Literal["cause", "likeness", "strategy"]
     score: float
-    why: str
+    measure: str = ""
+    needed: float = 0.0
+    keys: tuple[str, ...] = ()
     text: str = ""
-    obstacle: str = ""
-    command: str = ""
+    kept_back: Obstacle | None = None
     models: tuple[str, ...] = ()
     waits: bool = False
 
@@ -158,45 +116,95 @@ class Choice:
         elif match.cause is not None:
             leg = "cause"
 
+        keys: tuple[str, ...] = ()
         if match.cause is not None:
-            score: float = match.cause.loops
-            reason = f"broken in {count_loops(match.cause.loops)}"
+            likeness = Likeness("", match.cause.loops, 0.0)
             if memory_key not in ("", match.cause.memory_key):
-                reason = f"from loops of {' and '.join(match.rule_keys)}, {reason}"
+                keys = match.rule_keys
         else:
             likeness = Likeness.of(match)
-            score = likeness.value
-            need = f" of {likeness.needed:.2f} needed"
-            if likeness.needed <= 0:
-                verb = "accepted" if match.example.accepted else "learnt"
-                need = f", {verb} {SAME_KEY_WORDS}"
-            elif likeness.value >= likeness.needed:
-                need = f", {likeness.needed:.2f} is enough"
-            reason = f"{likeness.measure} {score:.2f}{need}"
-        if obstacle is not None:
-            # An obstacle may begin with what the reason says.
-            if obstacle.reason.startswith(reason):
-                reason = obstacle.reason
-            else:
-                reason = f"{reason}, {obstacle.reason}"
-
-        form: Literal["rule", "example"] = "rule"
-        if match.example.accepted:
-            form = "example"
-        text = _words_of(match, outcome) if words else ""
         return cls(
             outcome=outcome,
             lesson=match.lesson_id,
-            form=form,
+            form="example" if match.example.accepted else "rule",
             leg=leg,
-            score=round(score, 4),
-            why=reason,
-            text=text,
-            obstacle=obstacle.reason if obstacle else "",
-            command=obstacle.command if obstacle else "",
+            score=round(likeness.value, 4),
+            measure=likeness.measure,
+            needed=likeness.needed,
+            keys=tuple(keys),
+            text=_words_of(match, outcome) if words else "",
+            kept_back=obstacle,
             models=match.models,
             waits=match.state == "quarantined",
         )
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Choice:
+        """Return the choice that `plain` wrote; fields with words are derived."""
+        values = {name: plain[name] for name in cls.__slots__ if name in plain}
+        for name in ("keys", "models"):
+            values[name] = tuple(values.get(name, ()))
+        if values.get("kept_back"):
+            values["kept_back"] = Obstacle(**values["kept_back"])
+        return cls(**values)
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data: the fields, and beside them what they say in words."""
+        return {
+            **asdict(self),
+            "why": self.why,
+            "obstacle": self.obstacle,
+            "command": self.command,
+        }
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the lesson back; "" if nothing does."""
+        return self.kept_back.reason if self.kept_back else ""
+
+    @property
+    def command(self) -> str:
+        """The command that changes what keeps the lesson back, if one does."""
+        return self.kept_back.command if self.kept_back else ""
+
+    @property
+    def code(self) -> str:
+        """The code of what keeps the lesson back; "" if nothing does."""
+        return self.kept_back.code if self.kept_back else ""
+
+    @property
+    def why(self) -> str:
+        """How memory found the lesson, with the score that a prompt needs, and what
+        keeps it back.
+        """
+        if self.code == "broken once":
+            return self.obstacle
+        found = self._found_by
+        return f"{found}, {self.obstacle}" if self.kept_back else found
+
+    @property
+    def _found_by(self) -> str:
+        """How memory found the lesson."""
+        if self.leg == "cause" or not self.measure:
+            broken = f"broken in {count_loops(int(self.score))}"
+            if self.keys:
+                return f"from loops of {' and '.join(self.keys)}, {broken}"
+            return broken
+
+        need = f" of {self.needed:.2f} needed"
+        if self.needed <= 0:
+            verb = "accepted" if self.form == "example" else "learnt"
+            need = f", {verb} under the same memory key"
+        elif self.score >= self.needed:
+            need = f", {self.needed:.2f} is enough"
+        return f"{self.measure} {self.score:.2f}{need}"
+
+    @property
+    def words(self) -> str:
+        """The words of the rule, or that an answer was shown or withheld."""
+        if self.form == "example" and self.outcome in ("told", "withheld"):
+            return "the accepted answer of a similar task"
+        return self.text
 
     @property
     def name(self) -> str:
@@ -208,9 +216,13 @@ class Choice:
 
     def line(self, model: str = "") -> str:
         """Return the choice as a line, for a loop of this model."""
-        text = f": {self.text}" if self.text else ""
+        text = f": {self.words}" if self.words else ""
         outcome = "shown" if self.outcome == "told" else self.outcome
-        return f"{outcome}: {self.name}{self.mark(model)}{text}{self._cure}"
+        return f"{outcome}: {self.said(model)}{text}{self.cure}"
+
+    def said(self, model: str = "") -> str:
+        """Return how the lesson was found, for a loop of this model."""
+        return f"{self.name}{self.mark(model)}"
 
     def mark(self, model: str) -> str:
         """Return from which models it was learnt, if they are others than `model`."""
@@ -220,34 +232,26 @@ class Choice:
         return f"{learnt}, shown to {model}" if self.outcome == "told" else learnt
 
     @property
-    def remedy(self) -> str:
+    def remedy(self) -> Obstacle:
         """What keeps the lesson back, and the command that changes it."""
-        return f"lesson {self.lesson} is not shown: {self.obstacle}{self._cure}"
+        figures = {"lesson": self.lesson, "words": self.obstacle}
+        return Obstacle("lesson", self.command, figures=figures)
 
     @property
-    def _cure(self) -> str:
+    def cure(self) -> str:
         """What to do about the obstacle, after a semicolon; "" without a command."""
-        if not self.command:
-            return ""
-        purpose = COMMAND_PURPOSES.get(self.command, "change that")
-        return f"; to {purpose}: {self.command}"
+        return self.kept_back.cure if self.kept_back else ""
 
 
 def _words_of(match: Match, outcome: Outcomes) -> str:
-    """Return what a choice says of a lesson; "" if the lesson waits in quarantine."""
-    if match.state == "quarantined":
+    """Return what a choice says of a lesson; "" if the lesson waits in quarantine.
+
+    A prompt has the answer of an example, not the words of its lesson.
+    """
+    is_in_prompt = match.example.accepted and outcome in ("told", "withheld")
+    if match.state == "quarantined" or is_in_prompt:
         return ""
-    if match.example.accepted and outcome in ("told", "withheld"):
-        return EXAMPLE_WORDS
     return clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS)
-
-
-OTHER_KEY_WORDS = "it is a rule of the memory key"
-OLD_KEY_ADVICE = "its memory key: pass memory_key"
-NO_KEY_REASON = (
-    "no memory key, so no rules: name the function (a lambda has no key), or pass "
-    "memory_key (command line: --key)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,28 +283,13 @@ class Briefing:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
         """Return the briefing that a store has kept; older ones have no `prompt`."""
-        # Older versions advised to pass a key also to loops that have one.
-        key = plain["memory_key"]
-        advice = f"its memory key, and the loop has {key!r}" if key else OLD_KEY_ADVICE
         return cls(
-            key,
+            plain["memory_key"],
             plain["space"],
             model=plain.get("model", ""),
             waiting=plain["waiting"],
             prompt=plain.get("prompt", ""),
-            choices=tuple(
-                Choice(
-                    **{
-                        **choice,
-                        "why": choice["why"].replace(OLD_KEY_ADVICE, advice),
-                        "obstacle": choice.get("obstacle", "").replace(
-                            OLD_KEY_ADVICE, advice
-                        ),
-                        "models": tuple(choice.get("models", ())),
-                    }
-                )
-                for choice in plain["choices"]
-            ),
+            choices=tuple(map(Choice.from_plain, plain["choices"])),
         )
 
     def with_prompt(self) -> Briefing:
@@ -336,7 +325,7 @@ class Briefing:
             "space": self.space,
             "model": self.model,
             "waiting": self.waiting,
-            "choices": [asdict(choice) for choice in self.choices],
+            "choices": [choice.plain() for choice in self.choices],
         }
 
     @property
@@ -346,45 +335,41 @@ class Briefing:
         It names the lesson for the most similar task, if there is any, with the one
         thing that keeps it back and the command that changes it.
         """
-        return "; ".join(self.reasons_for_silence)
+        return "; ".join(silence.sentence for silence in self.silences)
 
     @property
-    def reasons_for_silence(self) -> list[str]:
-        """The reasons why memory shows the loop nothing, [] if it shows something."""
+    def silences(self) -> list[Obstacle]:
+        """Why memory shows the loop nothing, [] if it shows something."""
         if any(choice.outcome == "told" for choice in self.choices):
             return []
         for choice in self.choices:
             if choice.outcome == "withheld":
-                return [choice.remedy, "a memory with holdout=0 withholds nothing"]
+                return [choice.remedy, Obstacle("no holdout")]
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
 
-        reasons = []
+        silences = [Obstacle("no key")]
         if rules:
-            reasons = [
-                f"rules under the key {self.memory_key!r}: {rules}, none shown now"
-            ]
+            figures = {"key": self.memory_key, "rules": rules}
+            silences = [Obstacle("rules rest", figures=figures)]
         elif self.memory_key:
-            reasons = [f"no rule was broken under the key {self.memory_key!r}"]
-        else:
-            reasons = [NO_KEY_REASON]
+            silences = [Obstacle("no rule broken", figures={"key": self.memory_key})]
 
         if nearest is None:
-            measure = "" if self.space else f" (by words; {EMBEDDER_CURE})"
-            reasons.append(f"no lesson is about a similar task{measure}")
-        elif nearest.obstacle == DISTANCE_REASON:
-            reasons.append(nearest.remedy)
+            code = "no lesson" if self.space else "no lesson by words"
+            silences.append(Obstacle(code))
+        elif nearest.code == "distance":
+            silences.append(nearest.remedy)
         else:
-            reasons.insert(0, nearest.remedy)
+            silences.insert(0, nearest.remedy)
 
-        names_waiting = nearest is not None and "quarantine" in nearest.command
+        names_waiting = nearest is not None and nearest.code == "quarantine"
         if self.waiting and not names_waiting:
-            texts = "text waits" if self.waiting == 1 else "texts wait"
-            reasons.append(
-                f"{self.waiting} {texts} in quarantine: heedful quarantine list"
-            )
-        return reasons
+            code = "text waits" if self.waiting == 1 else "texts wait"
+            figures = {"number": self.waiting}
+            silences.append(Obstacle(code, LIST_COMMAND, figures=figures))
+        return silences
 
     @property
     def summary(self) -> str:
@@ -564,10 +549,10 @@ def choose_for_loop(
 
     if tell == "both" and before is None:
         rules, vague_rules = _set_vague_apart(rules, similar, task, now)
-        others += [(rule, Obstacle(ANSWERS_REASON)) for rule in vague_rules]
+        others += [(rule, Obstacle("answers")) for rule in vague_rules]
     if before is None:
         similar, foreign = _set_foreign_apart(similar, task, memory_key)
-        others += [(match, Obstacle(OTHER_FUNCTION_REASON)) for match in foreign]
+        others += [(match, Obstacle("other function")) for match in foreign]
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
@@ -705,12 +690,12 @@ def _rule_obstacle(
 ) -> Obstacle | None:
     """Return why a loop with these checks and `rules` is not shown a rule, or None."""
     if not match.lesson:
-        return Obstacle(PARTICULARS_REASON)
+        return Obstacle("particulars")
 
-    reason = cause.rests(task, checks, match.verified, check_ids)
-    if not reason and any(rule.lesson == match.lesson for rule in rules):
-        reason = SAME_RULE_REASON
-    return Obstacle(reason) if reason else None
+    obstacle = cause.rests(task, checks, match.verified, check_ids)
+    if obstacle is None and any(rule.lesson == match.lesson for rule in rules):
+        return Obstacle("same rule")
+    return obstacle
 
 
 def _model_obstacle(match: Match, model: str) -> Obstacle | None:
@@ -718,7 +703,7 @@ def _model_obstacle(match: Match, model: str) -> Obstacle | None:
     if model not in match.unfit_for:
         return None
     restore = f"heedful proof --restore {match.lesson_id} --by NAME"
-    return Obstacle(f"the proof says that it hurts loops of {model}", restore)
+    return Obstacle("harmful", restore, figures={"model": model})
 
 
 def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
@@ -726,13 +711,13 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
     form = "examples" if match.example.accepted else "rules"
     if tell in ("both", form):
         return None
-    return Obstacle(f"it is one of the {form}, and only {tell} are asked for")
+    return Obstacle("form", figures={"form": form, "tell": tell})
 
 
 def _distance_obstacle(match: Match) -> Obstacle:
     """Return the obstacle of a lesson whose task is not similar enough."""
     command = EMBED_COMMAND if match.cosine is None else ""
-    return Obstacle(DISTANCE_REASON, command)
+    return Obstacle("distance", command)
 
 
 def find_obstacle(
@@ -745,14 +730,10 @@ def find_obstacle(
     of another stage of the loop's pipeline.
     """
     if match.kind == "reflection" and not is_correction(match):
-        reason = (
-            "it has no strategy: it says what went wrong elsewhere, not what to do; "
-            "`before` and `seen` show it"
-        )
-        return Obstacle(reason, _edit_command(match))
+        return Obstacle("no strategy", _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
         if match.own:
-            return Obstacle("it has no accepted answer")
+            return Obstacle("no answer")
         return _key_obstacle(match, memory_key, is_of_stage)
     return find_recall_obstacle(match)
 
@@ -760,17 +741,15 @@ def find_obstacle(
 def _key_obstacle(match: Match, memory_key: str, is_of_stage: bool) -> Obstacle:
     """Return the obstacle of a rule that is not one of a loop with this key."""
     if match.memory_key in ("", memory_key):
-        return Obstacle("it is no rule of the loop's memory key")
+        return Obstacle("no rule of the key")
 
-    lesson_key = f"{OTHER_KEY_WORDS} {match.memory_key!r}"
+    code = "key missing"
     if is_of_stage:
-        return Obstacle(f"{lesson_key}, another stage of the pipeline")
-    if memory_key:
-        return Obstacle(
-            f"{lesson_key}, and the loop has {memory_key!r}: if they are one function, "
-            "pass the same memory_key for both"
-        )
-    return Obstacle(f"{lesson_key}, and the loop has none: pass it as memory_key")
+        code = "other stage"
+    elif memory_key:
+        code = "other key"
+    figures = {"key": match.memory_key, "loop_key": memory_key}
+    return Obstacle(code, figures=figures)
 
 
 def find_recall_obstacle(match: Match) -> Obstacle | None:
@@ -780,24 +759,20 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
         return state_obstacle
 
     if not has_evidence(match):
-        reason = (
-            "nothing in its run shows that it helps; it is shown once another run has "
-            "the same failure"
-        )
-        if match.meta.get("by") == DREAM_AUTHOR:
-            reason = "a dream wrote it; it is shown once what it cites comes back"
-        return Obstacle(reason, _edit_command(match))
+        is_dreamt = match.meta.get("by") == DREAM_AUTHOR
+        code = "dreamt" if is_dreamt else "no evidence"
+        return Obstacle(code, _edit_command(match))
     return None
 
 
 def find_state_obstacle(match: Match) -> Obstacle | None:
     """Return the obstacle that a lesson waits in quarantine or was retired, or None."""
     if match.state == "quarantined":
-        reason = f"{WAITING_REASON} with the trust {match.trust}"
-        return Obstacle(reason, match.release)
+        figures = {"trust": match.trust}
+        return Obstacle("quarantine", match.release, figures=figures)
     if match.state == "retired":
         restore = f"heedful proof --restore {match.lesson_id} --by NAME"
-        return Obstacle("it was retired", restore)
+        return Obstacle("retired", restore)
     return None
 
 
@@ -829,9 +804,7 @@ def explain_silence(
     ]
     candidates = near or list(with_overlap(text, matches))
     if not candidates:
-        return (
-            "no lesson is stored yet" if every else "no lesson is about a similar task"
-        )
+        return Obstacle("empty" if every else "no lesson").reason
 
     def order(match: Match) -> tuple[bool, tuple[float, bool]]:
         obstacle = _find_filter_obstacle(match, only, least)
@@ -842,7 +815,7 @@ def explain_silence(
     if near:
         filtered = _find_filter_obstacle(nearest, only, least)
         obstacle = filtered or find(nearest) or NO_ROOM
-    return Choice.of(nearest, "closest", obstacle, words=False).remedy
+    return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
 
 
 def _find_filter_obstacle(match: Match, only: Filter, least: float) -> Obstacle | None:
@@ -851,24 +824,21 @@ def _find_filter_obstacle(match: Match, only: Filter, least: float) -> Obstacle 
     needed_tags = len(set(only.tags)) if only.match == "all" else min(1, len(only.tags))
 
     if len(common_tags) < needed_tags:
-        return Obstacle("it does not have the tags that are asked for")
+        return Obstacle("tags")
     if only.kind and match.kind not in only.kind:
-        return Obstacle(
-            f"it is of the kind {match.kind}, and {' or '.join(only.kind)} is asked for"
-        )
+        figures = {"kind": match.kind, "kinds": " or ".join(only.kind)}
+        return Obstacle("kind", figures=figures)
     if only.error_type not in ("", match.error_type):
-        return Obstacle("it has another type of error than is asked for")
+        return Obstacle("error type")
     if match.at < only.since:
-        return Obstacle("it is older than what is asked for")
+        return Obstacle("age")
     for importance, needed in (
         (match.importance, only.importance),
         (claimed_importance(match), least),
     ):
         if importance < needed:
-            return Obstacle(
-                f"its importance is {importance:g}, and at least {needed:g} is asked "
-                "for"
-            )
+            bounds = {"importance": importance, "needed": needed}
+            return Obstacle("importance", figures=bounds)
     return None
 
 
@@ -880,7 +850,7 @@ def explain_unshown(
         return ""
     nearest = min(with_overlap(task, matches), key=_distance)
     obstacle = _obstacle_of(nearest, tell)
-    return Choice.of(nearest, "closest", obstacle, words=False).remedy
+    return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
 
 
 def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:

@@ -37,6 +37,7 @@ from heedful.lessons.scope import (
     short_digest,
     source_of,
 )
+from heedful.lessons.silence import Obstacle
 from heedful.lessons.words import difference
 from heedful.redact import redact
 from heedful.validation import (
@@ -175,8 +176,6 @@ class Example:
         return bool(self.accepted or self.rejected)
 
 
-# How the reason ends for which a rule of another check is not shown.
-OTHER_CHECK_WORDS = "which this loop does not have"
 # A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if this many loops were
 # shown it and kept it, or if the loops that did not fix it exceed those that did by
 # more than `MAX_FAILED_LOOPS`.
@@ -223,8 +222,8 @@ class Cause:
         checks: Sequence[str],
         verified: bool,
         check_ids: Sequence[str] = (),
-    ) -> str:
-        """Return why a loop with these checks is not shown the rule; "" if it may be.
+    ) -> Obstacle | None:
+        """Return why a loop with these checks is not shown the rule; None if it may be.
 
         A rule of a ready-made check has its arguments, so it is for no loop that gives
         the check other ones: the `check_ids` tell, if they are known. `verified` is
@@ -232,26 +231,29 @@ class Cause:
         which loops are reminded of a rule that feedback seldom fixes.
         """
         if checks and self.checks and set(checks).isdisjoint(self.checks):
-            return f"found by the check {self.checks[0]!r}, {OTHER_CHECK_WORDS}"
+            return Obstacle("other check", figures={"check": self.checks[0]})
         if check_ids and self.check_id and self.check_id not in check_ids:
-            return f"found by the check {self.check_id!r}, {OTHER_CHECK_WORDS}"
+            return Obstacle("other check", figures={"check": self.check_id})
 
         was_fixed = verified or self.mended > 0
         if not was_fixed and not self.fix:
-            return f"fixed in none of {self.loops} loops, and no fix is known"
+            return Obstacle("never fixed", figures={"loops": self.loops})
         if not was_fixed and self.loops < 2:
-            return (
-                "broken in 1 loop and fixed in none; shown once a second loop breaks it"
-            )
+            return Obstacle("broken once")
 
-        reminder = f"so only one loop in {REMINDER_INTERVAL_LOOPS} is shown it"
+        figures = {
+            "mended": self.mended,
+            "loops": self.loops,
+            "quiet": self.quiet,
+            "interval": REMINDER_INTERVAL_LOOPS,
+        }
         # How many more loops failed to fix the rule than fixed it.
         excess = (self.loops - self.mended) - self.mended
         if excess > MAX_FAILED_LOOPS and not self._reminds(task):
-            return f"fixed in {self.mended} of {self.loops} loops, {reminder}"
+            return Obstacle("seldom fixed", figures=figures)
         if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
-            return f"the last {self.quiet} loops kept this rule, {reminder}"
-        return ""
+            return Obstacle("kept", figures=figures)
+        return None
 
     def _reminds(self, task: str) -> bool:
         """Return True for the tasks of one loop in `REMINDER_INTERVAL_LOOPS`.

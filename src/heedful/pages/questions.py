@@ -214,7 +214,7 @@ def _shown_lessons(report: Report) -> list[str]:
     for stage in report.stages:
         choices = stage.briefing.choices if stage.briefing else ()
         lessons += [
-            f"lesson {choice.lesson} ({clean(choice.text, MAX_SUMMARY_LESSON_CHARS)}) "
+            f"lesson {choice.lesson} ({clean(choice.words, MAX_SUMMARY_LESSON_CHARS)}) "
             f"to {_place(report, stage)}"
             for choice in choices
             if choice.outcome == "told"

@@ -14,16 +14,16 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.errors import NotFound
-from heedful.lessons.briefing import COMMAND_PURPOSES, Briefing
+from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
-from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
+from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
 from heedful.lessons.sentence import say_proof
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
@@ -488,16 +488,23 @@ def choices(briefing: Briefing) -> list[Plain]:
             "form": choice.form,
             "n": counts[line],
             "text": choice.text,
-            # Without the outcome.
-            "said": line.partition(": ")[2].removesuffix(f": {choice.text}"),
+            "said": _said(choice, model),
+            "code": choice.code,
             "why": choice.why,
             "obstacle": choice.obstacle,
             "command": choice.command,
-            "purpose": COMMAND_PURPOSES.get(choice.command, "change that"),
-            "elsewhere": OTHER_CHECK_WORDS in choice.why,
+            "purpose": choice.kept_back.purpose if choice.kept_back else "",
+            "elsewhere": choice.code == "other check",
         }
         for line, choice in by_line.items()
     ]
+
+
+def _said(choice: Choice, model: str) -> str:
+    """Return how a lesson was found; the page says once what withheld all of them."""
+    if choice.code == "holdout":
+        choice = replace(choice, kept_back=None)
+    return choice.said(model)
 
 
 @bulk
@@ -720,7 +727,10 @@ def window(
             briefing = briefing.without_waiting()
         memory_facts = {
             "silence": briefing.silence,
-            "silent_because": briefing.reasons_for_silence,
+            "silent_because": [
+                {"code": silence.code, "words": silence.reason}
+                for silence in briefing.silences
+            ],
             "told": choices(briefing),
             "prompt": briefing.prompt,
             "prompt_tokens": briefing.prompt_tokens,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.lessons.briefing import EXAMPLE_WORDS, MAX_CHOICE_TEXT_CHARS
+from heedful.lessons.briefing import MAX_CHOICE_TEXT_CHARS
 from heedful.lessons.scope import lesson_name
 from heedful.sanitize import clean, sanitize
 from heedful.service import review
@@ -107,12 +107,12 @@ def _words_then(
 ) -> tuple[str, str]:
     """Return the words of a lesson when a loop `began`, and whether it has others now.
 
-    `shown_text` has the words of a rule that the loop was shown, or says that an
-    example was. An operator has since `replaced` words, None if not; the `lesson` has
+    `shown_text` has the words of a rule that the loop was shown, "" for an example. An
+    operator has since `replaced` words, None if not; the `lesson` has
     those of now.
     """
     now = lesson["text"]
-    if shown_text not in ("", EXAMPLE_WORDS):
+    if shown_text:
         is_same = clean(sanitize(now), MAX_CHOICE_TEXT_CHARS) == shown_text
         return shown_text, "" if is_same or not now else REWORDED
     if replaced is not None:

@@ -12,15 +12,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
-from heedful.lessons.briefing import (
-    DISTANCE_REASON,
-    NO_KEY_REASON,
-    OTHER_KEY_WORDS,
-    SAME_KEY_WORDS,
-    WAITING_REASON,
-    Briefing,
-    Choice,
-)
+from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.scope import TOLD_STATES, name_scope
 from heedful.lessons.signs import find_signs
@@ -48,6 +40,8 @@ MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
 MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
 MAX_SUGGESTED_LOOPS = 500  # the newest, among which one that was shown something is
 MAX_OFFERED_KEYS = 50
+MISSED = ("missed", "closest")
+OTHER_KEY_CODES = ("other stage", "other key", "key missing")
 NO_KEY_ADVICE = "no memory key, so no rules: fill in the memory key"
 ERROR_LESSON_KINDS = ("check", "error")
 # One example of what can be asked, for each kind.
@@ -146,15 +140,8 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     briefing = await memory.brief(text, "", memory_key=key, every=True)
     if not review.may_review(visit.caller):
         briefing = briefing.without_waiting()
-    # Commands work here when they are copied.
-    choices = [
-        replace(
-            choice,
-            command=visit.command(name_scope(choice.command, visit.caller.scope)),
-        )
-        for choice in briefing.choices
-    ]
-    briefing = replace(briefing, choices=tuple(choices))
+    choices = tuple(_with_command(visit, choice) for choice in briefing.choices)
+    briefing = replace(briefing, choices=choices)
     matches = briefing.found
     prompt = _prompt_of(matches)
     # Other loops of the key are shown only the rules that one of their checks may find.
@@ -171,16 +158,19 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     ]
     unshown_rows = chain.from_iterable(group["lessons"] for group in missed)
     await _name_lessons(visit, [*shown_rows, *unshown_rows])
-    first_reason = missed[0]["reason"] if missed and not prompt else DISTANCE_REASON
-    if first_reason != DISTANCE_REASON:
-        sentence = f"Nothing would be shown: {first_reason}"
-    if first_reason.startswith(OTHER_KEY_WORDS):
-        ids = [c.lesson for c in briefing.choices if c.obstacle == first_reason]
+    first = None
+    if missed and not prompt:
+        first = next(c.kept_back for c in briefing.choices if c.outcome in MISSED)
+    if first is not None and first.code != "distance":
+        sentence = f"Nothing would be shown: {first.reason}"
+    if first is not None and first.code in OTHER_KEY_CODES:
+        ids = [c.lesson for c in briefing.choices if c.kept_back == first]
         rows = await visit.caller.read(
             figures.rows, "key_of_rules", ids=json.dumps(ids), key=key
         )
-        # A rule may have several keys, and the reason names one of them.
-        named_keys = [row for row in rows if repr(row["memory_key"]) in first_reason]
+        # A rule may have several keys, and the obstacle names one of them.
+        key_named = first.figures["key"]
+        named_keys = [row for row in rows if row["memory_key"] == key_named]
         for row in named_keys[:1]:
             other_key = row["memory_key"]
             verb = "belongs" if row["rules"] == 1 else "belong"
@@ -192,8 +182,11 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         **briefing.plain(),
         "other_key": other_key,
         "reasons": [
-            reason.replace(NO_KEY_REASON, NO_KEY_ADVICE)
-            for reason in briefing.reasons_for_silence
+            {
+                "code": silence.code,
+                "words": NO_KEY_ADVICE if silence.code == "no key" else silence.reason,
+            }
+            for silence in briefing.silences
         ],
         "shown": shown_rows,
         "prompt": prompt,
@@ -201,11 +194,17 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         "missed": missed,
         "sentence": sentence,
         "waiting_lessons": [
-            choice.lesson
-            for choice in briefing.choices
-            if choice.obstacle.startswith(WAITING_REASON)
+            choice.lesson for choice in briefing.choices if choice.code == "quarantine"
         ],
     }
+
+
+def _with_command(visit: Visit, choice: Choice) -> Choice:
+    """Return a choice whose command works when it is copied from the page."""
+    if choice.kept_back is None:
+        return choice
+    command = visit.command(name_scope(choice.command, visit.caller.scope))
+    return replace(choice, kept_back=replace(choice.kept_back, command=command))
 
 
 def describe_briefing(
@@ -252,12 +251,12 @@ def name_states(matches: Iterable[Match]) -> dict[tuple[int, str], str]:
 async def _name_lessons(visit: Visit, rows: Sequence[Document]) -> None:
     """Give each lesson the words that name it on the other pages.
 
-    A lesson whose words are not shown here gets none.
+    A lesson that waits gets none.
     """
     choices = [{"lesson": row["id"], "text": row["text"]} for row in rows]
     lessons = await name_choices(visit, choices, time.time())
     for row, lesson in zip(rows, lessons, strict=True):
-        if row["text"]:
+        if not row["waits"]:
             row["text"] = lesson["words"]
 
 
@@ -291,16 +290,15 @@ def _described(choice: Choice) -> Document:
     likeness = None
     is_alike = choice.leg != "cause"
     if is_alike:
-        by_words = choice.why.startswith("share of words")
-        needed = (
-            ranking.MIN_PROMPT_WORD_SHARE if by_words else ranking.MIN_PROMPT_COSINE
-        )
-        if SAME_KEY_WORDS in choice.why:
-            needed = 0.0
-        likeness = {"by_words": by_words, "value": choice.score, "needed": needed}
+        likeness = {
+            "by_words": choice.measure == ranking.WORDS_MEASURE,
+            "value": choice.score,
+            "needed": choice.needed,
+        }
     return {
         "id": choice.lesson,
         "text": choice.text,
+        "waits": choice.waits,
         "form": choice.form,
         "loops": 0 if is_alike else int(choice.score),
         "likeness": likeness,
@@ -316,7 +314,7 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
     """
     groups: dict[tuple[str, bool], Document] = {}
     for choice in choices:
-        if choice.outcome not in ("missed", "closest"):
+        if choice.outcome not in MISSED:
             continue
         # What was compared by meaning needs no vector.
         group = groups.setdefault(

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 
-from heedful.lessons.briefing import EMBED_COMMAND
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import name_scope, name_tenant
+from heedful.lessons.silence import EMBED_COMMAND
 from heedful.loop.share import percent
 from heedful.memory.vectors import space_of
 from heedful.pages.report import counted

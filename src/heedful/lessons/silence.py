@@ -1,0 +1,131 @@
+"""Why memory is silent: what keeps a lesson from a prompt, as a record, and its words.
+
+An `Obstacle` has a code and figures. It is what is stored and sent; its words are in
+`_WORDS` only, and every face shows them. No code reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from heedful.errors import install_line
+from heedful.lessons.holdout import HOLDOUT_REASON
+
+PROOF_COMMAND = "heedful proof"
+EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
+LIST_COMMAND = "heedful quarantine list"
+# What a command is for that does not release, restore or edit the lesson.
+COMMAND_PURPOSES = {
+    PROOF_COMMAND: "see why",
+    EMBED_COMMAND: "compare meanings",
+    LIST_COMMAND: "see what",
+}
+_SELDOM = "so only one loop in {interval} is shown it"
+_OTHER_KEY = "it is a rule of the memory key {key!r}"
+# The words of each code, of a lesson that is not shown and then of a silent memory.
+_WORDS = {
+    "holdout": HOLDOUT_REASON,
+    "harmful memory": (
+        "memory is proven to hurt in this project, so it is shown to one loop in 40"
+    ),
+    "distance": "it is about another task",
+    "others first": "others come first",
+    "no room": "it is too long for the prompt",
+    "same rule": "another rule says the same",
+    "quarantine": "it waits in quarantine with the trust {trust}",
+    "retired": "it was retired",
+    "other function": "another memory key accepted it, and may want other answers",
+    "answers": (
+        "no fix is known, too few loops fixed it, and the accepted answers of its key "
+        "show what is right"
+    ),
+    "particulars": "its findings have only particulars of their tasks",
+    "other check": "found by the check {check!r}, which this loop does not have",
+    "never fixed": "fixed in none of {loops} loops, and no fix is known",
+    "broken once": (
+        "broken in 1 loop and fixed in none; shown once a second loop breaks it"
+    ),
+    "seldom fixed": "fixed in {mended} of {loops} loops, " + _SELDOM,
+    "kept": "the last {quiet} loops kept this rule, " + _SELDOM,
+    "harmful": "the proof says that it hurts loops of {model}",
+    "form": "it is one of the {form}, and only {tell} are asked for",
+    "no strategy": (
+        "it has no strategy: it says what went wrong elsewhere, not what to do; "
+        "`before` and `seen` show it"
+    ),
+    "no answer": "it has no accepted answer",
+    "no rule of the key": "it is no rule of the loop's memory key",
+    "other stage": _OTHER_KEY + ", another stage of the pipeline",
+    "other key": (
+        _OTHER_KEY + ", and the loop has {loop_key!r}: if they are one function, pass "
+        "the same memory_key for both"
+    ),
+    "key missing": _OTHER_KEY + ", and the loop has none: pass it as memory_key",
+    "no evidence": (
+        "nothing in its run shows that it helps; it is shown once another run has the "
+        "same failure"
+    ),
+    "dreamt": "a dream wrote it; it is shown once what it cites comes back",
+    "tags": "it does not have the tags that are asked for",
+    "kind": "it is of the kind {kind}, and {kinds} is asked for",
+    "error type": "it has another type of error than is asked for",
+    "age": "it is older than what is asked for",
+    "importance": (
+        "its importance is {importance:g}, and at least {needed:g} is asked for"
+    ),
+    "lesson": "lesson {lesson} is not shown: {words}",
+    "no holdout": "a memory with holdout=0 withholds nothing",
+    "rules rest": "rules under the key {key!r}: {rules}, none shown now",
+    "no rule broken": "no rule was broken under the key {key!r}",
+    "no key": (
+        "no memory key, so no rules: name the function (a lambda has no key), or pass "
+        "memory_key (command line: --key)"
+    ),
+    "no lesson": "no lesson is about a similar task",
+    # Without vectors, only tasks with the same words are similar.
+    "no lesson by words": (
+        "no lesson is about a similar task (by words; to compare meanings, "
+        f"{install_line('embedded')}, and run heedful model fetch minilm)"
+    ),
+    "empty": "no lesson is stored yet",
+    "text waits": "1 text waits in quarantine",
+    "texts wait": "{number} texts wait in quarantine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """The one thing that keeps a lesson from a prompt, or memory from any word.
+
+    `code` says what it is, `figures` are those of its words. `command` is a command
+    line that changes it, "" if no command helps.
+    """
+
+    code: str
+    command: str = ""
+    _: KW_ONLY
+    figures: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def reason(self) -> str:
+        """The obstacle in words."""
+        return _WORDS.get(self.code, self.code).format(**self.figures)
+
+    @property
+    def sentence(self) -> str:
+        """The obstacle in words, with what to do about it."""
+        return f"{self.reason}{self.cure}"
+
+    @property
+    def cure(self) -> str:
+        """What to do about it, after a semicolon; "" without a command."""
+        if not self.command:
+            return ""
+        return f"; to {self.purpose}: {self.command}"
+
+    @property
+    def purpose(self) -> str:
+        """What the command is for."""
+        return COMMAND_PURPOSES.get(self.command, "change that")
