@@ -53,7 +53,9 @@ from heedful.episodes.change_files import (
 from heedful.episodes.changes import CI_SOURCE, ChangeRemarks
 from heedful.episodes.episode import Episode, Limits
 from heedful.errors import TraceFileError, UsageError
+from heedful.lessons import render
 from heedful.lessons.lesson import Remembered, Trust
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX, QuarantinedLesson
 from heedful.lessons.user_rules import read_rules
@@ -63,7 +65,7 @@ from heedful.memory.changes import (
     learn_change,
 )
 from heedful.memory.memory import Memory
-from heedful.memory.sessions import Learned, Mistake, learn_session
+from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
 from heedful.store import episodes, open_store
 from heedful.store.projects import own_db, prepare_database
@@ -175,7 +177,7 @@ class SessionSurvey:
 
         failure["actions"] += mistake.steps
         if not failure["mended"]:
-            failure["mended"] = "\n".join(mistake.mends)
+            failure["mended"] = "\n".join(render.fix_lines(mistake))
 
         if lesson is not None:
             failure["sessions"] = lesson.seen  # of all that were ever read

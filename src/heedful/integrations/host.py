@@ -277,7 +277,7 @@ class HostRun:
         rule_texts += [rules[id] for id in rules if id in announced]
         told_lines = [line for line in lines if line.lesson in ids]
         told_ids = [id for id in rules if id in announced]
-        told_ids += [line.lesson for line in told_lines if line.has_mend]
+        told_ids += [line.lesson for line in told_lines if line.has_fix]
         await self._announce((), marks=user_rules.told_lessons(told_ids))
         text = opening_text(
             list(dict.fromkeys(rule_texts)), [str(line) for line in told_lines]
@@ -841,10 +841,10 @@ class HostRun:
         if memory is None or not texts or not self.host.root:
             return dict(texts)
 
-        metas = await memory.store.read(memory.scope, aging.metas, list(texts))
+        mistakes = await memory.store.read(memory.scope, aging.mistakes, list(texts))
         aged: dict[int, str] = {}
         for id, text in texts.items():
-            digests = metas.get(id, {}).get(aging.FILES_META) or {}
+            digests = mistakes[id].files if id in mistakes else {}
             aged_lesson = aged_text(self.host.root, text, digests)
             if aged_lesson:
                 aged[id] = aged_lesson

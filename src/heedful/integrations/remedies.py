@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.error_lines import is_of_work, named_errors
-from heedful.lessons.action import FAILURE_WORDS, MEND_HEADING
+from heedful.lessons import render
 from heedful.lessons.contracts import (
     ABSENT_CONTRACT,
     Contract,
     find_contract,
 )
 from heedful.lessons.made_names import made_names
+from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.preconditions import arguments_of, path_of
 from heedful.lessons.scope import Scope
@@ -37,7 +38,6 @@ from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_o
 if TYPE_CHECKING:
     from heedful.integrations.host import HostRun
 
-EDITED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
 # Templates whose first word is a path, in a command or in an argument.
 _PATH_TEMPLATES = frozenset({"path", "options"})
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
@@ -199,33 +199,25 @@ class FailureInquiry:
         `errors` are the lines of the failure, also without names of the session.
         An edit helps only after the very same message about another file.
         """
-        text = lesson["text"]
-        wrong, heading, fix = text.partition(f"\n{MEND_HEADING}\n")
-        if not heading:
-            # A rule, or the words of a person, say more than the error.
-            is_error = FAILURE_WORDS in text
-            return "" if is_error else text
+        text: str = lesson["text"]
+        if not lesson["mistake"]:
+            return text
+        mistake = from_data(lesson["mistake"])
+        if mistake.fix is None or mistake.words:
+            # The words of a person say more than the error.
+            return render.after_failure(mistake)
 
-        quoted = _quoted_error(wrong)
         values = {_asserted_values(error) for error in errors}
-        if _asserted_values(quoted) not in values:
+        if mistake.error and _asserted_values(mistake.error) not in values:
             return ""
-        edited = EDITED_FILE_PATTERN.findall(fix)
         path = path_of(self.arguments)
-        if edited or is_of_work(self.errors[0]):
+        if mistake.fix.kind == "edit" or is_of_work(self.errors[0]):
             messages = {_bare_message(error) for error in errors}
-            if _bare_message(quoted) not in messages:
+            if _bare_message(mistake.error) not in messages:
                 return ""
         elif path and path.rpartition("/")[2] not in text and "<file>" not in text:
             return ""
-        heading_words = f"{MEND_HEADING[0].lower()}{MEND_HEADING[1:]}"
-        return f"“{quoted}”: {heading_words}\n{fix}"
-
-
-def _quoted_error(text: str) -> str:
-    """Return the error in the first part of a lesson."""
-    _, quote, error = text.partition(FAILURE_WORDS)
-    return error.partition("”")[0] if quote else text
+        return render.after_failure(mistake)
 
 
 def _bare_message(error: str) -> str:

@@ -29,10 +29,6 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 COMMAND_ARGUMENTS = ("command", "cmd")
 # A shell, as the first of the three words of "/bin/bash -c COMMAND".
 _SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
-# What stands after the call that failed in a lesson from a session.
-FAILURE_WORDS = " failed with “"
-# The line before the fix in a lesson from a session.
-MEND_HEADING = "What put it right:"
 MAX_MOMENT_LESSONS = 3
 # The lessons at one moment: Claude Code cuts what a hook adds after 10,000 characters.
 MAX_MOMENT_CHARS = 9_000
@@ -173,19 +169,13 @@ class ActionHistory:
 def fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:
     """Return the first texts that have room; only the first may be cut to have it.
 
-    `room` is in characters. At most `MAX_MOMENT_LESSONS` texts are looked at. What the
-    same edits or the same call put right is told once.
+    `room` is in characters. At most `MAX_MOMENT_LESSONS` texts are looked at.
     """
     fit: dict[int, str] = {}
-    mends: set[str] = set()
     for name, raw in islice(texts.items(), MAX_MOMENT_LESSONS):
         text = sanitize(raw)
         is_first = not fit
-        mend = text.partition(f"\n{MEND_HEADING}\n")[2]
-        if mend in mends:
-            continue
         if room > 0 and (is_first or len(text) <= room):
-            mends.update({mend} - {""})
             fit[name] = cut_middle(text, room)
             room -= len(fit[name])
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from heedful.lessons.lesson import Trust
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.signature import failure_of
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
@@ -106,6 +107,7 @@ class DreamLesson:
     seen: int = 1
     first_seen: float = 0.0
     last_seen: float = 0.0
+    mistake: Mistake | None = None
 
     @property
     def name(self) -> str:

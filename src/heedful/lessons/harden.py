@@ -36,6 +36,7 @@ from heedful.lessons.lesson_check import (
     pieces,
 )
 from heedful.lessons.links import is_command
+from heedful.lessons.mistake import Mistake
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
 MAX_BOUND = 10**9  # words, lines or characters: no answer has more
@@ -53,13 +54,6 @@ _NUMBER_PATTERN = re.compile(r"\d{1,9}")
 _QUOTED_WORD_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
 )
-# The rule that heedful draws from a run in which another command worked: "When Bash
-# `npm test` fails with “…”, call Bash `pnpm test` instead." A command that is cut has
-# the character "…".
-_REPLACED_CALL_PATTERN = re.compile(
-    r"When ([\w.:-]+) `([^`…]+)` fails(?: with “[^“”]*”)?, "
-    r"call ([\w.:-]+) `([^`…]+)` instead\."
-)
 Rule = Mapping[str, Any]
 
 
@@ -70,15 +64,20 @@ class ReplacedCall(NamedTuple):
     worked: str
 
     @classmethod
-    def of(cls, rule: str) -> ReplacedCall | None:
-        """Return the two commands of a rule drawn from a run; None if it has none."""
-        match = _REPLACED_CALL_PATTERN.fullmatch(rule)
-        if match is None:
+    def of(cls, mistake: Mistake | None) -> ReplacedCall | None:
+        """Return the two commands of a mistake whose fix is another command."""
+        if mistake is None or mistake.action is None or mistake.fix is None:
             return None
-        tool, failed, other_tool, worked = match.groups()
-        if not (is_command(tool, failed) and is_command(other_tool, worked)):
+        if mistake.fix.kind not in ("command", "tool") or len(mistake.fix.calls) != 1:
             return None
-        return cls(failed, worked)
+        failed = mistake.action
+        (worked,) = mistake.fix.calls
+        if not (
+            is_command(failed.tool, failed.text)
+            and is_command(worked.tool, worked.text)
+        ):
+            return None
+        return cls(failed.text, worked.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from heedful.lessons.action import QUOTED_TEXT_PATTERN
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State, Trust
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import SHELL_TOOLS
@@ -38,14 +39,6 @@ LINK_DIGEST_CHARS = 8  # they tell long tasks with the same beginning apart
 # most `MIN_COMMON_LESSONS` have it.
 MAX_LINK_SHARE = 0.1
 MIN_COMMON_LESSONS = 10
-# What a draft quotes from others: an error, a task, the value of an argument.
-_DRAFT_QUOTATION_PATTERN = re.compile(r"“[^“”]*”")
-# A call as drafts write it: "Bash `make`", "Read with path “a.py”".
-# "Call it with …, and with …" and "Later it worked with …" name no tool.
-_DRAFTED_CALL_PATTERN = re.compile(
-    r"(?<![\w.:-])(?<!\bit )(?!(?:it|and) with )([\w.:-]+) "
-    r"(?:`([^`\n]+)`|with [\w.-]+ “)"
-)
 _ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
 _SHELL_TOOL_PATTERN = re.compile(r"\w{0,4}sh")  # a tool that is called as a shell is
 BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
@@ -87,8 +80,7 @@ class Link:
 class LessonWords(NamedTuple):
     """The words of a lesson in use: its text, the text of its error, its tasks.
 
-    A `drafted` text was written by heedful, which names the tool before each call.
-    `failure` is the digest of the failure that the lesson is about, "" if unknown: a
+    A `mistake` says by itself which calls it is about. `failure` is the digest of the failure that the lesson is about, "" if unknown: a
     reflection and its strategy are about the same.
     """
 
@@ -101,7 +93,7 @@ class LessonWords(NamedTuple):
     error: str = ""
     error_type: str = ""
     tasks: tuple[str, ...] = ()
-    drafted: bool = False
+    mistake: Mistake | None = None
     failure: str = ""
 
 
@@ -215,9 +207,7 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
 
 def _read_links(words: LessonWords) -> LinkedLesson:
     """Return a lesson with its links, read from its words."""
-    calls = _calls_in(words.text, words.drafted)
-    if not words.drafted:
-        calls += _calls_in(words.error, drafted=False)
+    calls = _calls_of(words)
     tools = {_name(tool) for tool, _ in calls if tool}
     command_words: set[str] = set()
     for command in [call for tool, call in calls if is_command(tool, call)]:
@@ -229,6 +219,8 @@ def _read_links(words: LessonWords) -> LinkedLesson:
             command_words.update(command.split())
 
     texts = words.text
+    if words.mistake is not None:
+        texts = "\n".join([words.mistake.error, *(call for _, call in calls)])
     if words.error not in texts:
         texts = f"{words.error}\n{texts}"
     texts = _ADDRESS_PATTERN.sub(" ", texts)
@@ -386,11 +378,12 @@ def _count_links(lessons: Iterable[LinkedLesson]) -> Counter[Link]:
     return Counter(chain.from_iterable(lesson.links for lesson in lessons))
 
 
-def _calls_in(text: str, drafted: bool) -> list[tuple[str, str]]:
-    """Return the calls that a text has: each with its tool, "" if it names none."""
-    if not drafted:
+def _calls_of(words: LessonWords) -> list[tuple[str, str]]:
+    """Return the calls that a lesson is about: each with its tool, "" if it has none."""
+    if words.mistake is None:
+        text = f"{words.text}\n{words.error}"
         return [("", call) for call in BACKTICK_PATTERN.findall(text)]
-    return _DRAFTED_CALL_PATTERN.findall(_DRAFT_QUOTATION_PATTERN.sub("“”", text))
+    return [(call.tool, call.text) for call in words.mistake.calls]
 
 
 def is_command(tool: str, call: str) -> bool:
@@ -457,18 +450,12 @@ def _errors_in(text: str) -> Iterator[str]:
 def _quoted_names(text: str) -> set[str]:
     """Return the names that a text quotes, and the first parts of dotted names."""
     names = set()
-    unquoted_text = _DRAFT_QUOTATION_PATTERN.sub(_unquote, text)
-    for groups in QUOTED_TEXT_PATTERN.findall(unquoted_text):
+    for groups in QUOTED_TEXT_PATTERN.findall(text):
         quoted = "".join(groups)
         if " " not in quoted:
             names.add(_bare_name(quoted))
             names.add(_bare_name(quoted.partition(".")[0]))
     return names
-
-
-def _unquote(quotation: re.Match[str]) -> str:
-    """Return the text inside a quotation; it may itself quote a name."""
-    return quotation[0][1:-1]
 
 
 def _bare_name(word: str) -> str:

@@ -22,10 +22,14 @@ FixKind = Literal["step", "command", "arguments", "path", "edit", "waiting", "to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of an agent: the tool, and its command or its arguments as a text."""
+    """A call of an agent: the tool, and its command or its arguments as a text.
+
+    Or the `arguments` that tell it apart, each a name and a value.
+    """
 
     tool: str = ""
     text: str = ""
+    arguments: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +37,20 @@ class Fix:
     """What put a failed call right.
 
     `calls` are what to do, in order: the steps before the same call; the call that
-    worked in its place; or the edits, each with the difference as its text. `words` say
-    instead what a changed call has, such as “with path “src””, or how long to wait.
-    `digest` is that by which the command of the last call is found again, "" without
-    one.
+    worked in its place, last; or the edits, each with the difference as its text.
+    `changes` are in place of that last call the arguments that it has, each a name and
+    a value, None for one that it lacks. `seconds` say how long to wait, if that is
+    known, and `words` are those of a person. If the user `was_asked` first, a cure was
+    allowed in that run only. `digest` is that by which the command of the last call is
+    found again, "" without one.
     """
 
     kind: FixKind
     calls: tuple[Call, ...] = ()
+    changes: tuple[tuple[str, str | None], ...] = ()
+    seconds: float | None = None
     words: str = ""
+    was_asked: bool = False
     origin: Origin = "local"
     digest: str = ""
 
@@ -82,6 +91,12 @@ class Mistake:
         if self.fix is not None:
             origins.append(self.fix.origin)
         return lowest_origin(origins)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The call that failed, those tried in vain, and those of the fix."""
+        action = (self.action,) if self.action is not None else ()
+        return (*action, *self.vain, *(self.fix.calls if self.fix else ()))
 
     @property
     def is_released(self) -> bool:
@@ -139,9 +154,9 @@ def _parts_of(data: Mapping[str, Any]) -> dict[str, Any]:
         if name in _PARTS and value is not None:
             value = _PARTS[name](**_parts_of(value))
         elif name in _CALL_LISTS:
-            value = tuple(Call(**call) for call in value)
-        elif isinstance(value, list):
-            value = tuple(value)
+            value = tuple(Call(**_parts_of(call)) for call in value)
+        elif isinstance(value, list | tuple):
+            value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
         values[name] = value
     return values
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
-from heedful.lessons.action import MEND_HEADING
+from heedful.lessons import render
 from heedful.lessons.consolidate import LOOKBACK_SECONDS, DreamLesson, Mode
 from heedful.lessons.lesson import Signature, digest_of
 from heedful.lessons.links import (
@@ -38,10 +38,6 @@ MAX_CURE_CHARS = 160
 PARTIAL_OUTCOME = "partial"
 # How the pattern of a reflection of a dream begins; the thing that it is about follows.
 RECURRENCE_PREFIX = "recurring: "
-# Between the lines of an edit and what it changes.
-_EDIT_MARK = "\n@@ "
-# What follows the call in a strategy about a failure: "When CALL fails, …".
-STRATEGY_FAILURE_MARK = " fails"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,23 +143,27 @@ def _failing_words(lesson: LessonWords) -> LessonWords:
 
     The type of a lesson is a word of its caller and does not name a thing.
     """
-    account = lesson.text.partition(MEND_HEADING)[0]
-    if lesson.kind == "strategy":
-        account = account.partition(STRATEGY_FAILURE_MARK)[0]
-    return lesson._replace(text=account, error_type="", tasks=())
+    mistake = lesson.mistake and replace(lesson.mistake, fix=None)
+    account = render.account(mistake) if mistake else lesson.text
+    return lesson._replace(text=account, mistake=mistake, error_type="", tasks=())
 
 
 def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:
     """Return what a lesson says about a failure."""
-    account, _, cure = lesson.text.partition(MEND_HEADING)
+    account = lesson.text
+    cure = ""
+    max_chars = MAX_ACCOUNT_CHARS
+    if lesson.mistake is None:  # it may say both in one sentence
+        max_chars += MAX_CURE_CHARS
+    else:
+        account = render.account(lesson.mistake)
+        cure = "; ".join(render.fix_lines(lesson.mistake))
     is_cured = bool(cure) or lesson.mended or lesson.state == "verified"
-    if _EDIT_MARK in lesson.text:
+    fix = lesson.mistake and lesson.mistake.fix
+    if fix and fix.kind == "edit":
         cure = ""
         is_cured = False
 
-    max_chars = MAX_ACCOUNT_CHARS
-    if lesson.kind == "strategy":  # it says both in one sentence
-        max_chars += MAX_CURE_CHARS
     first_line = account.strip().partition("\n")[0]
     return Failure(
         lesson=lesson,

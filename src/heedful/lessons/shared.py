@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from heedful.errors import InvalidInput, LineError
-from heedful.lessons.action import MEND_HEADING
+from heedful.lessons import render
 from heedful.lessons.lesson import TRUST_ORDER, Signature, Trust, digest_of
 from heedful.lessons.lesson_check import call_words
+from heedful.lessons.mistake import Fix, Mistake
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
 from heedful.redact import redact
@@ -106,9 +107,17 @@ class SharedRule:
         return digest_of("shared rule", "\0".join(parts))
 
     @property
+    def mistake(self) -> Mistake | None:
+        """What the rule says went wrong, as a record; None if it names no fix."""
+        if not self.fix:
+            return None
+        fix = Fix(kind="command", words=self.fix, origin="user")
+        return Mistake(words=self.text, fix=fix)
+
+    @property
     def lesson_text(self) -> str:
         """The rule as the text of a lesson."""
-        return f"{self.text}\n{MEND_HEADING}\n{self.fix}" if self.fix else self.text
+        return render.lesson(self.mistake) if self.mistake else self.text
 
     @property
     def signature(self) -> Signature:
@@ -137,19 +146,19 @@ class SharedRule:
 def rule_of(
     text: str,
     *,
+    fix: str = "",
     scope: Sequence[str] = (),
     tool: str = "",
     error: str = "",
     check: str = "",
     trust: Trust = "operator",
 ) -> SharedRule:
-    """Return the rule of a lesson's text, which may say what put a failure right.
+    """Return a rule without hidden characters; the arguments are its fields.
 
-    The other arguments are the fields of the rule. Raises InvalidInput.
+    Raises InvalidInput.
     """
-    wrong, _, fix = text.partition(f"\n{MEND_HEADING}\n")
     return SharedRule(
-        text=_printable(wrong),
+        text=_printable(text),
         fix=_printable(fix),
         scope=tuple(scope),
         tool=_printable(tool),

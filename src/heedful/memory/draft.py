@@ -21,6 +21,7 @@ from heedful.episodes.episode import Ended, Episode, Fault
 from heedful.episodes.signals import Signal
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Trust
+from heedful.lessons.mistake import Mistake
 from heedful.loop.record import Usage
 from heedful.memory.citations import Claim, find_claim, find_unsupported, sentences
 from heedful.memory.study import Study
@@ -115,7 +116,7 @@ class Draft:
     `confidence` and `rated` are the author's own figures, 0..1; `rated` is the
     importance, or None if the author gave none. `trust` is the trust of the reflection,
     `rule_trust` that of the strategy. `mended` is true if the strategy says what
-    worked, or a model wrote it.
+    worked, or a model wrote it. `mistake` is the failure as a record, if it is one.
     """
 
     claims: tuple[Claim, ...]
@@ -129,6 +130,7 @@ class Draft:
     rule_trust: Trust = "external"
     dropped: tuple[Claim, ...] = ()
     mended: bool = False
+    mistake: Mistake | None = None
 
     def text(self, episode: Episode) -> str:
         """Return the sentences, without the events that `claims` cite."""

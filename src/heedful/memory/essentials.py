@@ -137,6 +137,7 @@ def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
         draft,
         claims=tuple(claims),
         rated=rated,
+        mistake=rules.mistake,
         dropped=(*draft.dropped, *platitudes),
     )
 

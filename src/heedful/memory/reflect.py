@@ -51,6 +51,7 @@ from heedful.lessons.lesson import (
     check_trust,
     release_command,
 )
+from heedful.lessons.mistake import Mistake, from_json, with_words
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     SessionState,
@@ -709,6 +710,7 @@ class _LessonWriter:
             source=f"episode:{self.digest[:16]}",
             sources=sources_of(study, self.reflector.keys, self.vouched, kind),
             parents=self.parents,
+            mistake=self._mistake(text),
         )
 
         # The fix of a check keeps its words: if it contradicts a stored one, a person
@@ -719,6 +721,13 @@ class _LessonWriter:
 
         rows = [row for row in self.rows if row["kind"] == kind]
         return _with_stored_words(lesson, study, rows)
+
+    def _mistake(self, text: str) -> Mistake | None:
+        """Return the failure as a record, with the words of a model if it has any."""
+        mistake = self.draft.mistake
+        if mistake is None or self.draft.by == DRAFT_BY_RULES:
+            return mistake
+        return with_words(mistake, text, "local")
 
     def _meta(self, kind: str) -> Mapping[str, Any]:
         """Return the metadata of a lesson of this kind."""
@@ -866,6 +875,7 @@ def _with_stored_words(
         lesson,
         signature=name,
         text=best["text"],
+        mistake=from_json(best["mistake"]),
         importance=best["importance"],
         tags=tuple(best["tags"]),
         meta={**lesson.meta, **author},

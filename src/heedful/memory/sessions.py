@@ -13,7 +13,7 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, pairwise, takewhile
 from typing import Any
@@ -24,15 +24,12 @@ from heedful.episodes.comparison import begin_alike, likeness, shows_new_values
 from heedful.episodes.episode import Episode, Event, failure
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.episodes.retries import MAX_RETRY_DISTANCE_CALLS
+from heedful.lessons import render
 from heedful.lessons import trust as trusts
-from heedful.lessons.action import (
-    FAILURE_WORDS,
-    MEND_HEADING,
-    QUOTED_TEXT_PATTERN,
-    command_of,
-)
+from heedful.lessons.action import QUOTED_TEXT_PATTERN, command_of
 from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
 from heedful.lessons.made_names import MadeNames
+from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.preconditions import PATH_ARGUMENTS, arguments_of, whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
@@ -47,7 +44,6 @@ from heedful.memory.reflect import steps_of
 from heedful.memory.user_rules import rule_lesson
 from heedful.redact import mask_personal, redact
 from heedful.store import episodes
-from heedful.store.aging import FILES_META, REMEDY_META
 from heedful.store.store import Store
 from heedful.validation import require
 
@@ -136,40 +132,6 @@ _ERROR_SEPARATOR_PATTERN = re.compile(r"[\s:'\"`,]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
-    """An error in a session, and what put it right.
-
-    `call` is the action that failed, in words, and `error` the line that names the
-    error. Each error of a call is a mistake. `vain` are the actions that were tried
-    without effect. `mends` are the edits, or the other call, that put it right, whole;
-    empty if nothing did. `steps` is how many actions it took. `work` is true if edits
-    put it right: such a failure is often part of the work. It `teaches` if another
-    session can do what put it right: edits of the very files that the failure names
-    mend only the code of that day. `end` is the position of the last event.
-    """
-
-    call: str
-    error: str
-    _: KW_ONLY
-    vain: tuple[str, ...]
-    mends: tuple[str, ...]
-    steps: int
-    work: bool
-    teaches: bool
-    end: int
-
-    @property
-    def text(self) -> str:
-        """The mistake as a lesson."""
-        lines = [f"{self.call}{FAILURE_WORDS}{self.error}”."]
-        if self.vain:
-            lines.append(f"Tried in vain: {'; '.join(self.vain)}.")
-        if self.teaches:
-            lines += [MEND_HEADING, *self.mends]
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
 class Learned:
     """What a session taught, and what was stored of it.
 
@@ -241,14 +203,14 @@ async def learn_session(
 class _MistakeCase:
     """A mistake, and the evidence for it.
 
-    `error` is the line that names the error, as the call wrote it. `remedy` is the
-    digest of the call that put it right, "" without one.
+    `error` is the line that names the error, as the call wrote it. It is of the work if
+    edits put it right, or if another session cannot do what did.
     """
 
     mistake: Mistake
     error: str
     evidence: FailureEvidence
-    remedy: str
+    is_of_work: bool
 
 
 class _SessionStudy:
@@ -395,7 +357,7 @@ class _SessionStudy:
         """
         digests: set[str] = set()
         for step, errors in self.errors.items():
-            mends: set[tuple[str, ...]] = set()
+            fixes: set[Fix] = set()
             for error in errors:
                 bare_error = self._names_in(step, error).left_out(error)
                 digest = signature("", bare_error).digest
@@ -403,9 +365,11 @@ class _SessionStudy:
                     continue
                 digests.add(digest)
                 case = self._study_error(step, error)
-                if case.mistake.mends not in mends:
+                fix = case.mistake.fix
+                if fix is None or fix not in fixes:
                     yield case
-                mends.update({case.mistake.mends} - {()})
+                if fix is not None:
+                    fixes.add(fix)
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Find what put an error right: edits before the same call, or another call."""
@@ -422,38 +386,70 @@ class _SessionStudy:
 
         # `end` is the step that worked, `failed` if nothing put the error right.
         end = repeat if edits else self._other_call(failed, repeat, error)
-        mends = [self.edits[n] for n in edits]
-        if not edits and end != failed:
-            mends = [names.left_out(self.texts[end])]
 
         # Forms of the call that failed, too, were tried in vain.
         failures = [n for n in self.failures if failed < n < end]
         tries = [n for n in failures if self._likeness(failed, n) > 0]
-        vain = dict.fromkeys(self.texts[n] for n in tries)
-        vain.pop(failed_text, None)
-
-        def leave_out(text: str) -> str:
-            """Return a text of the mistake without particulars."""
-            return self.particulars.leave_out(text, self.run.result[failed] or failed)
+        vain = [n for n in tries if self.texts[n] != failed_text]
+        leave_out = self._masking(failed, error)
+        vain_calls = dict.fromkeys(self._call_of(n, leave_out) for n in vain)
 
         mistake = Mistake(
-            leave_out(names.left_out(failed_text)),
-            leave_out(names.left_out(error)),
-            vain=tuple(
-                leave_out(names.left_out(text))
-                for text in list(vain)[-MAX_FAILED_TRIES:]
-            ),
-            mends=tuple(map(leave_out, mends)),
+            action=self._call_of(failed, leave_out),
+            signature=signature("", names.left_out(error)).digest,
+            error=leave_out(error),
+            fix=self._fix_of(failed, end, edits, leave_out),
+            vain=tuple(vain_calls)[-MAX_FAILED_TRIES:],
+            evidence=tuple(self.events[n].id or str(n) for n in (failed, *edits, end)),
+            tries=1 + len(tries),
             steps=sum(failed < n <= end for n in self.steps),
-            work=bool(edits),
-            teaches=bool(mends) and not self._is_named(mends, failed),
-            end=self.run.result[end] or end,
         )
-        return _MistakeCase(
+        case = _MistakeCase(
             mistake=mistake,
             error=names.left_out(error),
             evidence=self._evidence_of(failed, end, tries=tries, edits=edits),
-            remedy="" if edits or end == failed else self._command_digest(end),
+            is_of_work=bool(edits) or mistake.fix is None,
+        )
+        files = self._files_of(case)
+        return replace(case, mistake=replace(mistake, files=files))
+
+    def _masking(self, failed: int, error: str) -> Callable[[str], str]:
+        """Return what leaves the particulars of an error out of a text."""
+        names = self._names_in(failed, error)
+        position = self.run.result[failed] or failed
+
+        def leave_out(text: str) -> str:
+            """Return a text of the mistake without particulars."""
+            return self.particulars.leave_out(names.left_out(text), position)
+
+        return leave_out
+
+    def _call_of(self, step: int, leave_out: Callable[[str], str]) -> Call:
+        """Return a step as the call of a mistake."""
+        text = leave_out(self.calls[step])
+        return Call(tool=self.events[step].tool, text=text)
+
+    def _fix_of(
+        self,
+        failed: int,
+        end: int,
+        edits: Sequence[int],
+        leave_out: Callable[[str], str],
+    ) -> Fix | None:
+        """Return what put a failed step right, None if no other session can do it."""
+        if edits:
+            texts = [self.edits[n] for n in edits]
+            if self._is_named(texts, failed):
+                return None
+            calls = tuple(Call(text=leave_out(text)) for text in texts)
+            return Fix(kind="edit", calls=calls)
+        if end == failed:
+            return None
+        is_step = any(self.texts[n] == self.texts[failed] for n in self.good if n > end)
+        return Fix(
+            kind="step" if is_step else "command",
+            calls=(self._call_of(end, leave_out),),
+            digest=self._command_digest(end),
         )
 
     def _is_named(self, mends: Sequence[str], failed: int) -> bool:
@@ -705,23 +701,19 @@ class _SessionStudy:
             mistake = case.mistake
             # A call that worked after others had failed is a measured outcome: its text
             # replaces one without a fix.
-            trust: Trust = "measured" if mistake.teaches else "model"
-            is_work = mistake.work or not mistake.teaches
-            meta: dict[str, Any] = {"mended": not is_work}
-            files = self._files_of(case)
-            if case.remedy:
-                meta[REMEDY_META] = case.remedy
-            if files:
-                meta[FILES_META] = files
-            importance = WORK_FAILURE_IMPORTANCE if is_work else FAILURE_IMPORTANCE
-            yield self._lesson(
+            trust: Trust = "measured" if mistake.fix else "model"
+            importance = FAILURE_IMPORTANCE
+            if case.is_of_work:
+                importance = WORK_FAILURE_IMPORTANCE
+            lesson = self._lesson(
                 case.error,
-                mistake.text,
+                render.lesson(mistake),
                 sources=sources,
                 trust=trust,
                 importance=importance,
-                meta=meta,
+                meta={"mended": not case.is_of_work},
             )
+            yield replace(lesson, mistake=mistake)
 
     def _correction_lessons(self) -> Iterator[Lesson]:
         """Yield a lesson with each message that forbids a step, and has no rule."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.lessons import render
 from heedful.lessons.lesson import Lesson, Trust
+from heedful.lessons.mistake import Mistake, from_json
 from heedful.lessons.shared import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import initial_state, lowest_trust
@@ -24,7 +26,6 @@ from heedful.memory.memory import Memory
 from heedful.memory.particulars import Particulars
 from heedful.redact import redact
 from heedful.store import shared
-from heedful.store.aging import FILES_META
 from heedful.store.shared import FollowedRules
 from heedful.validation import check_actor
 
@@ -96,7 +97,8 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
         """Return a text without secrets, people and absolute paths."""
         return _MACHINE_PATH_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
 
-    text = leave_out(row["text"])
+    mistake = from_json(row["mistake"])
+    text = leave_out(render.account(mistake) if mistake else row["text"])
     if row["error_type"] == RULE_TYPE:
         return rule_of(text, trust=row["trust"])
 
@@ -108,7 +110,8 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
     error = "" if is_own else pattern
     return rule_of(
         text,
-        scope=sorted(row["meta"].get(FILES_META) or {}),
+        fix=leave_out("\n".join(render.fix_lines(mistake))) if mistake else "",
+        scope=sorted(mistake.files if mistake else ()),
         tool=leave_out(row["error_type"]),
         error=error,
         check=leave_out(str(row["rule"].get("words", ""))),
@@ -147,6 +150,7 @@ def _lesson_of(rule: SharedRule, reviewer: Trust, root: str) -> Lesson:
     files = file_digests(root, rule.scope) if root else {}
     # A file that is not here has no digest: the lesson rests until it is.
     digests = {path: files.get(path, "") for path in rule.scope}
+    mistake = rule.mistake or (Mistake(words=rule.text) if digests else None)
     return Lesson(
         "reflection",
         rule.signature,
@@ -159,7 +163,7 @@ def _lesson_of(rule: SharedRule, reviewer: Trust, root: str) -> Lesson:
         meta={
             shared.ERROR_META: bool(rule.error),
             "mended": bool(rule.fix),
-            **({FILES_META: digests} if digests else {}),
         },
+        mistake=mistake and replace(mistake, files=digests),
         source=f"{shared.SHARED_SOURCE_PREFIX}{rule.digest} {trust}",
     )

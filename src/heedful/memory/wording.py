@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, pairwise
 
 from heedful.episodes import course as trace
@@ -36,7 +37,9 @@ from heedful.episodes.retries import (
     was_meant,
 )
 from heedful.episodes.signals import Kind, Signal
+from heedful.lessons import render
 from heedful.lessons.lesson import Trust
+from heedful.lessons.mistake import Call, Fix, FixKind, Mistake
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
 from heedful.memory.citations import claim, event_words, normalize
@@ -55,21 +58,13 @@ MAX_SHOWN_ARGUMENTS = 5
 # How many of the calls that failed after the first one are described.
 MAX_SHOWN_TRIES = 3
 
-# The rule for next time, by the kind of the signal. `{call}` is a call in words,
-# `{error}` is empty or " with “…”", and `{words}` are what the rule says besides.
+# The rule for next time, by the kind of the signal.
 _SIGNAL_STRATEGIES: Mapping[Kind, str] = {
     "unknown_tool": "Call only tools that are offered: {tool} is not one of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only "
     "repeat it.",
-    "cause": "Do not repeat {call} without a change: it failed{error}.",
     "repeated": "Do not repeat {call} without a change: the result stays as it is.",
 }
-_TWO_CAUSES_STRATEGY = (
-    f"{_SIGNAL_STRATEGIES['cause']} Nor try {{words}}: it failed, too."
-)
-# For calls whose error asks to wait, and for calls that worked after others had failed.
-_WAIT_STRATEGY = "When {call} fails{error}, wait {words}, then repeat the same call."
-_FIX_STRATEGY = "When {call} fails{error}, {words}"
 # The events of an agent and its tools.
 _AGENT_EVENTS = frozenset(
     {"tool_call", "tool_response", "llm_call", "llm_response", "summary"}
@@ -107,6 +102,7 @@ def by_rules(study: Study) -> Draft:
 
     reason = study.reason
     kind = reason.kind if reason else ""
+    mistake = mistake_of(study, reason)[0] if reason else None
     confidence = round(reason.strength, 3) if reason else DEFAULT_CONFIDENCE
     tags = (episode.outcome, kind, clean(study.tool, MAX_ARGUMENT_CHARS))
     return Draft(
@@ -117,6 +113,7 @@ def by_rules(study: Study) -> Draft:
         trust=study.floor(positions),
         rule_trust=lowest_trust(("model", *rule_trusts.values())),
         mended=mended,
+        mistake=mistake,
     )
 
 
@@ -200,8 +197,11 @@ def _retry_sentences(study: Study, signal: Signal, first: int) -> Iterator[_Sent
     if vain:
         yield f"{_describe_actions(study, vain)} changed nothing.", tuple(vain)
 
-    call, change = _describe_change(study, first, signal.at)
-    success = f"it worked {change}" if change else f"{call or 'the same call'} worked"
+    call, changes = _changed_call(study, first, signal.at)
+    success = f"{render.call_words(call) if call else 'the same call'} worked"
+    if changes:
+        change = render.change_words(Fix(kind="arguments", changes=changes))
+        success = f"it worked {change}"
     when = f"After {_describe_actions(study, helpful)}," if helpful else "Later"
     yield f"{when} {success}.", (*helpful, signal.at)
 
@@ -337,24 +337,31 @@ def _describe_action(study: Study, step: int) -> str:
         words = clean(event.error or event.content, MAX_QUOTATION_CHARS)
         return f"{speaker} said “{words}”"
 
+    return render.call_words(_call_of(study, step))
+
+
+def _call_of(study: Study, step: int) -> Call:
+    """Return a step as the call of a mistake, with the arguments that tell it apart."""
+    event = study.episode.events[step]
+    tool = clean(event.tool, MAX_ARGUMENT_CHARS)
     text = trace.only_text(event)
     if len(text) > MAX_CALL_CHARS:
         text = changed_lines(text)
     text = clean(text, MAX_CALL_CHARS)
     if text:
-        return f"{tool} “{text}”" if "`" in text else f"{tool} `{text}`"
+        return Call(tool=tool, text=text)
 
     arguments = _shown_arguments(study, step)
-    if not arguments:
-        return tool
     max_chars = _longest_argument_chars([value for _, value in arguments])
     arguments = _without_common_parts(arguments, max_chars)
-    arguments = [
-        (name, _changed_part(study, step, value, max_chars))
+    pairs = tuple(
+        (
+            clean(name, MAX_ARGUMENT_CHARS),
+            clean(_changed_part(study, step, value, max_chars), max_chars),
+        )
         for name, value in arguments
-    ]
-    pairs = [_quote_argument(name, value, max_chars) for name, value in arguments]
-    return f"{tool} with {', '.join(pairs)}"
+    )
+    return Call(tool=tool, arguments=pairs)
 
 
 def _longest_argument_chars(values: Sequence[str]) -> int:
@@ -433,11 +440,6 @@ def _without_common_parts(
     return list(texts.items())
 
 
-def _quote_argument(name: str, value: str, max_chars: int = MAX_CALL_CHARS) -> str:
-    """Return an argument in words: "path “a.py”"."""
-    return f"{clean(name, MAX_ARGUMENT_CHARS)} “{clean(value, max_chars)}”".strip()
-
-
 def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[int]]:
     """Return the steps between a failed call and one that worked: helpful, and in vain.
 
@@ -465,15 +467,17 @@ def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[
     return lasting, vain
 
 
-def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
-    """Return a changed call in words, and the changes of its arguments in words.
+def _changed_call(
+    study: Study, first: int, step: int
+) -> tuple[Call | None, tuple[tuple[str, str | None], ...]]:
+    """Return a changed call, and the arguments that it has in place of the first's.
 
-    One of the two is "": the call if it is long or has several arguments, else the
-    changes. Both are "" if the call is equal to the `first` one.
+    One of the two is empty: the call if it is long or has several arguments, else the
+    changes. Both are empty if the call is equal to the `first` one.
     """
     events = study.episode.events
     if events[first].tool != events[step].tool:
-        return _describe_action(study, step), ""
+        return _call_of(study, step), ()
 
     # What the error names comes first.
     error = _error_of(study, first)
@@ -481,13 +485,14 @@ def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
     changes.sort(key=lambda change: not _is_named(error, change[0]))
     changes = changes[:MAX_SHOWN_ARGUMENTS]
     if changes and 0 < len(trace.only_text(events[step])) <= MAX_CALL_CHARS:
-        return _describe_action(study, step), ""
-
-    words = [
-        f"without {name}" if value is None else f"with {_quote_argument(name, value)}"
+        return _call_of(study, step), ()
+    return None, tuple(
+        (
+            clean(name, MAX_ARGUMENT_CHARS),
+            None if value is None else clean(value, MAX_CALL_CHARS),
+        )
         for name, _, value in changes
-    ]
-    return "", " and ".join(words)
+    )
 
 
 def _is_named(error: str, argument: str) -> bool:
@@ -508,84 +513,111 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         return _fix_of_check(study)
 
     failed = study.failed_steps(signal)
-    first = failed[0] if failed else signal.at
-    template, words, steps = _rule_of(study, signal, failed)
-    if not template:
+    if failed and was_meant(study.course, failed[0]):
+        return "", "model"
+    if signal.kind in _SIGNAL_STRATEGIES:
+        step = failed[0] if failed else signal.at
+        call = _describe_action(study, step)
+        words = _SIGNAL_STRATEGIES[signal.kind].format(tool=tool, call=call)
+        return words, study.floor([step])
+    mistake, steps = mistake_of(study, signal)
+    if mistake is None:
         return "", "model"
 
-    trust = study.floor([first, *steps])
-    error = _error_of(study, first)
-    if error:
+    first = steps[0]
+    trust = study.floor(steps)
+    if mistake.error:
         # The error is quoted if that does not make the rule less trusted.
         error_trust = study.floor([study.course.result[first] or first])
-        is_trusted = lowest_trust((trust, error_trust)) == trust
-        error = f" with “{error}”" if is_trusted else ""
-
-    call = _describe_action(study, first)
-    return template.format(call=call, error=error, tool=tool, words=words), trust
+        if lowest_trust((trust, error_trust)) != trust:
+            mistake = replace(mistake, error="")
+    return render.rule(mistake), trust
 
 
-def _rule_of(
-    study: Study, signal: Signal, failed: Sequence[int]
-) -> tuple[str, str, Sequence[int]]:
-    """Return the rule of a signal as a template, with words and steps for it.
+def mistake_of(study: Study, signal: Signal) -> tuple[Mistake | None, Sequence[int]]:
+    """Return the mistake that a signal shows, and the steps that it is drawn from.
 
-    The template is "" for a failure that was wanted, or that did not keep the run from
-    its success.
+    None for a failure that was wanted, or that did not keep the run from its success.
     """
-    nothing = ("", "", ())
-    if failed and was_meant(study.course, failed[0]):
+    failed = study.failed_steps(signal)
+    nothing = (None, ())
+    if not failed or was_meant(study.course, failed[0]):
         return nothing
 
-    if signal.kind == "cause":
-        if study.episode.outcome == "success":
-            return nothing
-        if failed and was_dropped(study.course, failed[-1]):
-            return nothing
-        tries = _other_tries(study, signal)[-1:]
-        if failed and asks_to_wait(study.course, failed[-1]):
-            return _WAIT_STRATEGY, "as long as it asks", tries
-        if tries:
-            return _TWO_CAUSES_STRATEGY, _describe_action(study, tries[-1]), tries
-
+    first = failed[0]
+    events = study.episode.events
+    mistake = Mistake(
+        action=_call_of(study, first),
+        signature=study.signature.digest,
+        error=_error_of(study, first),
+        evidence=tuple(events[n].id or str(n) for n in signal.evidence),
+        tries=len(failed),
+        steps=signal.at - first,
+    )
     if signal.kind == "retry":
-        helpful, _ = _split_steps_between(study, signal)
-        steps = [*helpful, signal.at]
-        wait = _describe_wait(study, failed[-1], signal.at, helpful)
-        if wait:
-            return _WAIT_STRATEGY, wait, steps
-        new_call, change = _describe_change(study, failed[0], signal.at)
-        if change:
-            new_call = f"it {change}"
-        remedy = _describe_remedy(study, helpful, new_call)
-        consent = _consent(study, failed[-1], signal.at)
-        return (_FIX_STRATEGY if remedy else ""), f"{remedy}{consent}", steps
+        return _fixed(study, signal, mistake)
+    if signal.kind != "cause":
+        return nothing
 
-    return _SIGNAL_STRATEGIES.get(signal.kind, ""), "", ()
+    if study.episode.outcome == "success" or was_dropped(study.course, failed[-1]):
+        return nothing
+    tries = _other_tries(study, signal)[-1:]
+    if asks_to_wait(study.course, failed[-1]):
+        return replace(mistake, fix=Fix(kind="waiting")), [first, *tries]
+    vain = tuple(_call_of(study, step) for step in tries)
+    return replace(mistake, vain=vain), [first, *tries]
 
 
-def _consent(study: Study, failed: int, works: int) -> str:
-    """Return advice to ask the user, if the user answered a question between two calls.
+def _fixed(
+    study: Study, signal: Signal, mistake: Mistake
+) -> tuple[Mistake | None, Sequence[int]]:
+    """Return a mistake with what put it right, and the steps; None if none is known."""
+    failed = study.failed_steps(signal)
+    first = failed[0]
+    helpful, vain = _split_steps_between(study, signal)
+    steps = [first, *helpful, signal.at]
+    mistake = replace(mistake, vain=tuple(_call_of(study, step) for step in vain))
+    fix = _wait_of(study, failed[-1], signal.at, helpful)
+    if fix is None:
+        call, changes = _changed_call(study, first, signal.at)
+        calls = [_call_of(study, step) for step in helpful]
+        kind: FixKind = "step"
+        if call is not None:
+            calls.append(call)
+            kind = "command" if call.tool == _call_of(study, first).tool else "tool"
+        elif changes:
+            kind = "arguments"
+        if not calls and not changes:
+            return None, ()
+        fix = Fix(
+            kind=kind,
+            calls=tuple(dict.fromkeys(calls)),
+            changes=changes,
+            was_asked=_was_asked(study, failed[-1], signal.at),
+        )
+    return replace(mistake, fix=fix), steps
 
-    The cure was allowed in this run only.
-    """
+
+def _was_asked(study: Study, failed: int, works: int) -> bool:
+    """Return whether the user answered a question between two calls."""
     for before, event in pairwise(study.course.events[failed:works]):
         has_question = any(mark in before.content for mark in "?？")
         is_asked = before.type == "llm_response" and event.type == "user_message"
         if is_asked and has_question:
-            return " Ask the user first, as this run did."
-    return ""
+            return True
+    return False
 
 
-def _describe_wait(study: Study, failed: int, works: int, steps: Sequence[int]) -> str:
-    """Return how long a run waited before the same call worked, "" if it did not."""
+def _wait_of(study: Study, failed: int, works: int, steps: Sequence[int]) -> Fix | None:
+    """Return how a run waited before the same call worked, None if it did not."""
     run = study.course
     if differences(run.events[failed], run.events[works]):
-        return ""
+        return None
     if steps and is_wait(run, steps[-1], failed):
-        return f"first ({_describe_actions(study, steps)})"
+        calls = tuple(_call_of(study, step) for step in steps)
+        return Fix(kind="waiting", calls=calls)
     delay = waited(run, failed, works)
-    return "" if delay is None else f"{delay:g} seconds, as it asks"
+    return None if delay is None else Fix(kind="waiting", seconds=delay)
 
 
 def _correction_rule(study: Study, signal: Signal) -> tuple[str, Trust]:
@@ -620,11 +652,3 @@ def _fix_of_check(study: Study) -> tuple[str, Trust]:
         return "", "model"
     fix = clean(event.content, 2 * MAX_QUOTATION_CHARS)
     return fix, study.floor([position])
-
-
-def _describe_remedy(study: Study, steps: Sequence[int], call: str) -> str:
-    """Return what worked instead of a call that failed; "" without steps and call."""
-    if not steps:
-        return f"call {call} instead." if call else ""
-    first = f"do this first: {_describe_actions(study, steps)}"
-    return f"{first}; then call {call}." if call else f"{first}."

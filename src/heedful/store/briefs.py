@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from heedful.lessons.action import MEND_HEADING
+from heedful.lessons import render
 from heedful.lessons.contracts import contract_of
+from heedful.lessons.mistake import Mistake, from_json
 from heedful.lessons.preconditions import Precondition, describe
 from heedful.lessons.scope import Scope, Trust
 from heedful.lessons.signature import MASK
@@ -62,12 +63,13 @@ class BriefLine:
     calls: int
     failed: float
     lesson: int = 0
+    mistake: Mistake | None = None
 
     @property
-    def has_mend(self) -> bool:
+    def has_fix(self) -> bool:
         """True if it has all that put the error of its lesson right."""
         is_whole = len(self.text) < MAX_BRIEF_LINE_CHARS
-        return bool(self.lesson) and MEND_HEADING in self.text and is_whole
+        return bool(self.lesson) and self.mistake is not None and is_whole
 
     def __str__(self) -> str:
         day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
@@ -101,14 +103,18 @@ def _error_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
     """
     by_text: dict[str, list[Row]] = {}
     by_message: dict[str, list[Row]] = {}
+    mistakes: dict[str, Mistake] = {}
     since = {"since": window["since"], "limit": MAX_CANDIDATES}
     for row in db.all("brief_errors", scope, **since):
+        mistake = from_json(row["mistake"])
         message = _rule_message(row)
-        text = "" if message else _line_of(db, scope, row)
+        text = "" if message else _line_of(db, scope, row, mistake)
         if message:
             by_message.setdefault(message, []).append(row)
         elif text:
             by_text.setdefault(text, []).append(row)
+            if mistake is not None:
+                mistakes.setdefault(text, mistake)
 
     # The rows are in the order of what they cost.
     messages = [f"“{message}”" for message in list(by_message)[:MAX_RULE_MESSAGES]]
@@ -127,6 +133,7 @@ def _error_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
             calls=sum(row["calls"] for row in rows),
             failed=max(row["failed"] for row in rows),
             lesson=lessons[0] if lessons else 0,
+            mistake=mistakes.get(text),
         )
 
 
@@ -142,10 +149,10 @@ def _rule_message(row: Row) -> str:
     return _MASKED_NUMBER_PATTERN.sub(MASK, match["message"]) if match else ""
 
 
-def _line_of(db: Db, scope: Scope, row: Row) -> str:
+def _line_of(db: Db, scope: Scope, row: Row, mistake: Mistake | None) -> str:
     """Return what a brief says about an error; "" if nothing may be told.
 
-    Without a contract and without one call that put it right, an error is the work
+    Without a contract and without a call that put it right, an error is the work
     itself, or says nothing that an agent could do otherwise.
     """
     contract = contract_of(row["text"] or row["pattern"])
@@ -153,13 +160,9 @@ def _line_of(db: Db, scope: Scope, row: Row) -> str:
         return contract
     if row["sessions"] < MIN_LESSON_SESSIONS or not _is_usable(row):
         return ""
-
-    failure, _, mend = row["text"].partition(f"\n{MEND_HEADING}\n")
-    is_call = mend != "" and "\n" not in mend
-    if not is_call or aging.has_failed_remedy(db, scope, row["id"]):
+    if mistake is None or aging.has_failed_fix(db, scope, mistake):
         return ""
-    first_line = failure.partition("\n")[0]
-    return clean(f"{first_line} What put it right: {mend}", MAX_BRIEF_LINE_CHARS)
+    return render.brief_line(mistake)
 
 
 def _precondition_lines(

@@ -45,13 +45,15 @@ def material(
     import numpy as np
 
     from heedful.lessons.consolidate import DreamLesson
+    from heedful.lessons.mistake import from_json
 
     lessons = list[tuple[DreamLesson, Any]]()
     for row in db.all("material", scope, space=space):
         data = row["data"]
         # Vectors are stored as 32-bit floats.
         vector = None if data is None else np.frombuffer(data, "<f4")
-        lessons.append((from_row(DreamLesson, row), vector))
+        mistake = from_json(row["mistake"])
+        lessons.append((from_row(DreamLesson, row, mistake=mistake), vector))
 
     return lessons
 

@@ -20,7 +20,8 @@ from heedful.episodes.episode import (
     clean_event,
 )
 from heedful.errors import Conflict
-from heedful.lessons.action import MEND_HEADING, Action, action
+from heedful.lessons.action import Action, action
+from heedful.lessons.mistake import from_json
 from heedful.lessons.scope import (
     Remembered,
     Scope,
@@ -316,7 +317,7 @@ def _record_session_lesson(
 
     lesson_rows = db.select("*", "lesson", key)
     _refresh_files(db, lesson, lesson_rows)
-    outdated = [row for row in lesson_rows if lessons.lacks_mend(lesson.text, row)]
+    outdated = [row for row in lesson_rows if lessons.lacks_fix(lesson.mistake, row)]
     if lesson.trust in TRUST_RAISING_VERIFICATION:
         _give_way(db, outdated)
     waiting = [row for row in lesson_rows if _replaces(lesson, row)]
@@ -358,12 +359,14 @@ def _give_way(db: Db, outdated: Sequence[Row]) -> None:
 
 def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
     """Store the files of a lesson as they are now, if its text comes back trusted."""
+    from heedful.store import lessons
+
     if lesson.state == "quarantined":
         return
     for row in lesson_rows:
         if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
-            meta = {**json.loads(row["meta"]), **lesson.meta}
-            db.update("lesson", {"id": row["id"]}, {"meta": storable_json(meta)})
+            values = {"mistake": lessons.mistake_json(lesson.mistake)}
+            db.update("lesson", {"id": row["id"]}, values)
 
 
 def _replaces(lesson: Lesson, row: Row) -> bool:
@@ -373,9 +376,11 @@ def _replaces(lesson: Lesson, row: Row) -> bool:
     on: that its words came back makes them no cleaner.
     """
     waits = row["state"] == "quarantined" and row["source"].startswith("episode:")
-    texts = (row["text"], storable(lesson.text))
-    failures = {text.partition(f"\n{MEND_HEADING}\n")[0] for text in texts}
-    return waits and len(failures) == 2 and lesson.state != "quarantined"
+    stored = from_json(row["mistake"])
+    is_other = stored is None or stored.action != (
+        lesson.mistake and lesson.mistake.action
+    )
+    return waits and is_other and lesson.state != "quarantined"
 
 
 def _write_lesson(
@@ -397,9 +402,10 @@ def _write_lesson(
     if not waiting:
         return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
 
-    has_mend = MEND_HEADING in lesson.text
+    has_fix = lesson.mistake is not None and lesson.mistake.fix is not None
     for row in waiting:
-        if has_mend or MEND_HEADING not in row["text"]:
+        stored = from_json(row["mistake"])
+        if has_fix or stored is None or stored.fix is None:
             db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
     # Only a trusted outcome replaces a text; then the lesson gets its own trust.
     measured = replace(lesson, trust="measured")

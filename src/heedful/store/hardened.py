@@ -23,6 +23,7 @@ from heedful.lessons.lesson import (
     release_command,
 )
 from heedful.lessons.lesson_check import Alarm, LessonCheck
+from heedful.lessons.mistake import from_json
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import (
     Db,
@@ -140,7 +141,7 @@ def _replaced_calls(
     own_calls: list[ReplacedCall] = []
     others: list[ReplacedCall] = []
     for row in db.all("trusted_rules", scope, id=id, limit=MAX_READ_EXAMPLES):
-        call = ReplacedCall.of(row["text"])
+        call = ReplacedCall.of(from_json(row["mistake"]))
         if call is not None:
             calls = own_calls if row["lesson_id"] == id else others
             calls.append(call)

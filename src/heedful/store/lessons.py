@@ -21,7 +21,7 @@ from math import inf
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.action import MEND_HEADING
+from heedful.lessons import render
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
@@ -33,7 +33,7 @@ from heedful.lessons.lesson import (
     lesson_name,
     short_digest,
 )
-from heedful.lessons.mistake import Mistake, to_data
+from heedful.lessons.mistake import Mistake, from_json, to_data, with_words
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import (
     MAX_QUARANTINE_TAGS,
@@ -324,6 +324,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         "parents": values["parents"],
         "via": " ".join(sorted(keys_in(lesson.sources))),
         "text": storable(lesson.sighting),
+        "mistake": values["mistake"],
         "at": now,
     }
     db.insert("occurrence", sighting)
@@ -594,6 +595,7 @@ def add_example(
         "task": task,
         "record": storable_json(asdict(example)),
         "lesson": values["text"],
+        "mistake": values.get("mistake", ""),
         "words": search_words,
     }
 
@@ -973,15 +975,19 @@ def edit(
 ) -> int:
     """Give a lesson new words of an operator, with a source of their own.
 
-    Records a ruling. What worked in the place of a call is not told beside the new
-    words. Returns the id of these if they wait in quarantine, as the old ones did,
-    or else 0. Raises NotFound, InvalidInput.
+    Records a ruling. The fix of the lesson stays beside the new words. Returns the id
+    of these if they wait in quarantine, as the old ones did, or else 0. Raises
+    NotFound, InvalidInput.
     """
     text = storable(text)
     has_words = bool(text.strip()) and len(text) <= MAX_EXAMPLE_TEXT_CHARS
     require(has_words, "text", text, f"1 to {MAX_EXAMPLE_TEXT_CHARS} characters")
 
     lesson = _lesson_row(db, scope, id)
+    mistake = from_json(lesson["mistake"])
+    if mistake is not None:
+        mistake = with_words(mistake, text, "user")
+        text = render.lesson(mistake)
     old_text = lesson["text"]
 
     is_live = lesson["state"] != "superseded"
@@ -1000,6 +1006,7 @@ def edit(
         "signature": lesson["signature"],
         "lesson_id": id,
         "text": text,
+        "mistake": mistake_json(mistake),
         "parents": "[]",
         "memory_key": "",
         "now": now,
@@ -1068,13 +1075,13 @@ def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
     db.update("cause", {**key_of(scope), **cause}, {"quiet": 0})
 
 
-def lacks_mend(text: str, lesson: Row) -> bool:
-    """Return True if `text` says what fixed a failure, and the lesson does not.
+def lacks_fix(mistake: Mistake | None, lesson: Row) -> bool:
+    """Return True if a mistake has a fix, and the stored lesson has none.
 
     Returns False if no session taught the lesson.
     """
-    return (
-        MEND_HEADING in text
-        and MEND_HEADING not in lesson["text"]
-        and lesson["source"].startswith("episode:")
-    )
+    if mistake is None or mistake.fix is None:
+        return False
+    stored = from_json(lesson["mistake"])
+    has_fix = stored is not None and stored.fix is not None
+    return not has_fix and lesson["source"].startswith("episode:")

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope
+from heedful.lessons.lesson import Scope
 from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
+from heedful.lessons.mistake import from_json
 from heedful.lessons.signature import failure_of
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import Db, Row, bulk, token
@@ -22,8 +23,6 @@ from heedful.store.connection import Db, Row, bulk, token
 MAX_LINKED_TASKS = 50_000  # the newest tasks of examples
 # Characters that are read of a lesson, of its error, and of a task.
 MAX_LINKED_CHARS = 2_000
-# The author of a lesson of a run without a model; a lesson of a session has none.
-_RULES = (None, "rules")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +119,6 @@ def _with_tasks(
 
 def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
     """Return the words of the lesson in a row of `linked_lessons`."""
-    is_drafted = False
-    if row["kind"] in EPISODE_LESSON_KINDS:
-        meta = json.loads(row["meta"])
-        is_drafted = not meta.get("correction") and meta.get("by") in _RULES
     return LessonWords(
         id=row["id"],
         kind=row["kind"],
@@ -134,6 +129,6 @@ def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
         error=row["error"] or "",
         error_type=row["error_type"],
         tasks=tasks,
-        drafted=is_drafted,
+        mistake=from_json(row["mistake"]),
         failure=failure_of(row["signature"], row["pattern"]),
     )

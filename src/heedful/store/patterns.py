@@ -27,7 +27,7 @@ from heedful.lessons.patterns import (
 )
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.redact import redact
-from heedful.store.aging import without_failed_remedy
+from heedful.store.aging import without_failed_fix
 from heedful.store.connection import Db, Row, key_of, resumable, storable
 from heedful.store.lessons import plain, rule
 
@@ -136,7 +136,7 @@ def find(
     lessons = {}
     for match in matches:
         for lesson in match.seen.lessons:
-            lessons[lesson["id"]] = without_failed_remedy(db, scope, lesson)
+            lessons[lesson["id"]] = without_failed_fix(db, scope, lesson)
 
     members = json.dumps([match.digest for match in matches])
     for row in db.all("rules_of", scope, members=members):

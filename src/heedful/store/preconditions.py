@@ -20,14 +20,15 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from heedful.lessons import render
 from heedful.lessons.action import (
-    MEND_HEADING,
     Action,
     ActionHistory,
     KnownFailure,
     action,
 )
 from heedful.lessons.contracts import CONTRACT_FIXES, contract_of
+from heedful.lessons.mistake import from_json
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     STATE_TEMPLATES,
@@ -483,7 +484,8 @@ def _known_failure(
     error = blame["error"] if blame["is_told"] else blame["pattern"]
     failed = replace(failed, lesson=blame["lesson_id"], what=error)
     failed = _add_fix(failed, failure.precondition, lesson, rule)
-    if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
+    mistake = from_json(lesson["mistake"])
+    if rule is None and aging.has_failed_fix(db, scope, mistake):
         failed = replace(failed, fix="")
     return failed, waiting
 
@@ -503,7 +505,8 @@ def _add_fix(
         # The lesson tells of another file.
         fix = contract_of(failed.what)
     elif precondition.words[0] in lesson["text"]:
-        _, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
+        mistake = from_json(lesson["mistake"])
+        fix = render.advice(mistake) if mistake else ""
     return replace(failed, fix=fix, trust=best["trust"], lesson_state=best["state"])
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
+from heedful.lessons.mistake import from_json
 from heedful.lessons.trust import (
     CHANGE_SOURCE_PREFIX,
     GROUP_SOURCES,
@@ -41,7 +42,7 @@ from heedful.store.connection import (
 from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
     Plain,
-    lacks_mend,
+    lacks_fix,
     move_examples,
     refusable_digests,
     rule,
@@ -321,7 +322,8 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] in QUARANTINE_TRUST
     # The entry says what fixed the failure, so it is better than the current text.
-    if not shows_entry and lacks_mend(entry.lesson, lesson):
+    [row] = db.select("mistake", "example", {"id": entry.id})
+    if not shows_entry and lacks_fix(from_json(row["mistake"]), lesson):
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
     if shows_entry:

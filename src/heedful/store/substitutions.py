@@ -7,18 +7,15 @@ somebody released a text of a session that says so.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.action import FAILURE_WORDS, MEND_HEADING
 from heedful.lessons.preconditions import (
     Precondition,
     Surroundings,
     preconditions_of,
-    whole_command,
 )
 from heedful.lessons.scope import Scope, Trust, digest_of, source_of
 from heedful.store.connection import Db, Row, key_of, storable, token
@@ -131,8 +128,8 @@ def find(
     `session` knows is left out.
     """
     source = storable(source_of(session)) if session else ""
-    by_digest = {precondition.digest: precondition for precondition in preconditions}
-    counts = _count(db, scope, list(by_digest), trust=trust, source=source)
+    digests = [precondition.digest for precondition in preconditions]
+    counts = _count(db, scope, digests, trust=trust, source=source)
     if not counts:
         return ()
 
@@ -141,9 +138,7 @@ def find(
         repaired = change.apply(call[1], folder)
         if repaired is None:
             continue
-        released = _find_released(
-            db, scope, change, count=count, precondition=by_digest[count.digest]
-        )
+        released = _find_released(db, scope, count)
         sessions = count.trusted or set(released)
         if not sessions:
             continue
@@ -225,18 +220,10 @@ def _substitution_of(row: Row) -> Substitution:
     return Substitution(row["argument"], old, new)
 
 
-def _find_released(
-    db: Db,
-    scope: Scope,
-    change: Substitution,
-    *,
-    count: _Count,
-    precondition: Precondition,
-) -> dict[str, int]:
-    """Return the sessions with a released text that says what worked.
+def _find_released(db: Db, scope: Scope, count: _Count) -> dict[str, int]:
+    """Return the sessions with a released text about the failure, each with its lesson.
 
-    Each has the lesson of the text. A text of another session or lesson vouches for
-    nothing, nor does one about another call, though the error is the same.
+    A text of another session or lesson vouches for nothing.
     """
     sources = sorted(count.trusted or count.sessions)
     rows = db.all(
@@ -246,34 +233,7 @@ def _find_released(
         row["source"]: row["lesson_id"]
         for row in rows
         if row["lesson_id"] in count.lessons
-        and _says(row["text"], change, precondition)
     }
-
-
-def _says(text: str, change: Substitution, precondition: Precondition) -> bool:
-    """Return True if a text of a lesson says that a change put this call right."""
-    failure, _, fix = text.partition(f"\n{MEND_HEADING}\n")
-    call, _, _ = failure.partition(FAILURE_WORDS)
-    if not fix or not _has_words(call, change.old) or not _names(call, precondition):
-        return False
-    if change.new:
-        return _has_words(fix, change.new)
-    return not _has_words(fix, change.old)
-
-
-def _names(call: str, precondition: Precondition) -> bool:
-    """Return True if a call in a text of a lesson takes a precondition for granted."""
-    if precondition.template == "command":
-        # As in "Bash `npm ci`".
-        command = call.partition("`")[2].removesuffix("`")
-        return whole_command(command) == precondition
-    return all(_has_words(call, word.split()) for word in precondition.words)
-
-
-def _has_words(text: str, words: Sequence[str]) -> bool:
-    """Return True if a text has these words in a row, and not in longer words."""
-    row = r"\s+".join(map(re.escape, words))
-    return re.search(rf"(?<![\w-]){row}(?![\w-])", text) is not None
 
 
 def _fails_now(

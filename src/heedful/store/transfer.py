@@ -110,6 +110,7 @@ class ExampleRecord:
     digest: Annotated[str, FieldBounds(pattern="^(lesson|[0-9a-f]{16})$")]
     author: bool
     lesson: str
+    mistake: Mistake | None = None
     state: OlderState
     trust: Trust
     at: Time
@@ -256,6 +257,7 @@ def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
         author=row["id"] == author,
         state=older_state(row["state"]),
         example=Example(**_load_json(row["record"])),
+        mistake=from_json(row["mistake"]),
         sources=tuple(sorted(sources)),
     )
 
@@ -304,7 +306,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
             source=source,
             sources=text.sources,
             meta=meta,
-            mistake=record.mistake and with_origin(record.mistake, "outside"),
+            mistake=text.mistake and with_origin(text.mistake, "outside"),
         )
         yield clip_lesson(lesson)
 
@@ -475,6 +477,7 @@ def _write_example(
         **lesson,
         **key,
         "text": text,
+        "mistake": lessons.mistake_json(record.mistake),
         "state": state_from_older(record.state),
         "trust": record.trust,
         "source": next(iter(record.sources), ""),

@@ -1,6 +1,6 @@
 -- name: material
 -- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
-select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
+select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart, l.mistake,
        l.useful, l.seen, l.pattern, l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
        exists (select 1 from example where lesson_id = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id

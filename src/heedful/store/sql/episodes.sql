@@ -175,7 +175,7 @@ select min(at) as since, count(*) as sessions from (
 
 -- name: brief_errors
 -- The errors that came back since, those first that cost most calls, each with the lesson about it.
-select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.meta
+select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.mistake
 from (
   select tenant, project, signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
   from loss where tenant = :tenant and project = :project and at >= :since
@@ -260,7 +260,7 @@ with named (name) as (
   union select k.parent from link k join lesson l on k.child = l.kind || '/' || l.signature
   where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
-select id, kind || '/' || signature in (select name from named) as own, text, state, trust,
+select id, kind || '/' || signature in (select name from named) as own, text, mistake, state, trust,
        case when state = 'quarantined' or trust in ('tool', 'external') then author else 0 end as entry
 from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (

@@ -59,7 +59,7 @@ set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end
 
 -- name: read_failure
 -- The lesson about a failure, and the strategies that are linked to it.
-select id, kind, signature, error_type, text, tags, state, trust, importance, meta from lesson
+select id, kind, signature, error_type, text, tags, state, trust, importance, meta, mistake from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select :signature
   union select substr(child, length('strategy/') + 1) from link
@@ -134,7 +134,7 @@ select project from stored where project <> '';
 -- name: newest_linked
 -- The words of the newest lessons in use that somebody trusts, newest first; the columns are those of `linked_lessons`.
 select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
-       case when length(l.meta) <= :chars then l.meta else '{}' end as meta,
+       l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
 from lesson l
@@ -153,7 +153,7 @@ order by e.at desc, e.id desc limit :limit;
 -- name: linked_lessons
 -- The words of these lessons, if they are in use, each with the text of its newest sighting; newest first.
 select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
-       case when length(l.meta) <= :chars then l.meta else '{}' end as meta,
+       l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
 from lesson l
@@ -250,7 +250,7 @@ where id = :example and scope = :scope and state = 'quarantined'
 returning lesson_id, digest;
 
 -- name: read_voice
-select l.kind, l.signature, l.text, l.source, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
+select l.kind, l.signature, l.text, l.mistake, l.source, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
 from lesson l where l.id = :lesson_id;
 
 -- name: best_example
@@ -278,8 +278,8 @@ set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
     meta = case when author = :example then meta else '{}' end,
     judged_from = case when text = (select lesson from example where id = :example) then judged_from else max(:now, last_shown) end,
-    (text, trust, state, author, source) = (
-  select lesson, trust, case when :kept <> '' then :kept else e.state end, id,
+    (text, mistake, trust, state, author, source) = (
+  select lesson, mistake, trust, case when :kept <> '' then :kept else e.state end, id,
          coalesce((select min(source) from origin where example = e.id), '')
   from example e where id = :example
 )
@@ -393,12 +393,12 @@ limit :limit;
 
 -- name: insert_example
 -- Insert an example, or replace it by the same one of higher trust.
-insert into example (id, lesson_id, scope, task, record, digest, state, trust, lesson, at, words, memory_key)
+insert into example (id, lesson_id, scope, task, record, digest, state, trust, lesson, mistake, at, words, memory_key)
 values (coalesce((select example from corpus where scope = :scope),
                  cast(:lesson_id as bigint) / 100000000 * 100000000) + 1,
-        :lesson_id, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words, :memory_key)
+        :lesson_id, :scope, :task, :record, :digest, :state, :trust, :lesson, :mistake, :now, :words, :memory_key)
 on conflict (lesson_id, digest) do update
-set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
+set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson, mistake = excluded.mistake,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
 where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
 returning id;
@@ -462,7 +462,7 @@ order by case when e.lesson_id = :id then 0 else 1 end, e.id desc limit :limit;
 
 -- name: trusted_rules
 -- What runs showed as rules: first the sightings of one lesson, then the newest of the others.
-select o.lesson_id, o.text from occurrence o join lesson l on l.id = o.lesson_id
+select o.lesson_id, o.mistake from occurrence o join lesson l on l.id = o.lesson_id
 where l.tenant = :tenant and l.project = :project and l.kind = 'strategy' and l.state in ('unverified', 'verified')
   and o.trust not in ('tool', 'external')
 order by case when o.lesson_id = :id then 0 else 1 end, o.at desc, o.id desc limit :limit;

@@ -1,6 +1,6 @@
 -- name: reviewed_lessons
 -- The lessons that a person wrote or released, or evidence verified, with the words that their check forbids in calls.
-select l.id, l.kind, l.text, l.error_type, l.pattern, l.signature, l.trust, l.source, l.meta,
+select l.id, l.kind, l.text, l.error_type, l.pattern, l.signature, l.trust, l.source, l.meta, l.mistake,
        coalesce((select h.rule from hardened h where h.lesson_id = l.id and h.kind = 'call' and h.state = 'accepted'), '') as rule
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.kind in ('reflection', 'strategy', 'error')

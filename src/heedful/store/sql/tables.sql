@@ -185,12 +185,13 @@ create table tally (
   primary key (tenant, project)
 ) without rowid;
 
--- A sighting of a lesson: its loop, its words and their source.
+-- A sighting of a lesson: its loop, its words and their source, and the record of what went wrong in it.
 create table occurrence (
   id integer primary key,
   lesson_id integer not null references lesson (id) on delete cascade,
   loop text not null,
   text text not null,
+  mistake text not null default '',
   source text not null default '',
   via text not null default '',
   trust text not null default 'external',
@@ -202,7 +203,7 @@ create index occurrence_source on occurrence (lesson_id, source);
 
 -- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
 -- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
--- lesson that came with the example. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
+-- lesson that came with the example, and `mistake` its record. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
 -- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
 create table example (
   id integer primary key,
@@ -214,6 +215,7 @@ create table example (
   state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
   trust text not null default 'external',
   lesson text not null default '',
+  mistake text not null default '',
   words text not null default '',
   memory_key text not null default '',
   indexed boolean not null default false,

@@ -1,0 +1,196 @@
+"""The words of a mistake, for each place in which somebody reads them. Pure.
+
+This is the one place that turns the record of a mistake into words: for a prompt, a
+page or the terminal (`lesson`), before a call (`advice`), after it failed
+(`after_failure`), in a brief (`brief_line`), and in a file of a team (`account` and
+`fix_lines`). The words of a person stand in place of the rendered ones, beside the fix.
+A part from outside is left out until a person has released it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful.lessons.mistake import Call, Fix, Mistake
+from heedful.sanitize import clean
+
+MAX_BRIEF_LINE_CHARS = 280
+
+
+def call_words(call: Call) -> str:
+    """Return a call in words: "Bash `make test`", or "Read with path “a.py”"."""
+    if call.arguments:
+        return f"{call.tool} with {', '.join(map(_argument_words, call.arguments))}"
+    if not call.tool or not call.text:
+        return f"{call.tool}{call.text}"
+    if "`" in call.text:
+        return f"{call.tool} “{call.text}”"
+    return f"{call.tool} `{call.text}`"
+
+
+def _argument_words(argument: tuple[str, str]) -> str:
+    """Return an argument in words: "path “a.py”"."""
+    name, value = argument
+    return f"{name} “{value}”".strip()
+
+
+def calls_words(calls: Sequence[Call]) -> str:
+    """Return calls in words, each once: "Bash `make`, then Bash `make test`"."""
+    return ", then ".join(dict.fromkeys(map(call_words, calls)))
+
+
+def change_words(fix: Fix) -> str:
+    """Return which arguments a changed call has: "with path “src” and without all"."""
+    return " and ".join(
+        f"without {name}" if value is None else f"with {_argument_words((name, value))}"
+        for name, value in fix.changes
+    )
+
+
+def shown_fix(mistake: Mistake) -> Fix | None:
+    """Return the fix of a mistake if it may be shown, else None."""
+    fix = mistake.fix
+    return fix if fix is not None and fix.origin != "outside" else None
+
+
+def error_words(mistake: Mistake) -> str:
+    """Return the error of a mistake if it may be shown, else ""."""
+    return mistake.error if mistake.error_origin != "outside" else ""
+
+
+def own_words(mistake: Mistake) -> str:
+    """Return the words of a person or a model if they may be shown, else ""."""
+    return mistake.words if mistake.words_origin != "outside" else ""
+
+
+def failure_words(mistake: Mistake) -> str:
+    """Return what failed with which error: "Bash `npm test` failed with “…”."."""
+    subject = mistake.check
+    if mistake.action is not None and mistake.action_origin != "outside":
+        subject = call_words(mistake.action)
+    error = error_words(mistake)
+    if not subject:
+        return f"“{error}”" if error else ""
+    return f"{subject} failed with “{error}”." if error else f"{subject} failed."
+
+
+def account(mistake: Mistake) -> str:
+    """Return what went wrong, and what was tried in vain, or a person's own words."""
+    words = own_words(mistake)
+    if words:
+        return words
+    lines = [failure_words(mistake)]
+    if mistake.vain and mistake.action_origin != "outside":
+        tried = "; ".join(map(call_words, mistake.vain))
+        lines.append(f"Tried in vain: {tried}.")
+    return "\n".join(filter(None, lines))
+
+
+def fix_lines(mistake: Mistake) -> tuple[str, ...]:
+    """Return what put a mistake right, a line for each call or edit.
+
+    What a person's own words say already is not said again.
+    """
+    fix = shown_fix(mistake)
+    if fix is None:
+        return ()
+    words = own_words(mistake)
+    if fix.calls and words and all(call.text in words for call in fix.calls):
+        return ()
+    if fix.words:
+        return (fix.words,)
+    if fix.kind == "waiting":
+        return (f"wait {wait_words(fix)}, then repeat the same call",)
+    lines = [call_words(call) for call in fix.calls]
+    if fix.changes:
+        lines.append(f"the same call {change_words(fix)}")
+    if fix.kind == "step":
+        lines.append("then the same call")
+    return tuple(lines)
+
+
+def wait_words(fix: Fix) -> str:
+    """Return how long to wait, or by which calls."""
+    if fix.calls:
+        return f"first ({calls_words(fix.calls)})"
+    if fix.seconds is not None:
+        return f"{fix.seconds:g} seconds, as it asks"
+    return "as long as it asks"
+
+
+def rule(mistake: Mistake) -> str:
+    """Return what to do next time, in a sentence; "" if the mistake shows nothing."""
+    call = call_words(mistake.action) if mistake.action else ""
+    if not call or mistake.action_origin == "outside":
+        return ""
+    error = error_words(mistake)
+    when = f" with “{error}”" if error else ""
+    fix = shown_fix(mistake)
+    if fix is None:
+        words = f"Do not repeat {call} without a change: it failed{when}."
+        if mistake.vain:
+            words += f" Nor try {call_words(mistake.vain[-1])}: it failed, too."
+        return words
+    start = f"When {call} fails{when}, "
+    if fix.kind == "waiting":
+        return f"{start}wait {wait_words(fix)}, then repeat the same call."
+    asked = " Ask the user first, as this run did." if fix.was_asked else ""
+    return f"{start}{_remedy_words(fix)}{asked}"
+
+
+def _remedy_words(fix: Fix) -> str:
+    """Return what worked in place of a call that failed."""
+    steps = fix.calls
+    works = ""
+    if fix.changes:
+        works = f"it {change_words(fix)}"
+    elif fix.kind != "step":
+        steps = fix.calls[:-1]
+        works = call_words(fix.calls[-1])
+    if not steps:
+        return f"call {works} instead."
+    first = f"do this first: {calls_words(steps)}"
+    return f"{first}; then call {works}." if works else f"{first}."
+
+
+def lesson(mistake: Mistake) -> str:
+    """Return the whole of a mistake, for a prompt, a page or the terminal."""
+    lines = [account(mistake)]
+    fix = fix_lines(mistake)
+    if fix:
+        lines += ["What put it right:", *fix]
+    return "\n".join(filter(None, lines))
+
+
+def advice(mistake: Mistake) -> str:
+    """Return what to do about a call that failed before; "" if nothing is known."""
+    fix = fix_lines(mistake)
+    return "\n".join(filter(None, [own_words(mistake), *fix]))
+
+
+def after_failure(mistake: Mistake) -> str:
+    """Return what helps right after the same error; "" if nothing does."""
+    words = own_words(mistake)
+    fix = fix_lines(mistake)
+    if words or not fix:
+        return "\n".join(filter(None, [words, *fix]))
+    error = error_words(mistake)
+    head = f"“{error}”: what put it right:" if error else "What put it right:"
+    return "\n".join([head, *fix])
+
+
+def brief_line(mistake: Mistake) -> str:
+    """Return a mistake with its fix in one line; "" without a fix and a person's words.
+
+    Edits are of the code of that day, so they are in no brief.
+    """
+    words = own_words(mistake)
+    fix = shown_fix(mistake)
+    is_edit = fix is not None and fix.kind == "edit"
+    lines = () if is_edit else fix_lines(mistake)
+    if not words and not lines:
+        return ""
+    text = words or failure_words(mistake)
+    if lines:
+        text = f"{text} What put it right: {'; '.join(lines)}."
+    return clean(text, MAX_BRIEF_LINE_CHARS)
