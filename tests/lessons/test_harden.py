@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from heedful.lessons.harden import Material, Proposed, ReplacedCall, propose
 from heedful.lessons.lesson_check import LessonCheck, fits, pieces
+from heedful.lessons.mistake import Call, Fix, Mistake
 
 
 def material(
@@ -247,45 +248,33 @@ def test_the_simplest_check_that_separates_is_proposed(
 
 
 @pytest.mark.parametrize(
-    ("rule", "calls"),
+    ("failed", "fix", "calls"),
     [
         pytest.param(
-            "When Bash `npm test` fails with “no npm”, call Bash `pnpm test` instead.",
+            Call(tool="Bash", text="npm test"),
+            Fix(kind="command", calls=(Call(tool="Bash", text="pnpm test"),)),
             ("npm test", "pnpm test"),
-            id="a command instead of another",
+            id="another command",
         ),
         pytest.param(
-            "When shell `npm test` fails, call shell `pnpm test` instead.",
-            ("npm test", "pnpm test"),
-            id="without the words of the error",
-        ),
-        pytest.param(
-            "When price `kettle` fails with “none”, call price `red kettle` instead.",
+            Call(tool="Bash", text="npm test"),
+            Fix(kind="step", calls=(Call(tool="Bash", text="npm install"),)),
             None,
-            id="no commands",
+            id="a step before the same command",
         ),
         pytest.param(
-            "When Bash `make` fails with “x”, do this first: Bash `make clean`.",
+            Call(tool="read", text="a.py"),
+            Fix(kind="tool", calls=(Call(tool="Bash", text="cat a.py"),)),
             None,
-            id="a preparation",
+            id="no command",
         ),
-        pytest.param(
-            "When Bash `make -j…` fails with “x”, call Bash `make` instead.",
-            None,
-            id="a command that is cut",
-        ),
-        pytest.param(
-            "When Bash `a b` fails with “x”, call Bash `c` instead.”, call Bash `d` "
-            "instead.",
-            None,
-            id="an error with the words of a rule",
-        ),
+        pytest.param(Call(tool="Bash", text="npm test"), None, None, id="no fix"),
     ],
 )
-def test_the_commands_of_a_rule_are_read(
-    rule: str, calls: tuple[str, str] | None
+def test_the_commands_of_a_mistake_are_read(
+    failed: Call, fix: Fix | None, calls: tuple[str, str] | None
 ) -> None:
-    assert ReplacedCall.of(rule) == calls
+    assert ReplacedCall.of(Mistake(action=failed, fix=fix)) == calls
 
 
 def _fits(proposed: Proposed, text: str) -> bool:

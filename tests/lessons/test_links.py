@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from heedful.lessons.links import MAX_LINK_CHARS, LessonWords, cluster, link_lesson
+from heedful.lessons.mistake import Call, Mistake
 
 
 def words_of(text: str, id: int = 1, **fields: Any) -> LessonWords:
@@ -67,39 +68,32 @@ def test_a_text_links_what_it_names(text: str, links: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "links"),
+    ("call", "error", "links"),
     [
+        pytest.param(Call(tool="rooms"), "", "tool rooms", id="a tool"),
         pytest.param(
-            "When open `wage rules` fails with “use `rm it`”, call it with id “7” "
-            "instead.",
-            "tool open",
-            id="a tool, and no words of its error",
+            Call(tool="Bash", text="make"),
+            "No rule",
+            "tool bash, tool make",
+            id="shell",
         ),
         pytest.param(
-            "Before that, call http with url “/orders”.", "tool http", id="arguments"
+            Call(tool="sh", text=". venv/activate && pip install x"),
+            "",
+            "tool pip, tool sh",
+            id="a line of a shell",
         ),
         pytest.param(
-            "When pay with sum “1” fails with “no”, call it with sum “2” and with "
-            "unit “eur” instead.",
-            "tool pay",
-            id="two arguments",
-        ),
-        pytest.param(
-            "rooms with room “Aurora” failed with “none”. Later it worked with room "
-            "“aurora-2”.",
-            "tool rooms",
-            id="what a call did is no tool",
-        ),
-        pytest.param(
-            "Bash `make` failed with “No rule”.", "tool bash, tool make", id="a shell"
-        ),
-        pytest.param(
-            "Call sh `. venv/activate && pip install x`.", "tool pip, tool sh", id="sh"
+            Call(tool="read", text="it"),
+            "`make all` has no rule",
+            "tool read",
+            id="what an error quotes is no call",
         ),
     ],
 )
-def test_a_draft_links_the_tools_that_it_calls(text: str, links: str) -> None:
-    assert link_text(text, drafted=True) == links
+def test_a_mistake_links_the_tools_that_it_calls(call, error, links) -> None:
+    mistake = Mistake(action=call, error=error)
+    assert link_text("", mistake=mistake) == links
 
 
 def test_the_type_of_an_error_is_a_link_unless_it_is_a_tool() -> None:

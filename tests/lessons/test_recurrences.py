@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from heedful.lessons import render
 from heedful.lessons.consolidate import DreamLesson
 from heedful.lessons.links import LessonWords
+from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.recurrences import (
     MAX_CITED_FAILURES,
     Recurrences,
@@ -17,14 +19,22 @@ from heedful.lessons.recurrences import (
 NOW = 1_000_000_000.0
 
 
-def failure(call: str, cure: str = "") -> str:
-    """Return the text of a lesson about a call that failed."""
-    mend = f"\nWhat put it right:\n{cure}" if cure else ""
-    return f"{call} failed with “it went wrong”.{mend}"
+def failure(call: str, cure: str = "") -> Mistake:
+    """Return a call that failed, and the one that worked: a tool and its text."""
+    fix = Fix(kind="command", calls=(_call(cure),)) if cure else None
+    return Mistake(action=_call(call), error="it went wrong", fix=fix)
+
+
+def _call(words: str) -> Call:
+    tool, _, text = words.partition(" ")
+    return Call(tool=tool, text=text)
 
 
 def find(
-    texts: Sequence[str], runs: int = 1, runs_of: Sequence[str] = (), **fields: Any
+    texts: Sequence[str | Mistake],
+    runs: int = 1,
+    runs_of: Sequence[str] = (),
+    **fields: Any,
 ) -> Recurrences:
     """Find what recurs in lessons of these texts, each seen in so many runs.
 
@@ -33,7 +43,9 @@ def find(
     lessons = {}
     words = []
     seen_in = {}
-    for id, text in enumerate(texts, start=1):
+    for id, lesson in enumerate(texts, start=1):
+        mistake = lesson if isinstance(lesson, Mistake) else None
+        text = render.lesson(lesson) if isinstance(lesson, Mistake) else lesson
         values = {
             "kind": "reflection",
             "signature": f"{id:016x}",
@@ -43,7 +55,7 @@ def find(
             "last_seen": NOW,
             **fields,
         }
-        lessons[id] = DreamLesson(id=id, text=text, **values)
+        lessons[id] = DreamLesson(id=id, text=text, mistake=mistake, **values)
         lesson_words = LessonWords(
             id=id,
             kind=values["kind"],
@@ -52,7 +64,7 @@ def find(
             state="unverified",
             trust="measured",
             error_type="error",
-            drafted=True,
+            mistake=mistake,
         )
         words.append(lesson_words)
         seen_in[id] = [f"episode:{id}.{run}" for run in range(runs)]
@@ -61,7 +73,7 @@ def find(
     return find_recurrences(lessons, words, seen_in, "lite", NOW)
 
 
-CURED = [failure(f"Bash `git {verb}`", f"Bash `git {verb} -f`") for verb in "abc"]
+CURED = [failure(f"Bash git {verb}", f"Bash git {verb} -f") for verb in "abc"]
 
 
 @pytest.mark.parametrize(
@@ -70,35 +82,32 @@ CURED = [failure(f"Bash `git {verb}`", f"Bash `git {verb} -f`") for verb in "abc
         pytest.param(CURED, {}, ["tool git"], id="the program, not its shell"),
         pytest.param(CURED[:2], {}, [], id="two failures are too few"),
         pytest.param(
-            [failure(f"read with path “{n}.txt”", f"read `{n}`") for n in "abc"],
+            [failure(f"read {n}.txt", f"read {n}") for n in "abc"],
             {},
             ["tool read"],
             id="a tool that is no shell",
         ),
         pytest.param(
-            [failure(f"Bash `git {n}`", "Bash `git pull`") for n in "abc"],
+            [failure(f"Bash git {n}", "Bash git pull") for n in "abc"],
             {},
             [],
             id="one cure is one failure",
         ),
         pytest.param(
-            [failure(f"Bash `git {n}`", f"Bash `mise {n}`") for n in "ab"]
-            + [failure("Bash `mise run`", "Bash `mise install`")],
+            [failure(f"Bash git {n}", f"Bash mise {n}") for n in "ab"]
+            + [failure("Bash mise run", "Bash mise install")],
             {},
             [],
             id="what cures is not what fails",
         ),
         pytest.param(
-            [
-                f"When Bash `make {n}` fails with “no”, call Bash `mise {n}` instead."
-                for n in "abc"
-            ],
+            [failure(f"Bash make {n}", f"Bash mise {n}") for n in "abc"],
             {"kind": "strategy", "mended": True},
             ["tool make"],
             id="a strategy is about the call that fails",
         ),
         pytest.param(
-            [f"Do not repeat Bash `make {n}`: it failed." for n in "abc"],
+            [failure(f"Bash make {n}") for n in "abc"],
             {"kind": "strategy"},
             [],
             id="a strategy without a cure",
@@ -110,7 +119,7 @@ CURED = [failure(f"Bash `git {verb}`", f"Bash `git {verb} -f`") for verb in "abc
             id="verified findings about a file",
         ),
         pytest.param(
-            [failure(f"Bash `git {n}`") for n in "abc"],
+            [failure(f"Bash git {n}") for n in "abc"],
             {},
             [],
             id="without a cure",
@@ -126,7 +135,7 @@ def test_failures_with_one_thing_recur(texts, fields, things):
 
 
 def test_strategies_of_one_run_are_failures_of_their_own():
-    texts = [f"When Bash `make {n}` fails, call `mise {n}` instead." for n in "abcd"]
+    texts = [failure(f"Bash make {n}", f"Bash mise {n}") for n in "abcd"]
     runs = ["x", "x", "x", "y"]
     recurrences = find(texts, kind="strategy", mended=True, runs_of=runs)
     [reflection] = recurrences.reflections
@@ -134,7 +143,7 @@ def test_strategies_of_one_run_are_failures_of_their_own():
 
 
 def test_the_failures_that_came_back_most_often_are_cited():
-    texts = [failure(f"Bash `git a{n}`", f"Bash `git b{n}`") for n in range(9)]
+    texts = [failure(f"Bash git a{n}", f"Bash git b{n}") for n in range(9)]
     [reflection] = find(texts).reflections
     assert reflection.cited_ids == tuple(range(1, MAX_CITED_FAILURES + 1))
     assert reflection.text.count("\n- ") == MAX_CITED_FAILURES

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from heedful.lessons import render
 from heedful.lessons.lesson import Lesson, Scope, Trust
+from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.memory import Memory
 from tests.engines import check_derived
@@ -11,20 +13,26 @@ from tests.engines import check_derived
 # Two rules for one failure; the newer one contradicts the older one.
 RETRY = "Retry the call."
 NEVER = "Never retry the call."
+
+
 # What runs taught about failures with one tool.
-REJECTED = (
-    "Bash `git push` failed with “Updates were rejected”.\n"
-    "What put it right:\nBash `git pull --rebase`"
+def failed_call(call: str, error: str, fix: str = "") -> Mistake:
+    """Return the mistake of a command that failed, and of the command that worked."""
+    calls = (Call(tool="Bash", text=fix),)
+    return Mistake(
+        action=Call(tool="Bash", text=call),
+        error=error,
+        fix=Fix(kind="command", calls=calls) if fix else None,
+    )
+
+
+REJECTED = failed_call("git push", "Updates were rejected", "git pull --rebase")
+NO_STAT = failed_call(
+    "git show HEAD --no-stat", "unrecognized argument", "git show HEAD"
 )
-NO_STAT = (
-    "Bash `git show HEAD --no-stat` failed with “unrecognized argument”.\n"
-    "What put it right:\nBash `git show HEAD`"
-)
-NO_OPTION = (
-    "Bash `git gc --dry` failed with “no option”.\nWhat put it right:\nBash `git gc`"
-)
-CONFLICT = "Bash `git merge main` failed with “Automatic merge failed; fix conflicts”."
-DIRTY = "Bash `git stash pop` failed with “local changes would be overwritten”."
+NO_OPTION = failed_call("git gc --dry", "no option", "git gc")
+CONFLICT = failed_call("git merge main", "Automatic merge failed; fix conflicts")
+DIRTY = failed_call("git stash pop", "local changes would be overwritten")
 
 OURS = "join lesson l on l.id = x.lesson_id where l.tenant = :tenant order by x.id"
 # All that recall, counting and proving read. The cursors by which caches follow only
@@ -113,9 +121,14 @@ async def state_rule(
 
 
 async def learn_failure(
-    memory: Memory, text: str, run: str, trust: Trust = "measured", **fields: Any
+    memory: Memory,
+    mistake: Mistake,
+    run: str,
+    trust: Trust = "measured",
+    **fields: Any,
 ) -> int:
     """Store what a run taught about a failure, as reflecting on the run does."""
+    text = render.lesson(mistake)
     name = signature("error", text)
     lesson = Lesson(
         "reflection",
@@ -126,6 +139,7 @@ async def learn_failure(
         trust=trust,
         source=f"episode:{run}",
         meta={"by": "rules", "outcome": "failure"},
+        mistake=mistake,
         **fields,
     )
     return (await memory.keep(lesson)).id

@@ -121,8 +121,8 @@ async def test_no_file_outside_of_the_repository_is_read(
     file.symlink_to(elsewhere)
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     [lesson] = await memory.top(5)
-    metas = await memory.store.read(memory.scope, aging.metas, [lesson["id"]])
-    assert aging.FILES_META not in metas[lesson["id"]]
+    mistakes = await memory.store.read(memory.scope, aging.mistakes, [lesson["id"]])
+    assert not mistakes[lesson["id"]].files
 
 
 INSTALL = [

@@ -1,12 +1,15 @@
 """Dreams that reflect: what recurs becomes one reflection, and goes as it came."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from heedful.errors import RollbackRefused
+from heedful.lessons import render
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import Scope
+from heedful.lessons.mistake import Call, Fix
 from heedful.memory.dream import (
     CROWDED_RECALL_OUTCOME,
     Dream,
@@ -27,6 +30,7 @@ from tests.memory.dreams import (
     REJECTED,
     RETRY,
     dump_tables,
+    failed_call,
     learn_failure,
     learn_git_failures,
     read_states,
@@ -34,6 +38,9 @@ from tests.memory.dreams import (
 )
 
 pytestmark = pytest.mark.both_nightly
+AUTOSTASH = failed_call(
+    "git push", "Updates were rejected", "git pull --rebase --autostash"
+)
 
 
 @pytest.fixture
@@ -111,7 +118,7 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
     ids = await learn_git_failures(memory)
     waiting = await learn_failure(memory, DIRTY, "four", trust)
     # Of another lesson, a part waits.
-    await learn_failure(memory, REJECTED + " --autostash", "five", trust)
+    await learn_failure(memory, AUTOSTASH, "five", trust)
     dream = await consolidate(memory)
     [reflection] = reflections_of(dream)
     assert reflection.members == tuple(ids)
@@ -134,7 +141,7 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
         ),
         pytest.param(
             [(CONFLICT, "a"), (CONFLICT, "b"), (DIRTY, "a"), (DIRTY, "c")]
-            + [("Bash `git gc` failed with “busy”.", run) for run in "bc"],
+            + [(failed_call("git gc", "busy"), run) for run in "bc"],
             "of 3 failures with the tool git there is no reflection",
             id="no cure",
         ),
@@ -150,15 +157,13 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
         pytest.param(
             [
                 (
-                    f"Bash `git am {n}` failed with “no {n}”.\nWhat put it right:\n"
-                    + cure,
+                    replace(
+                        failed_call(f"git am {n}", f"no {n}"),
+                        fix=Fix(kind="edit", calls=(Call(text=f"edit {n}.py:"),)),
+                    ),
                     n,
                 )
-                for n, cure in zip(
-                    "abc",
-                    [f"edit a{n}.py:\n@@ -1 +1 @@\n-a\n+b" for n in range(3)],
-                    strict=True,
-                )
+                for n in "abc"
             ],
             "nothing recurs",
             id="edits are no cure that can be repeated",
@@ -399,7 +404,7 @@ async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_pa
     await other.import_(file, trust="operator", by="ada", why="our own")
     rows = await lesson_rows(other)
     [reflection] = [id for id in rows if rows[id]["error_type"] == "partial"]
-    [cited, *_] = [id for id in rows if rows[id]["text"] == REJECTED]
+    [cited, *_] = [id for id in rows if rows[id]["text"] == render.lesson(REJECTED)]
     await delete_cited(other, cited)
     assert reflection not in await lesson_rows(other)
     assert len(await lesson_rows(memory)) == 4

@@ -51,7 +51,7 @@ from heedful.lessons.lesson import (
     check_trust,
     release_command,
 )
-from heedful.lessons.mistake import Mistake, from_json, with_words
+from heedful.lessons.mistake import Mistake, with_words
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     SessionState,
@@ -875,7 +875,6 @@ def _with_stored_words(
         lesson,
         signature=name,
         text=best["text"],
-        mistake=from_json(best["mistake"]),
         importance=best["importance"],
         tags=tuple(best["tags"]),
         meta={**lesson.meta, **author},

@@ -203,13 +203,15 @@ async def learn_session(
 class _MistakeCase:
     """A mistake, and the evidence for it.
 
-    `error` is the line that names the error, as the call wrote it. It is of the work if
-    edits put it right, or if another session cannot do what did.
+    `error` is the line that names the error, as the call wrote it. `cure` are the edits
+    that put it right, or the call. It is of the work if edits did, or if another
+    session cannot do what did.
     """
 
     mistake: Mistake
     error: str
     evidence: FailureEvidence
+    cure: tuple[int, ...]
     is_of_work: bool
 
 
@@ -357,7 +359,7 @@ class _SessionStudy:
         """
         digests: set[str] = set()
         for step, errors in self.errors.items():
-            fixes: set[Fix] = set()
+            cures: set[tuple[int, ...]] = set()
             for error in errors:
                 bare_error = self._names_in(step, error).left_out(error)
                 digest = signature("", bare_error).digest
@@ -365,11 +367,9 @@ class _SessionStudy:
                     continue
                 digests.add(digest)
                 case = self._study_error(step, error)
-                fix = case.mistake.fix
-                if fix is None or fix not in fixes:
+                if case.cure not in cures:
                     yield case
-                if fix is not None:
-                    fixes.add(fix)
+                cures.update({case.cure} - {()})
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Find what put an error right: edits before the same call, or another call."""
@@ -408,6 +408,7 @@ class _SessionStudy:
             mistake=mistake,
             error=names.left_out(error),
             evidence=self._evidence_of(failed, end, tries=tries, edits=edits),
+            cure=tuple(edits) or ((end,) if end != failed else ()),
             is_of_work=bool(edits) or mistake.fix is None,
         )
         files = self._files_of(case)
