@@ -152,7 +152,7 @@ def test_the_failures_that_came_back_most_often_are_cited():
 
 
 def test_a_failure_is_not_cited_by_two_reflections_alone():
-    calls = [failure(f"Bash `git {n} | tail`", f"Bash `git {n} -q`") for n in "abc"]
+    calls = [failure(f"Bash git {n} | tail", f"Bash git {n} -q") for n in "abc"]
     [reflection] = find(calls).reflections
     assert reflection.why == "3 failures with the tool git in 3 runs"
 

@@ -197,20 +197,6 @@ async def test_a_released_text_vouches_only_for_what_it_says(
     assert await known(bare, arguments={"command": failed}) == ()
 
 
-async def test_a_released_text_vouches_for_no_other_call_of_its_session(
-    store: Any,
-) -> None:
-    bare = heedful.Memory(store, holdout=0.0)
-    error = "error: [--dry-run] is not known here"
-    first = [step("Bash", "npm push --dry-run", error), step("Bash", "npm push")]
-    second = [step("Bash", "npm ship --dry-run", error), step("Bash", "npm ship")]
-    await learn(bare, "s1", *first, *second)
-    await release_all(bare)
-    (released,) = await known(bare, arguments={"command": "npm push --dry-run"})
-    assert released.arguments == {"command": "npm push"}
-    assert await known(bare, arguments={"command": "npm ship --dry-run"}) == ()
-
-
 async def test_a_session_that_is_revoked_takes_its_own_along(
     memory: heedful.Memory,
 ) -> None:
