@@ -27,61 +27,59 @@ MAX_CALL_CHARS = 4_000  # characters of an argument that are compared with a rul
 RULES_HEADING = "What the user said earlier, and still holds:"
 NAMED_HEADING = "The user said about such calls:"
 
-# The markers of a rule, by language. `before` is what may stand before them, `rule`
-# is how a rule begins, `aside` comes after a comma within it, and `names` are words
-# after which a program stands.
+# The markers of a rule, by language. `before` is what may stand before them, `rule` is
+# how a rule begins, and `names` are words after which a program stands.
 _MARKERS = {
     "English": {
         "before": "no|please|remember|we|you|here"
         "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
-        "rule": r"never|always|from now on|use\b.*\b(?:not|instead of)"
+        "rule": r"never|always|from now on|use (?!an? |the ).*\b(?:not|never|instead of)"
         r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
         r"|add|delete|change)"
         r"|stop (?:running|using|touching|editing|committing|pushing|building"
-        r"|installing|writing|adding|deleting|changing)",
-        "aside": "never|not",
+        r"|installing|writing|adding|deleting|changing)"
+        r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)",
         "names": r"us(?:e|ing)|run(?:ning)?|(?<!do )not|instead of|or|, never",
     },
     "German": {
         "before": "nein|bitte|wir|hier|denk dran|merke?"
         "|in diese[mr] (?:repo|repository|projekt|codebasis)",
-        "rule": r"nie|niemals|immer|ab jetzt|von jetzt an|ab sofort"
-        r"|(?:verwende|benutze?|nutze?|nimm)\b.*\b(?:nicht|statt|anstatt|anstelle)"
-        r"|(?:führe?|starte|verwende|benutze?|nutze?|nimm|bearbeite|ändere|committe"
+        "rule": r"ab jetzt|von jetzt an|ab sofort"
+        r"|(?:verwende|benutze?|nutze?|nimm)\b.*\b(?:statt|anstatt|anstelle)"
+        r"|(?:führe?|starte|verwenden?|benutzen?|nutzen?|nimm|bearbeite|ändere|committe"
         r"|pushe?|baue?|installiere|schreibe?|füge?|lösche?)\b.*\b(?:nicht|kein\w*|nie"
-        r"|niemals)"
-        r"|(?:nicht|kein\w*)\b.*\b(?:ausführen|verwenden|benutzen|nutzen|anfassen"
-        r"|bearbeiten|ändern|committen|pushen|bauen|installieren|schreiben|hinzufügen"
-        r"|löschen)",
-        "aside": "nie|niemals|nicht|kein\\w*",
+        r"|niemals|immer)"
+        r"|(?:nicht|kein\w*|nie|niemals|immer)\b.*\b(?:ausführen|verwenden|benutzen"
+        r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
+        r"|schreiben|hinzufügen|löschen)",
         "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
         "|anstatt|oder|, (?:nie|nicht|keine?)",
     },
     "French": {
         "before": "non|s['’]il (?:te|vous) plaît|rappelle-toi|nous|on|ici"
         "|dans ce (?:dépôt|projet)",
-        "rule": r"jamais|toujours|désormais|à partir de maintenant|dorénavant"
-        r"|(?:utilise[rz]?|emploie)\b.*\b(?:pas|au lieu de|plutôt que)"
-        r"|(?:ne |n['’])(?:\w+)\b.*?\bjamais"
+        "rule": r"désormais|dorénavant|à partir de maintenant"
+        r"|(?:utilise[rz]?|emploie)\b.*\b(?:pas|au lieu de|plutôt que|toujours|jamais)"
         r"|(?:ne |n['’])(?:exécute|lance|utilise|touche|édite|commite|pousse|compile"
-        r"|installe|écris|ajoute|supprime|modifie|change)[rz]? (?:pas|plus)"
-        r"|arrête[rz]? (?:de |d['’])(?:exécuter|lancer|utiliser|toucher|éditer|commiter"
-        r"|pousser|compiler|installer|écrire|ajouter|supprimer|modifier|changer)",
-        "aside": "jamais|pas",
+        r"|installe|écris|ajoute|supprime|modifie|change)[rz]? (?:pas|plus|jamais)"
+        r"|(?:toujours|ne jamais|arrête[rz]? (?:de |d['’])) ?(?:exécuter|lancer"
+        r"|utiliser|toucher|éditer|commiter|pousser|compiler|installer|écrire|ajouter"
+        r"|supprimer|modifier|changer)",
         "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|au lieu de|ou"
         "|, (?:pas|jamais)",
     },
     "Spanish": {
         "before": "no|por favor|recuerda|nosotros|aquí"
         "|en este (?:repo|repositorio|proyecto)",
-        "rule": r"nunca|jamás|siempre|a partir de ahora|de ahora en adelante"
-        r"|(?:usa|use|utiliza)\b.*\b(?:no|en vez de|en lugar de)"
-        r"|no (?:ejecutes|uses|utilices|toques|edites|hagas (?:commit|push)|compiles"
-        r"|instales|escribas|añadas|agregues|borres|elimines|cambies|modifiques)"
+        "rule": r"a partir de ahora|de ahora en adelante"
+        r"|(?:usa|use|utiliza)\b.*\b(?:en vez de|en lugar de|siempre|nunca|no)"
+        r"|siempre (?:ejecuta|usa|utiliza|haz|instala|escribe)"
+        r"|(?:no|nunca|jamás) (?:ejecutes|uses|utilices|toques|edites|hagas (?:commit"
+        r"|push)|compiles|instales|escribas|añadas|agregues|borres|elimines|cambies"
+        r"|modifiques)"
         r"|deja de (?:ejecutar|usar|utilizar|tocar|editar|hacer (?:commit|push)"
         r"|compilar|instalar|escribir|añadir|agregar|borrar|eliminar|cambiar"
         r"|modificar)",
-        "aside": "nunca|jamás|no",
         "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|en vez de|o|, (?:no|nunca)",
     },
 }
@@ -98,10 +96,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-_RULE_PATTERN = (
-    rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
-    rf"|.*,\s+(?:{_any('aside')})\b"
-)
+_RULE_PATTERN = rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
 _CODE_BLOCK_PATTERN = r"(?s)```.*?(?:```|\Z)"
 # A dot in a path or a number ends no sentence.
 _SENTENCE_END_PATTERN = r"(?<=[.!?;])\s+|\n+"
@@ -115,8 +110,9 @@ _NO_NAMES = frozenset(
 )
 # A program after a word that names one, with a verb that it takes: "use the git push".
 _NAMED_PATTERN = (
-    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')})(?=\s+(?:(?:the|an?|bare|plain|der|die|das|den|le"
-    rf"|la|les|el|los|las)\s+)?(?P<name>(?!(?:{_any('names')})\b)"
+    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')})(?=\s+"
+    r"(?:(?:the|an?|bare|plain|der|die|das|den|le|la|les|el|los|las)\s+)?"
+    rf"(?P<name>(?!(?:{_any('names')})\b)"
     rf"{_WORD_PATTERN})(?:\s+(?P<verb>{'|'.join(sorted(_COMMAND_VERBS))})\b)?)"
 )
 # A word that looks like code: an option, a path, a file, a name with signs or capitals.
