@@ -81,7 +81,7 @@ def call(home: Home, situation: Situation, session: str, *, fails: bool) -> str:
     }
     said = send(home, agent, "before", data)
     if "model" in AGENTS[agent].events.values():
-        request = {"llm_request": {"messages": []}}
+        request: Any = {"llm_request": {"messages": []}}
         said += send(home, agent, "model", {"session_id": session, **request})
     if fails and has_failures:
         return said + send(home, agent, "failed", {**data, "error": situation.error})

@@ -198,7 +198,6 @@ def test_commands_in_a_repository_use_the_file_of_its_hooks(home: Home) -> None:
     (home.shop / "sub").mkdir()
     assert "Cannot find module" in run_command(home, "lessons", home.shop / "sub")
 
-    run_command(home, "remember-nothing --db heedful.db")
     Path(home.shop / "heedful.db").write_bytes(b"")
     assert "heedful uses" not in run_command(home, "lessons")
     below = run_command(home, "lessons", home.shop / "sub")

@@ -53,6 +53,9 @@ def test_rules_are_told_after_the_user_accepted_them(home: Home) -> None:
     assert "pnpm" not in json.dumps(answer)
     # It is said once for each version.
     assert "systemMessage" not in home.start(session_id="two")
+    bring(home, [PNPM])
+    assert "systemMessage" in home.start(session_id="three")
+    bring(home, [PNPM, MENDED])
 
     code, screen = answer_at_terminal(home.shop, home.home, "rules accept", ["y"])
     assert code == 0

@@ -16,13 +16,15 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heedful.store.projects import find_project
 from tests.conftest import SOAK
-from tests.hooks.support import environment
+from tests.hooks.support import as_user, environment
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial
 
@@ -79,9 +81,10 @@ class Project:
     def home(self) -> Path:
         return self.root / "home"
 
-    @property
+    @cached_property
     def database(self) -> Path:
-        return self.folder / ".git" / "heedful" / "heedful.db"
+        with as_user(self.folder, self.home):
+            return find_project(self.folder).db
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return what a statement finds; at first there may be no database."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ from heedful.store.projects import (
     SETTINGS_FILE,
     find_project,
     move_memory,
+    note_first_commit,
     user_folder,
 )
 
@@ -192,10 +194,9 @@ def _describe_memory() -> list[str]:
     """
     settings = process.read_settings(Path.cwd())
     follow(settings, ":memory:")
-    doubts = [
-        process.describe_earlier(find_project(Path.cwd())),
-        doubt_about_rules(Path.cwd()),
-    ]
+    project = find_project(Path.cwd())
+    note_first_commit(project)
+    doubts = [process.describe_earlier(project), doubt_about_rules(Path.cwd())]
     return [f"memory: {redact(settings['db'])}", *filter(None, doubts)]
 
 
@@ -278,11 +279,11 @@ def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     """Return what hooks do with these settings: their commands and their database."""
     rules, _ = follow(settings, ":memory:")
     file = user_folder() / SETTINGS_FILE
-    root = find_project(Path.cwd()).root
+    table = json.dumps(str(find_project(Path.cwd()).root))
     commands = "; ".join(rules.stop) or "nothing"
     return [
         f"each stop runs: {redact(commands)}",
-        f'settings: {file}, those of this project in [{PROJECTS_TABLE}."{root}"]',
+        f"settings: {file}, those of this project in [{PROJECTS_TABLE}.{table}]",
         f"memory: {redact(settings['db'])}",
     ]
 

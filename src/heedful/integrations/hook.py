@@ -246,7 +246,7 @@ def _answer_event(
     folder = _project_folder(in_our_names(row, data))
     project = find_project(folder)
     notices: list[str] = []
-    if kind == "start":
+    if kind == "start" or (kind == "prompt" and not row.event_of("start")):
         notices += _notices(project, folder)
     settings = read_settings(folder)
 
@@ -301,10 +301,10 @@ def _with_notices(
     event: str,
     project: Project,
 ) -> Answer | None:
-    """Log notices that the user does not know; add them to the answer if the agent
-    shows them.
+    """Add notices that the user does not know to the answer, if the agent shows them;
+    log them.
     """
-    news = project.tell_once(notices)
+    news = project.tell_once(notices) if row.says_at_start else notices
     for notice in news:
         _log_line(f"{event}: {notice}")
     if not news or not row.says_at_start:
@@ -363,7 +363,9 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     _, host = _open_host(folder, settings, strict)
     _limit_time(0)
     asyncio.run(hooks.work(host, session, cast("hooks.Work", event)))
-    note_first_commit(find_project(folder))
+    # Not after each failure: in a large repository it takes seconds.
+    if event == "end":
+        note_first_commit(find_project(folder))
 
 
 def _import_asyncio() -> ModuleType:

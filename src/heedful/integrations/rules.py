@@ -7,6 +7,7 @@ what was accepted lies in the user's folder.
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from heedful.store.workspace import find_repository, read_project_file
 RULES_PATH = Path(".heedful") / "rules.md"
 NO_CONTENT = b""
 ACCEPT_COMMAND = "heedful rules accept"
+SHOWN_DIGEST_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,11 @@ def doubt_about_rules(folder: Path) -> str:
         return f"{file.path} is not followed: {file.problem}"
     if file.content == accepted_content(find_project(folder)):
         return ""
-    return f"{file.path} is not what you accepted; to look at it: {ACCEPT_COMMAND}"
+    version = hashlib.sha256(file.content).hexdigest()[:SHOWN_DIGEST_CHARS]
+    return (
+        f"{file.path} is not what you accepted, but version {version}; to look at it: "
+        f"{ACCEPT_COMMAND}"
+    )
 
 
 def accepted_content(project: Project) -> bytes:
