@@ -189,7 +189,7 @@ AGENTS: Mapping[str, Agent] = {
             "stop": "stop",
             "sessionEnd": "end",
         },
-        takes=frozenset({"start", "after"}),
+        takes=frozenset({"start", "after", "failed"}),
         fields={
             "session_id": "conversation_id",
             "prompt_id": "generation_id",
@@ -199,6 +199,7 @@ AGENTS: Mapping[str, Agent] = {
         context=_named("additional_context"),
         deny=_named("agent_message", permission="deny"),
         block=_named("followup_message"),
+        courier="heedful.integrations.after_failure",
     ),
     # A hook before a call cannot add context there, but one before the next call of the
     # model can.

@@ -23,19 +23,19 @@ def deliver(
     kind: Kind, data: Mapping[str, Any], answer: Answer | None
 ) -> Answer | None:
     """Return what the agent takes of an answer at an event of this kind."""
-    path = _path(data)
+    path = kept_file(data.get("session_id"))
     if kind == "before" and answer is not None:
         text = _context(answer)
         if not text:
             return answer
-        _keep(path, text)
+        keep_text(path, text)
         return None
 
     if kind == "model":
-        return _with_message(data, _take(path))
+        return _with_message(data, take_text(path))
     if kind in ("prompt", "end"):
         # What no call of the model followed is out of date.
-        _take(path)
+        take_text(path)
     return answer
 
 
@@ -61,19 +61,20 @@ def _with_message(data: Mapping[str, Any], text: str) -> Answer | None:
     }
 
 
-def _path(data: Mapping[str, Any]) -> Path:
-    session = str(data.get("session_id", ""))
-    digest = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
+def kept_file(session: object) -> Path:
+    """Return the file with what a session is to be told later. Raises OSError."""
+    digest = hashlib.sha256(str(session).encode("utf-8", "replace")).hexdigest()
     return home_folder() / _FOLDER / digest
 
 
-def _keep(path: Path, text: str) -> None:
+def keep_text(path: Path, text: str) -> None:
+    """Keep a text in a file of the user. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8", opener=private) as file:
         file.write(text)
 
 
-def _take(path: Path) -> str:
+def take_text(path: Path) -> str:
     """Return what waits, and forget it; "" if nothing does."""
     text = ""
     with suppress(OSError, ValueError):

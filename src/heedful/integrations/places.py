@@ -256,6 +256,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_PROMPT_CONTEXT,
             NO_CONTEXT_BEFORE,
+            "advice after a failed call comes with the result of its next call",
             "the field loop_limit of a hook limits how often a turn continues",
         ),
         unconfirmed=("the fields before and after a call: the page was not at hand",),
