@@ -292,7 +292,7 @@ def section() -> str:
     if has_own_memory():
         everywhere = ask_own(lambda memory: memory.user_rules.in_force())
     try:
-        return ask(lambda memory: section_text(memory, everywhere), approved_only=True)
+        return ask(lambda memory: section_text(memory, everywhere), as_hooks=True)
     except NotFound:
         # Nothing has been stored yet.
         return EMPTY_SECTION

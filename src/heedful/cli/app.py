@@ -280,9 +280,9 @@ def _shared(
     json: Annotated[
         bool, Option("--json", help="Print exactly one JSON document.")
     ] = False,
-    approved_only: Annotated[
+    as_hooks: Annotated[
         bool,
-        Option("--approved-only", help="Follow only what hooks follow: no file here."),
+        Option("--as-hooks", help="Follow only what hooks follow: no file here."),
     ] = False,
 ) -> None:
     """Declare the options that many commands share. `output.CommandLine` receives
@@ -302,7 +302,7 @@ def _shared_options(name: str) -> list[Any]:
     if name not in COMMANDS_WITHOUT_JSON:
         names.add("json")
     if name in COMMANDS_OF_AGENTS:
-        names.add("approved_only")
+        names.add("as_hooks")
 
     options: list[Any] = _command_of(_shared).params
     for option in options:
@@ -366,7 +366,7 @@ class Commands(TyperGroup):
             arguments=words,
             json="--json" in own_words,
             debug="--debug" in own_words,
-            approved_only="--approved-only" in own_words,
+            as_hooks="--as-hooks" in own_words,
         )
         token = output.CURRENT_COMMAND.set(running)
         try:

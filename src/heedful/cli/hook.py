@@ -295,7 +295,7 @@ def _describe_waiting() -> list[str]:
         return len(await memory.quarantine.waiting())
 
     try:
-        waiting = ask(count, approved_only=True)
+        waiting = ask(count, as_hooks=True)
     except NotFound:  # no hook has run here yet
         return []
     if not waiting:
@@ -311,7 +311,7 @@ def _describe_reminders() -> list[str]:
         return str(figures.total)
 
     try:
-        total = ask(look, approved_only=True)
+        total = ask(look, as_hooks=True)
     except NotFound:  # no hook has run here yet
         return []
     return [f"in all: {total}"] if total else []

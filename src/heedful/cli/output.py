@@ -56,7 +56,7 @@ TIME_COLUMNS = {
 class CommandLine:
     """The running command line: its words, and what the words say.
 
-    `options` are the settings that are given as options. With `approved_only`, only
+    `options` are the settings that are given as options. With `as_hooks`, only
     what hooks follow counts. `has_named_db` is True once the user was told which
     database a command uses by default. `progress` is None until the command shows how
     far it is.
@@ -65,7 +65,7 @@ class CommandLine:
     arguments: Sequence[str] = ()
     json: bool = False
     debug: bool = False
-    approved_only: bool = False
+    as_hooks: bool = False
     has_named_db: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     progress: Progress | None = None

@@ -20,7 +20,7 @@ from heedful.cli.output import close_progress, fetched
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,
-    approved_settings,
+    hook_settings,
     is_stated,
     scope_of,
     settings,
@@ -45,14 +45,14 @@ def ask(
     *,
     new: bool = False,
     stopped: str = "interrupted",
-    approved_only: bool = False,
+    as_hooks: bool = False,
 ) -> T:
     """Open the memory of the settings, and return the result of `question` about it.
 
-    With `approved_only` it is the memory that hooks follow. `new` and `stopped` are
+    With `as_hooks` it is the memory that hooks follow. `new` and `stopped` are
     those of `ask_store`. Raises NotFound, StoreError.
     """
-    values = approved_settings(Path.cwd()) if approved_only else settings()
+    values = hook_settings(Path.cwd()) if as_hooks else settings()
     return _ask_memory(values, question, new=new, stopped=stopped)
 
 

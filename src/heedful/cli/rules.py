@@ -63,7 +63,7 @@ def _ask(
     if everywhere:
         return ask_own(question, new=new)
     has_other = is_stated("db") or db_exists(settings().db)
-    return ask(question, new=new, approved_only=not has_other)
+    return ask(question, new=new, as_hooks=not has_other)
 
 
 @rules.callback(invoke_without_command=True)

@@ -37,7 +37,7 @@ from heedful.cli.output import (
 from heedful.cli.resources import memory_of, state_trust
 from heedful.cli.settings import (
     Settings,
-    approved_settings,
+    hook_settings,
     is_stated,
     seconds,
     settings,
@@ -459,7 +459,7 @@ def _settings_here() -> Settings:
     It is that of the hooks in this folder: a comment or a log does not choose where it
     is stored.
     """
-    return approved_settings(Path.cwd())
+    return hook_settings(Path.cwd())
 
 
 def _settings_of(file: Path) -> Settings:
@@ -470,8 +470,8 @@ def _settings_of(file: Path) -> Settings:
     """
     folder = _session_folder(file)
     if folder is None:
-        return replace(approved_settings(Path.cwd()), db=str(own_db()))
-    return approved_settings(folder)
+        return replace(hook_settings(Path.cwd()), db=str(own_db()))
+    return hook_settings(folder)
 
 
 def _session_folder(file: Path) -> Path | None:

@@ -204,8 +204,8 @@ def settings(**options: Any) -> Settings:
     allowed.
     """
     running = current_command()
-    if running.approved_only:
-        return approved_settings(Path.cwd(), **options)
+    if running.as_hooks:
+        return hook_settings(Path.cwd(), **options)
 
     origins = _values_by_origin({**running.options, **options})
     values = _valid_settings(origins)
@@ -222,16 +222,16 @@ def settings(**options: Any) -> Settings:
     return replace(values, db=str(database))
 
 
-def approved_settings(folder: Path, **options: Any) -> Settings:
+def hook_settings(folder: Path, **options: Any) -> Settings:
     """Return the settings that hooks follow in a folder, and the database they use.
 
     Nothing in the folder counts. Options take precedence. Raises UsageError.
     """
     from heedful.integrations.hook import read_settings  # slow to import
 
-    approved = read_settings(folder)
+    hook_values = read_settings(folder)
     names = ("db", "tenant", "project", "holdout", "forget", "trust")
-    values = {name: approved[name] for name in names}
+    values = {name: hook_values[name] for name in names}
     all_options = {**current_command().options, **options}
     stated = {name: value for name, value in all_options.items() if value is not None}
     return _valid_settings(_values_by_origin({**values, **stated}, files=False))

@@ -66,7 +66,7 @@ def share(
     before = read_text(path)
     in_file = read_rules((before or "").encode(), SHARED_FILE)
     # What came with the clone does not say which memory is the user's.
-    reviewed = ask(lambda memory: rules_to_share(memory, str(top)), approved_only=True)
+    reviewed = ask(lambda memory: rules_to_share(memory, str(top)), as_hooks=True)
 
     digests_in_file = {rule.digest for rule in in_file}
     new_rules = [rule for rule in reviewed.rules if rule.digest not in digests_in_file]
@@ -185,5 +185,5 @@ def _store_rules(rules: Sequence[SharedRule], root: Path) -> FollowedRules:
             root=str(root),
         ),
         new=True,
-        approved_only=True,
+        as_hooks=True,
     )
