@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from bench.quality import priors, recordings, relevance, sessions
+from bench.quality import recordings, relevance, sessions
 from bench.quality.recordings import Mend, Session
-from heedful.lessons.reliability import Form, FormTests
-from heedful.lessons.shipped_tests import SHIPPED_TESTS
 
 MAKE = ("Bash", "make build", "make: *** No rule to make target 'lib'", "environment")
 MAKE_PASSED = ("Bash", "make build", "built", "")
@@ -342,17 +340,6 @@ def test_quiet_sessions_are_replayed_by_themselves():
     row = sessions.replay_quiet("sessions.coding", tally)
     assert row.ours == 0
     assert row.anchor.startswith("lines in 3 of 3 sessions")
-
-
-def test_the_tests_of_the_replayed_environment_are_no_prior():
-    form = Form("word", 1)
-    tests = {name: {form: FormTests(1, 2)} for name in ("shop", "bank", "farm")}
-    assert priors.pool(tests, without="shop")[form] == FormTests(2, 4)
-    shop_tests = priors.learn_tests("shop", make_sessions([ABSENT], [ABSENT], [READ]))
-    assert shop_tests[Form("path", 1)] == FormTests(1, 1)
-    with priors.shipped(shop_tests):
-        assert shop_tests == SHIPPED_TESTS
-    assert shop_tests != SHIPPED_TESTS
 
 
 def test_a_dump_has_the_texts_with_their_calls(tmp_path):

@@ -32,7 +32,6 @@ import heedful
 from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
-from bench.quality.sessions import state_trust
 from heedful.lessons.lesson import Trust
 from heedful.memory.dream import CROWDED_RECALL_OUTCOME
 from heedful.memory.vectors import space_of
@@ -198,9 +197,8 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
 
 async def measure_sessions(sessions: Sequence[Session]) -> tuple[list[Row], list[str]]:
     """Return the figures of a dream over what sessions taught, and its reflections."""
-    trust = state_trust(sessions)
     embedder = CachingEmbedder(open_embedder())
-    memory = heedful.Memory(":memory:", embedder=embedder, holdout=0, trust=trust)
+    memory = heedful.Memory(":memory:", embedder=embedder, holdout=0)
     for session in sorted(sessions, key=lambda session: session.end):
         await heedful.learn_session(session.episode, memory=memory)
     waiting = await memory.quarantine.waiting(limit=len(sessions) * 100)

@@ -47,7 +47,6 @@ from typing import Any, Literal
 
 import heedful
 from bench.quality.answers import say
-from bench.quality.priors import learn_tests, pool, shipped
 from bench.quality.recordings import (
     Action,
     Prompt,
@@ -59,14 +58,7 @@ from bench.quality.relevance import helps, is_about, lines_of
 from bench.quality.rows import Row, read
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
-from heedful.lessons.lesson import Trust
-from heedful.lessons.trust import sources_of
 
-# Programs and tools of the recordings that bring pages; nobody states trust in them.
-FETCHING_SOURCES = frozenset(
-    "program:curl program:gh program:ssh program:wget tool:WebFetch tool:WebSearch "
-    "network".split()
-)
 CLASSES = ("file", "environment", "work")
 COMPACTED = "This session is being continued from a previous conversation"
 HINDSIGHT_LINES = 10
@@ -76,7 +68,7 @@ MAX_DUMPED_FAILURES = 10
 SEED = 20_261_123
 ROOT = Path(__file__).resolve().parents[2]
 Bound = Literal["at least", "at most"]
-# Written before the hooks knew of preconditions, of a brief, or of contracts.
+# Written before the hooks knew what a call has in common with others.
 EXPECTED: Mapping[str, tuple[Bound, float]] = {
     "sessions.coding.announced_of_all": ("at least", 0.13),
     "sessions.coding.passed": ("at most", 0.12),
@@ -184,11 +176,9 @@ def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
 
     start = time.monotonic()
     environments = by_environment(list(read(data, "agent_sessions", split)))
-    tests = {name: learn_tests(name, own) for name, own in environments.items()}
     tallies: dict[str, Tally] = {}
     for name, sessions in environments.items():
-        with shipped(pool(tests, without=name)):
-            replay = asyncio.run(replay_environment(name, sessions))
+        replay = asyncio.run(replay_environment(name, sessions))
         source = sessions[0].source
         keys = [source, name] if source == "coding" else [source]
         for key in keys:
@@ -206,27 +196,12 @@ def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
         write_dump(dump, tallies)
 
 
-def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
-    """Return the trust that the user of sessions of one's own states.
-
-    The user is trusted, and by name each tool and program, except those that fetch.
-    """
-    sources = {"tool"}
-    for session in sessions:
-        for action in session.actions:
-            sources |= sources_of(action.tool, action.command)
-    trusted = sources - FETCHING_SOURCES
-    return {"user": "operator", **dict.fromkeys(trusted, "measured")}
-
-
 async def replay_environment(name: str, sessions: Sequence[Session]) -> Tally:
-    """Replay the sessions of one environment against one memory."""
-    memory = heedful.Memory(
-        ":memory:",
-        heedful.Scope(project=name),
-        holdout=0,
-        trust=state_trust(sessions),
-    )
+    """Replay the sessions of one environment against one memory.
+
+    Nobody has stated anything, as after an installation.
+    """
+    memory = heedful.Memory(":memory:", heedful.Scope(project=name), holdout=0)
     replay = _Replay(name, memory)
     # A step comes before an end of the same time.
     steps: list[tuple[tuple[float, int, int, int], Prompt | Action | Session]] = []

@@ -9,7 +9,8 @@ from heedful.drive.result import Result
 from heedful.episodes.episode import Episode, Event, Fault
 from heedful.episodes.signals import Signal, repeated_step, signals
 from heedful.errors import HeedfulError, NotPassed
-from heedful.lessons.action import Action, ActionHistory, KnownFailure
+from heedful.lessons.action import Action
+from heedful.lessons.before import ActionHistory, KnownFailure
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.holdout import Exposure

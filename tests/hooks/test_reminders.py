@@ -10,10 +10,10 @@ import pytest
 from heedful import Memory
 from heedful.episodes.episode import Event
 from heedful.integrations import Host
+from heedful.lessons.before import Step
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.lessons.reliability import Step
 from heedful.lessons.reminders import ReminderFigures
-from heedful.store import exposures, preconditions, quarantine, reminders
+from heedful.store import calls, exposures, quarantine, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
 from tests.hooks.homes import FAILED, Home, fail_and_mend, run_command
@@ -28,22 +28,21 @@ SHARE = 0.5
 MIN_ENDED_LOOPS = 100
 
 
-async def call(host: Host, session: str, *results: str, last: str = "") -> None:
-    """Make the same call once for each of its `results`; "" is a success.
+async def call(host: Host, session: str, *results: str | None) -> None:
+    """Ask before a call once for each of its `results`; "" is a success.
 
-    The `last` command then passes.
+    With None, the call is not made.
     """
     run = host.run(session, "build the app")
     for number, error in enumerate(results):
         name = f"c{number}"
         await run.before("Bash", COMMAND, name)
+        if error is None:
+            continue
         if error:
             await run.seen("Bash", error, name)
         else:
             await run.learn(Event("tool_response", "ok", tool="Bash", call=name))
-    if last:
-        await run.before("Bash", {"command": last}, "last")
-        await run.learn(Event("tool_response", "ok", tool="Bash", call="last"))
     await run.learn(ends="partial")
 
 
@@ -53,17 +52,16 @@ async def read_figures(store: Store) -> ReminderFigures:
 
 @pytest.mark.both_nightly
 @pytest.mark.parametrize(
-    ("results", "told", "unhelpful"),
+    ("results", "name"),
     [
-        pytest.param(("",), 0, 0, id="only the call that it was told about worked"),
-        pytest.param((ERROR,), 0, 0, id="only the call that it was told about failed"),
-        pytest.param((ERROR, ERROR), 1, 1, id="a later call failed, too"),
-        pytest.param((ERROR, ""), 1, 0, id="a later call worked"),
-        pytest.param((), 0, 0, id="the call was not made"),
+        pytest.param(("",), "no_verdict", id="the call worked"),
+        pytest.param((ERROR,), "too_late", id="the call failed as it was told"),
+        pytest.param((ERROR, ERROR), "unhelpful", id="a later call failed, too"),
+        pytest.param((None,), "not_repeated", id="the call was not made"),
     ],
 )
-async def test_a_mistake_is_repeated_by_a_later_call_of_the_session(
-    results: tuple[str, ...], told: int, unhelpful: int, store: Store
+async def test_a_reminder_ends_by_what_becomes_of_the_call(
+    results: tuple[str | None, ...], name: str, store: Store
 ) -> None:
     memory = Memory(store, holdout=0.0, trust=OWN)
     host = patient_host(memory=memory, strict=True)
@@ -72,31 +70,9 @@ async def test_a_mistake_is_repeated_by_a_later_call_of_the_session(
     before = (await read_figures(store)).total
     await call(host, "three", *results)
     after = (await read_figures(store)).total
-    assert after.told - before.told == told
-    assert after.unhelpful - before.unhelpful == unhelpful
-
-
-@pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    ("last", "tally"),
-    [
-        pytest.param("", (0, 1), id="the session ended"),
-        pytest.param("cd app && ls", (0, 1), id="a call of another kind"),
-        pytest.param("cd app && pnpm run build", (1, 0), id="a call of the kind"),
-    ],
-)
-async def test_without_a_later_call_of_the_kind_there_is_no_verdict(
-    last: str, tally: tuple[int, int], store: Store
-) -> None:
-    memory = Memory(store, holdout=0.0, trust=OWN)
-    host = patient_host(memory=memory, strict=True)
-    for session in ("one", "two"):
-        await call(host, session, ERROR, ERROR)
-    before = (await read_figures(store)).total
-    await call(host, "three", ERROR, last=last)
-    after = (await read_figures(store)).total
-    assert after.not_repeated - before.not_repeated == tally[0]
-    assert after.no_verdict - before.no_verdict == tally[1]
+    names = ("not_repeated", "too_late", "unhelpful", "no_verdict")
+    ended = {key: getattr(after, key) - getattr(before, key) for key in names}
+    assert ended == {**dict.fromkeys(names, 0), name: 1}
 
 
 def end_loops(db: Db, scope: Scope) -> None:
@@ -126,11 +102,11 @@ def remind_sessions(db: Db, scope: Scope) -> None:
             share=SHARE,
             at=1.0,
         )
-        repeated = {"precondition/digest": bool(number % 2)}
+        repeated = {"mark/digest": reminders.Outcome(bool(number % 2))}
         reminders.settle(db, scope, session, repeated)
     for number in range(3):
         failed = Step((), ("no such file",), calls=3)
-        preconditions.record_steps(db, scope, f"episode:s{number}", [failed])
+        calls.record_run(db, scope, f"episode:s{number}", [failed])
 
 
 @pytest.mark.both_nightly

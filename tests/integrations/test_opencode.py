@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful.store import preconditions
+from heedful.store import session_marks
 from heedful.store.sqlite import in_file
 from tests.hooks.faults import Stage, make_stage
 from tests.hooks.support import SECONDS, environment
@@ -86,7 +86,7 @@ async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
 
 async def has_past(stage: Stage, session: str) -> bool:
     memory = memory_of(stage)
-    read = preconditions.has_past
+    read = session_marks.has_past
     return await memory.store.read(memory.scope, read, session)
 
 

@@ -12,13 +12,16 @@ from heedful.lessons.preconditions import Surroundings, preconditions_of
 from heedful.store import substitutions
 from heedful.store.substitutions import KnownSubstitution
 from tests.memory.agent_sessions import learn, step
-from tests.memory.test_preconditions import read
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly
 TRUST: Any = OWN
 FROZEN = "unknown option '--frozen'"
 COMMAND = {"command": "npm ci --frozen"}
+
+
+def read(path: str) -> dict[str, str]:
+    return {"file_path": path}
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What random calls on both engines leave out, on each: episodes, spans and edits."""
 
+import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,18 +10,17 @@ import pytest
 from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.action import action
+from heedful.lessons.before import Mark, Step
 from heedful.lessons.lesson import Lesson, Scope
-from heedful.lessons.preconditions import Precondition
-from heedful.lessons.reliability import Form, FormTests, Step
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import (
+    calls,
     editions,
     episodes,
     exposures,
     lessons,
     patterns,
-    preconditions,
     quarantine,
 )
 from heedful.store.records import StoredEpisode
@@ -30,14 +30,15 @@ pytestmark = pytest.mark.both
 FAR = 4e9  # seconds since 1970, after any test
 
 
-ABSENT = Precondition("path", ("docs/x.md",))
+ABSENT = Mark("path", "docs/x.md")
 ABSENT_ERROR = "docs/x.md does not exist"
+FAILS = Step((ABSENT,), (ABSENT_ERROR,), failed={ABSENT: ABSENT_ERROR})
 
 
 async def count_failures(store: Any) -> int:
     """Return in how many runs a Read of the absent file is known to have failed."""
     history = await store.read(
-        SCOPE, preconditions.history_of, "Read", {"file_path": "docs/x.md"}
+        SCOPE, calls.history_of, "Read", {"file_path": "docs/x.md"}
     )
     return sum(failure.runs for failure in history.failures)
 
@@ -72,8 +73,8 @@ async def test_episodes_and_spans(store):
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
     (remembered,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
-    failed = Step((ABSENT,), (ABSENT_ERROR,), lesson=remembered.id)
-    await write(preconditions.record_steps, "run", [failed, Step(())])
+    failed = replace(FAILS, lesson=remembered.id)
+    await write(calls.record_run, "run", [failed, Step(())])
     assert await count_failures(store) == 1
     assert (
         await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])
@@ -101,20 +102,17 @@ async def test_episodes_and_spans(store):
 
 
 async def test_steps_of_a_run_that_is_recorded_again_count_once(store):
-    fails = Step((ABSENT,), (ABSENT_ERROR,))
-    works = Step((ABSENT,))
-    record = partial(store.write, SCOPE, preconditions.record_steps)
-    await record("a", [fails])
+    record = partial(store.write, SCOPE, calls.record_run)
+    await record("a", [FAILS])
     assert await count_failures(store) == 1
-    await record("a", [fails])
+    await record("a", [FAILS])
     assert await count_failures(store) == 1
-    await record("b", [fails])
+    await record("b", [FAILS])
     assert await count_failures(store) == 2
-    await record("a", [fails, works])
+    await record("a", [FAILS, Step((ABSENT,))])
     assert await count_failures(store) == 0
-    await record("b", [fails, works, works])
-    tests = await store.read(SCOPE, preconditions.read_tests)
-    assert tests == {Form("path", 1): FormTests(1, 1), Form("", 1): FormTests(1, 1)}
+    await record("b", [FAILS])
+    assert await count_failures(store) == 0
 
 
 async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):
@@ -128,7 +126,7 @@ async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypat
         "call": "",
         "action": listing.whole,
         "failed": False,
-        "record": "{}",
+        "record": json.dumps({"tool": "Bash", "arguments": {}, "error": "it failed"}),
     }
     end = {**call, "type": "tool_response", "action": "", "failed": True}
     for session, events in (

@@ -10,7 +10,7 @@ from heedful import Memory
 from heedful.episodes.episode import Event
 from heedful.integrations import Host
 from heedful.integrations.host import HostRun
-from heedful.store import episodes, lessons, preconditions
+from heedful.store import episodes, lessons, session_marks
 from tests.engines import change_rows, opened, rows
 from tests.store.support import SCOPE
 from tests.trusted import OWN
@@ -179,7 +179,7 @@ async def test_the_marks_of_runs_that_never_came_back_go(host: Host, path: Path)
     late = host.run("late")
     await late.recall("run the tests")
     change_rows(path, "update session_mark set mark = 'past 2020-01-01'")
-    await host.store.write(SCOPE, preconditions.note_past, [("new", "")])
+    await host.store.write(SCOPE, session_marks.note_past, [("new", "")])
 
     # The one has an event, so its marks are needed.
     assert rows(path, MARKS) == [("new",)]

@@ -368,14 +368,14 @@ def before(
     answers = ask_all(lambda memory: memory.before(tool, arguments))
     known_answers = [(db, result) for db, result in answers if result]
     # A memory that tells the error comes before one in which it waits.
-    known_answers.sort(key=lambda known: not any(f.what for f in known[1].failures))
+    known_answers.sort(key=lambda known: not any(f.error for f in known[1].failures))
     db, result = known_answers[0] if known_answers else answers[-1]
     rules = [rule for _, history in answers for rule in history.rules]
 
     lines = [clean(f"you said: {rule.text}", MAX_LINE_TEXT_CHARS) for rule in rules]
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
-        lines += [clean(line, len(line)) for line in str(failure).splitlines()]
+        lines += [clean(line, len(line)) for line in failure.text.splitlines()]
     for check in result.checks:
         warning = f"{check.about}: {check.text}"
         lines.append(clean(warning, len(warning)))

@@ -28,7 +28,7 @@ async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) ->
     scope = memory.scope
     stated = [*await memory.user_rules.in_force(), *everywhere]
     followed = await read(scope, shared.opening, MAX_OPENING_LINES)
-    lines = await read(scope, briefs.read_brief, memory.trust)
+    lines = await read(scope, briefs.read_brief)
 
     rules = dict.fromkeys([*(rule.text for rule in stated), *followed.values()])
     learnt = [str(line) for line in lines]

@@ -35,11 +35,11 @@ from heedful.integrations.user_rules import (
 )
 from heedful.lessons.action import (
     MAX_MOMENT_CHARS,
-    ActionHistory,
     action,
     facts,
     fitting_texts,
 )
+from heedful.lessons.before import ActionHistory
 from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.lessons.scope import Scope
 from heedful.lessons.user_rules import NAMED_HEADING
@@ -52,11 +52,12 @@ from heedful.memory.memory import (
 from heedful.redact import redact
 from heedful.store import (
     aging,
+    calls,
     episodes,
     exposures,
     open_store,
-    preconditions,
     reminders,
+    session_marks,
     user_rules,
 )
 from heedful.store.connection import Db, resumable
@@ -254,7 +255,7 @@ class HostRun:
 
         rules = await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
         rules = await self._aged(rules)
-        lines = await memory.store.read(memory.scope, briefs.read_brief, memory.trust)
+        lines = await memory.store.read(memory.scope, briefs.read_brief)
         texts = {line.lesson: line.text for line in lines if line.lesson}
         present = await self._aged(texts)
         holdout = memory.holdout
@@ -277,7 +278,7 @@ class HostRun:
         rule_texts += [rules[id] for id in rules if id in announced]
         told_lines = [line for line in lines if line.lesson in ids]
         told_ids = [id for id in rules if id in announced]
-        told_ids += [line.lesson for line in told_lines if line.has_fix]
+        told_ids += [line.lesson for line in told_lines if line.has_fix and line.lesson]
         await self._announce((), marks=user_rules.told_lessons(told_ids))
         text = opening_text(
             list(dict.fromkeys(rule_texts)), [str(line) for line in told_lines]
@@ -365,7 +366,7 @@ class HostRun:
         call: str = "",
         agent: str = "",
     ) -> Advice:
-        """Return the failures that this call surely has, and what fixed them.
+        """Return how calls like this one failed, and what fixed them.
 
         Also returns the rules of the user that name it.
 
@@ -374,23 +375,21 @@ class HostRun:
         """
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
-        memory = self.host.own_memory
 
         def read(db: Db, scope: Scope) -> ActionHistory:
-            return preconditions.history_of(
+            return calls.history_of(
                 db,
                 scope,
                 tool,
                 arguments,
                 session=self.id,
                 folder=self.host.root,
-                trust=memory.trust if memory else {},
             )
 
         async def look(memory: Memory) -> Advice:
             """Return advice from earlier failures of this call."""
             history = await memory.store.read(memory.scope, read)
-            marks = [f"told {failure.digest}" for failure in history.failures]
+            marks = [f"told {digest}" for digest in history.marks]
             advice = await self._offer(history, history.warnings, event, marks)
             return await self._add_rules(memory, tool, arguments, advice)
 
@@ -921,7 +920,7 @@ def _record_events(
     `lessons` returns them when the write begins, and `subjects` what the session is
     reminded of. `root` is the folder of the repository.
     """
-    preconditions.mark(db, scope, session, marks)
+    session_marks.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
     episodes.append_events(db, scope, session, rows, root)
     return reminders.remind(

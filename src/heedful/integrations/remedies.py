@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
+from heedful.lessons.action import arguments_of, path_of
+from heedful.lessons.before import Mark
 from heedful.lessons.contracts import (
     ABSENT_CONTRACT,
     Contract,
@@ -25,7 +27,6 @@ from heedful.lessons.contracts import (
 from heedful.lessons.made_names import made_names
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
-from heedful.lessons.preconditions import arguments_of, path_of
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -89,9 +90,11 @@ class FailureInquiry:
         errors = await asyncio.to_thread(lambda: self.errors)
         contract = find_contract(self.arguments, self.error, errors)
         knowledge = await self._read_knowledge(contract)
-        mark = f"told {contract.name}" if contract else ""
-        if knowledge.is_told or mark in knowledge.marks:
+        if knowledge.is_told:
             return Remedy(is_told=True)
+        mark = ""
+        if contract is not None:
+            mark = f"told {Mark('contract', contract.name, self.tool).digest}"
         # What a tool demands is told when a second session has not kept it.
         if not knowledge.is_broken_again:
             contract = None
@@ -143,12 +146,11 @@ class FailureInquiry:
             session=self.run.id,
             folder=self.run.host.root,
         )
-        contract_name = contract.name if contract else ""
         trust = self.memory.trust
 
         def read_knowledge(db: Db, scope: Scope) -> FailureKnowledge:
             return knowledge_of(
-                db, scope, failed_call, trust=trust, contract=contract_name
+                db, scope, failed_call, trust=trust, contract=contract
             )
 
         return await self.memory.store.read(self.memory.scope, read_knowledge)

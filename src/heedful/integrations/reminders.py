@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.action import ActionHistory, command_of
-from heedful.lessons.preconditions import (
+from heedful.lessons.action import arguments_of
+from heedful.lessons.before import (
     FORGETTING_CODES,
-    SessionState,
-    arguments_of,
-    find_blamed,
-    preconditions_of,
+    ActionHistory,
+    Reading,
+    contract_marks,
+    failed_marks,
+    marks_of,
 )
+from heedful.lessons.contracts import find_contract
 from heedful.memory.memory import Memory
 from heedful.store import episodes, reminders
 
@@ -27,32 +29,24 @@ Events = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedCall:
-    """A call: when it began, what it ran, its errors and what it took for granted.
+    """A call: when it began and ended, its tool or programs, and its marks.
 
-    `words` are those of a command without flags, empty for another tool. `signatures`
-    are digests of its errors, and `preconditions` of what they blame; both are empty if
-    it passed.
+    `failed` are the marks that failed, and `signatures` the digests of its errors; both
+    are empty if it worked.
     """
 
     start: float
+    end: float
     tool: str
-    words: frozenset[str]
+    marks: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
     signatures: frozenset[str] = frozenset()
-    preconditions: frozenset[str] = frozenset()
 
     def repeats(self, reminder: reminders.OpenReminder) -> bool:
-        """Return True if the mistake of a reminder came again in this call."""
-        if self.start <= reminder.at:
-            return False
-        if reminder.precondition:
-            return reminder.precondition in self.preconditions
+        """Return True if the mistake of a reminder came in this call."""
+        if reminder.mark:
+            return reminder.mark in self.failed
         return reminder.signature in self.signatures
-
-    def is_like(self, other: FinishedCall) -> bool:
-        """Return True if both have the same tool, or commands with a common word."""
-        if self.words or other.words:
-            return not self.words.isdisjoint(other.words)
-        return self.tool == other.tool
 
 
 def subjects_of(history: ActionHistory | Seen, ids: Sequence[int]) -> dict[int, str]:
@@ -84,38 +78,43 @@ async def settle_reminders(
 
     events = await read_events()
     calls = _finished_calls(events, folder)
-    verdicts = {reminder.subject: _is_repeated(reminder, calls) for reminder in pending}
-    await memory.store.write(
-        memory.scope,
-        reminders.settle,
-        session,
-        repeated={
-            subject: verdict
-            for subject, verdict in verdicts.items()
-            if verdict is not None
-        },
-    )
+    outcomes = {
+        reminder.subject: _outcome_of(reminder, calls) for reminder in pending
+    }
+    await memory.store.write(memory.scope, reminders.settle, session, outcomes)
 
 
-def _is_repeated(
+def _outcome_of(
     reminder: reminders.OpenReminder, calls: Sequence[FinishedCall]
-) -> bool | None:
-    """Return whether the mistake came again; None if no later call could show it."""
-    if any(call.repeats(reminder) for call in calls):
-        return True
+) -> reminders.Outcome:
+    """Return how a reminder ended.
+
+    It came too late for a call that was running already, and for the failure that it
+    came with. A call that was made again and worked shows nothing.
+    """
     later = [call for call in calls if call.start > reminder.at]
-    earlier = [call for call in calls if call.start <= reminder.at]
-    if not reminder.precondition:
-        earlier = [call for call in earlier if reminder.signature in call.signatures]
-    if not earlier:
-        return False if later else None
-    subject = max(earlier, key=lambda call: call.start)
-    return False if any(map(subject.is_like, later)) else None
+    if any(call.repeats(reminder) for call in later):
+        return reminders.Outcome(repeated=True)
+    if not reminder.mark:
+        past = [call for call in calls if call not in later]
+        like = {call.tool for call in past if call.repeats(reminder)}
+        if any(call.tool in like for call in later):
+            return reminders.Outcome(repeated=False, is_late=True)
+        return reminders.Outcome()
+
+    made = [
+        call
+        for call in calls
+        if call.end > reminder.at and reminder.mark in call.marks
+    ]
+    if any(call.repeats(reminder) for call in made):
+        return reminders.Outcome(repeated=False, is_late=True)
+    return reminders.Outcome(repeated=None if made else False)
 
 
 def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
-    """Return the calls of a session, with their failures by the state it then had."""
-    state = SessionState()
+    """Return the calls of a session that ended, with what they had in common."""
+    reading = Reading()
     calls: dict[str, Mapping[str, Any]] = {}
     finished: list[FinishedCall] = []
     names = _made_names(events)
@@ -123,17 +122,17 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
         # A result without an id belongs to the last call of the tool.
         name = event.get("call") or f"of {event.get('tool')}"
         if event["type"] == "system_event" and event.get("code") in FORGETTING_CODES:
-            state = SessionState()
+            reading = Reading()
         elif event["type"] == "tool_call":
             calls[name] = event
         elif event["type"] == "tool_response":
             call = calls.get(name, event)
             arguments = arguments_of(call.get("arguments") or {})
             finished.append(
-                _finished_call(event, call, state=state, folder=folder, names=names)
+                _finished_call(event, call, reading=reading, folder=folder, names=names)
             )
             if not event["error"]:
-                state = state.after_pass(arguments, folder)
+                reading = reading.after(arguments, folder)
     return finished
 
 
@@ -170,34 +169,36 @@ def _finished_call(
     event: Mapping[str, Any],
     call: Mapping[str, Any],
     *,
-    state: SessionState,
+    reading: Reading,
     folder: str,
     names: MadeNames,
 ) -> FinishedCall:
-    """Return a call with its result, with what its errors blame."""
+    """Return a call with its result."""
     from heedful.episodes.error_lines import named_errors
-    from heedful.lessons.shell import read_command
 
     arguments = arguments_of(call.get("arguments") or {})
     tool = str(event.get("tool") or "")
-    line = read_command(command_of(arguments))
-    commands = [words for words in line.commands if words[:1] != ("cd",)]
+    marks = marks_of(tool, arguments, folder)
+    contracts = contract_marks(tool, arguments, reading, folder)
+    places = {mark.place for mark in marks if mark.kind == "name"}
     finished = FinishedCall(
         start=call["at"],
-        tool=tool,
-        words=frozenset(
-            word for words in commands for word in words if word[:1] != "-"
-        ),
+        end=event["at"],
+        tool=" ".join(sorted(places)) or tool,
+        marks=frozenset(mark.digest for mark in (*marks, *contracts)),
     )
     if not event["error"]:
         return finished
 
-    lines = named_errors(str(event["error"]), arguments)
-    surroundings = state.surroundings(arguments, folder)
-    blamed = find_blamed(preconditions_of(tool, arguments, surroundings), lines)
-    digests = frozenset(precondition.digest for precondition in blamed)
-    signatures = episodes.error_digests(event, call.get("arguments"), names)
-    return replace(finished, signatures=signatures, preconditions=digests)
+    error = str(event["error"])
+    lines = named_errors(error, arguments)
+    contract = find_contract(arguments, error, lines)
+    failed = failed_marks(tool, arguments, lines, contract, folder)
+    return replace(
+        finished,
+        failed=frozenset(mark.digest for mark in failed),
+        signatures=episodes.error_digests(event, call.get("arguments"), names),
+    )
 
 
 def week_of(at: float) -> str:

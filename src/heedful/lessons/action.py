@@ -10,23 +10,17 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.scope import (
-    State,
-    Trust,
-    digest_of,
-    release_command,
-)
-from heedful.lessons.user_rules import StatedRule
+from heedful.lessons.scope import digest_of
 from heedful.redact import redact_start
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
+PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
 # A shell, as the first of the three words of "/bin/bash -c COMMAND".
 _SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
 MAX_MOMENT_LESSONS = 3
@@ -96,74 +90,23 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
     return command.strip() if isinstance(command, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFailure:
-    """A failure that an action will surely have, because of what it takes for granted.
-
-    `about` names that. Because of it, calls failed in `runs` runs, last at the time
-    `failed`, in seconds since 1970, and in the state `state`; `passed` calls worked.
-    Such calls fail again in at least the share `surely`. `what` is the error, and `fix`
-    what fixed it, or "". `lesson` is the id of the lesson, 0 without one. `trust` and
-    `lesson_state` say how sure it is. `digest` identifies what is taken for granted.
-    """
-
-    lesson: int
-    what: str
-    _: KW_ONLY
-    about: str
-    fix: str = ""
-    trust: Trust = "model"
-    lesson_state: State = "unverified"
-    runs: int = 0
-    passed: int = 0
-    failed: float = 0.0
-    state: str = ""
-    surely: float = 0.0
-    digest: str = ""
-
-    def __str__(self) -> str:
-        if not self.runs:
-            return f"{self.about}: {self.fix}" if self.fix else self.about
-        times = "once" if self.runs == 1 else f"in {self.runs} sessions"
-        since = "has not worked since" if self.passed else "never worked"
-        failure = f"{self.about} failed {times} and {since}"
-        if self.what:
-            failure += f": {self.what}"
-        if self.fix:
-            failure += f"\nfix ({self.lesson_state}, {self.trust}): {self.fix}"
-        return failure
+def arguments_of(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """Return the arguments of a call as an object; a text is a command."""
+    return {"command": arguments} if isinstance(arguments, str) else arguments
 
 
-@dataclass(frozen=True, slots=True)
-class ActionHistory:
-    """The result of `Memory.before`; true if something speaks against the action.
+def path_of(arguments: Mapping[str, Any]) -> str:
+    """Return the path that a call is about; "" if it has none."""
+    values = (arguments.get(name) for name in PATH_ARGUMENTS)
+    return next((value for value in values if isinstance(value, str)), "")
 
-    `failures` are the known failures, most frequent first. `waiting` are the ids of
-    lessons about the action that wait in quarantine; their texts are not shown.
-    `checks` are the checks of lessons that find something in the action, and `rules`
-    the rules of the user that name it.
-    """
 
-    failures: tuple[KnownFailure, ...] = ()
-    waiting: tuple[int, ...] = ()
-    checks: tuple[LessonCheck, ...] = ()
-    rules: tuple[StatedRule, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.failures or self.checks or self.rules)
-
-    @property
-    def warnings(self) -> Mapping[int, str]:
-        """What to say before the action, by the ids of lessons, 0 without one."""
-        texts = {check.lesson: f"{check.about}: {check.text}" for check in self.checks}
-        for failure in self.failures:
-            texts.setdefault(failure.lesson, str(failure))
-        return texts
-
-    @property
-    def release(self) -> str:
-        """The command that releases the lessons that wait, or ""."""
-        return release_command(self.waiting)
+def relative_path(path: str, folder: str) -> str:
+    """Return a path relative to the folder of a repository, if it is in it."""
+    path = path.rstrip("/")
+    if folder and path.startswith(f"{folder}/"):
+        return path[len(folder) + 1 :]
+    return path.removeprefix("./")
 
 
 def fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:

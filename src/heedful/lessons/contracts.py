@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heedful.lessons.action import command_of
-from heedful.lessons.preconditions import Template, path_of
+from heedful.lessons.action import command_of, path_of
 
 # A contract is in the first characters of a failure.
 MAX_CONTRACT_CHARS = 1_000
@@ -37,7 +36,7 @@ UNIQUE_TEXT = (
 )
 NEW_TEXT = "The old and the new text of an edit must not be the same."
 SMALL_PARTS = "Read a large file in parts, with an offset and a limit."
-NO_GUESSES = "Do not guess paths, some do not exist: list or search first."
+LOOK_FIRST = "Search for a file before you open it, or list its folder."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +45,17 @@ class Contract:
 
     `rule` is what to do before any such call, if that is worth a line of a brief. The
     errors have `error`, a regular expression. It is about calls on a file, or about
-    commands. A failure because of `template` has the same cause.
+    commands. A call breaks it in a `state`: its file was not read, or two of its texts
+    are equal. A trouble that `is_passing` says nothing about the call.
     """
 
     name: str
     error: str
     text: str
     about: Literal["file", "command", "any"] = "file"
-    template: Template | None = None
+    state: Literal["", "unread", "equal"] = ""
     rule: str = ""
+    is_passing: bool = False
 
     def is_broken(self, error: str) -> bool:
         """Return whether an error says that the contract was broken."""
@@ -68,7 +69,7 @@ CONTRACTS = (
         error=r"\b(?:not|n't) (?:yet )?been read\b",
         text="Read the file, then make the same edit; after a resumption or a "
         "compaction, read again what you edit.",
-        template="unread file",
+        state="unread",
         rule=READ_FIRST,
     ),
     Contract(
@@ -97,7 +98,7 @@ CONTRACTS = (
         error=r"\bexactly the same\b|\bno changes? to make\b",
         text="Both texts are equal: if the file already says what you want, go on; if "
         "not, Read it and give another new_string.",
-        template="no change",
+        state="equal",
         rule=NEW_TEXT,
     ),
     Contract(
@@ -105,7 +106,6 @@ CONTRACTS = (
         error=r"\bexceeds (?:the )?(?:maximum|limit)|\bfile is too large\b",
         text="Read a part of it, with offset and limit, or search it for the words "
         "that you need.",
-        template="whole file",
         rule=SMALL_PARTS,
     ),
     Contract(
@@ -119,6 +119,7 @@ CONTRACTS = (
         text="The program behind this tool is gone, perhaps by an update: use the "
         "shell for it until the agent is restarted.",
         about="any",
+        is_passing=True,
     ),
     Contract(
         name="folder of the shell",
@@ -144,11 +145,10 @@ ABSENT_CONTRACT = Contract(
     r"|\bno such (?:file|directory|path)\b",
     text="Look for the name before you open it: list the folder, or search for a part "
     "of the name.",
-    rule=NO_GUESSES,
+    rule=LOOK_FIRST,
 )
-# What puts a failure right that is announced before a call.
-CONTRACT_FIXES: Mapping[str, str] = {
-    contract.template: contract.text for contract in CONTRACTS if contract.template
+CONTRACTS_BY_NAME: Mapping[str, Contract] = {
+    contract.name: contract for contract in (*CONTRACTS, ABSENT_CONTRACT)
 }
 
 
@@ -173,15 +173,3 @@ def find_contract(
     is_absent = any(map(ABSENT_CONTRACT.is_broken, errors))
     return ABSENT_CONTRACT if kind == "file" and is_absent else None
 
-
-def contract_of(error: str) -> str:
-    """Return what a tool that says this error demands; "" if it breaks no contract.
-
-    >>> contract_of("Found 2 matches of the string to replace") == UNIQUE_TEXT
-    True
-    >>> contract_of("2 tests failed")
-    ''
-    """
-    contracts = (*CONTRACTS, ABSENT_CONTRACT)
-    broken = (contract for contract in contracts if contract.is_broken(error))
-    return next((contract.rule for contract in broken), "")

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from heedful.lessons.action import command_of
-from heedful.lessons.preconditions import arguments_of, path_of
+from heedful.lessons.action import arguments_of, command_of, path_of
 from heedful.lessons.shell import read_command
 
 # Options after which git takes the name of a branch that it makes.

@@ -16,8 +16,11 @@ from typing import Any, Literal
 
 from heedful.lessons.action import (
     COMMAND_ARGUMENTS,
+    PATH_ARGUMENTS,
     QUOTED_TEXT_PATTERN,
     command_of,
+    path_of,
+    relative_path,
 )
 from heedful.lessons.scope import digest_of
 from heedful.lessons.shell import read_command
@@ -41,11 +44,6 @@ Template = Literal[
 STATE_TEMPLATES = frozenset({"unread file", "no change"})
 # A call has at most this many preconditions: one indexed read finds all of them.
 MAX_PRECONDITIONS = 40
-PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
-# A call with one of these searches in its path and reads no file.
-SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
-# The codes of system events after which an agent does not know what it has read.
-FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A session has read so many files that one it has not read was not read before it was
 # resumed, either.
 MIN_KNOWN_READS = 5
@@ -146,39 +144,7 @@ class Surroundings:
 
     def relative(self, path: str) -> str:
         """Return a path relative to the repository, if it is in it."""
-        path = path.rstrip("/")
-        if self.folder and path.startswith(f"{self.folder}/"):
-            return path[len(self.folder) + 1 :]
-        return path.removeprefix("./")
-
-
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """What calls of a session have changed so far: the files that it has `read`."""
-
-    read: frozenset[str] = frozenset()
-
-    def surroundings(self, arguments: Mapping[str, Any], folder: str) -> Surroundings:
-        """Return what is known at the time of a call."""
-        path = Surroundings(folder).relative(touched_path(arguments))
-        has_read = not path or path in self.read
-        return Surroundings(folder, has_read=has_read, reads=len(self.read))
-
-    def after_pass(self, arguments: Mapping[str, Any], folder: str) -> SessionState:
-        """Return the state after a call that passed."""
-        path = Surroundings(folder).relative(touched_path(arguments))
-        return SessionState(self.read | {path}) if path else self
-
-
-def arguments_of(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """Return the arguments of a call as an object; a text is a command."""
-    return {"command": given} if isinstance(given, str) else given
-
-
-def path_of(arguments: Mapping[str, Any]) -> str:
-    """Return the path that a call is about; "" if it has none."""
-    values = (arguments.get(name) for name in PATH_ARGUMENTS)
-    return next((value for value in values if isinstance(value, str)), "")
+        return relative_path(path, self.folder)
 
 
 def describe(precondition: Precondition) -> str:
@@ -190,26 +156,6 @@ def describe(precondition: Precondition) -> str:
     words = dict(zip("abc", precondition.words, strict=False))
     options = " ".join(precondition.words[2:]) or "no other option"
     return _DESCRIPTIONS[precondition.template].format(**words, options=options)
-
-
-def call_name(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the name of a call: its tool, and the program of its last command.
-
-    The program may have a sub-command. The other words of a call may be anybody's.
-
-    >>> call_name("Bash", {"command": "cd app && git pull --rebase"})
-    'Bash: git pull'
-    """
-    command = redact_start(command_of(arguments), MAX_READ_COMMAND_CHARS)
-    commands = _simple_commands(command)
-    return f"{tool}: {_head_of(commands[-1])}" if commands else tool
-
-
-def touched_path(arguments: Mapping[str, Any]) -> str:
-    """Return the path of a file that a call reads or writes; "" if there is none."""
-    if any(name in arguments for name in SEARCH_ARGUMENTS):
-        return ""
-    return path_of(arguments)
 
 
 def preconditions_of(

@@ -1,9 +1,10 @@
 """Reminders: what sessions of agents were told, and whether the mistake came again.
 
-A reminder is about one thing in one session: a call that surely fails, or an error with
-a lesson. It is told, or withheld by the draw that decides about lessons. It did not
-help if a call that began later in the session failed for the same reason; otherwise the
-mistake was not repeated. Without a later call of the kind there is no verdict.
+A reminder is about one thing in one session: a call that failed before, or an error
+with a lesson. It is told, or withheld by the draw that decides about lessons. It did
+not help if a call that began later in the session failed for the same reason, and it
+came too late if it came with the failure. The mistake was not repeated if the call was
+not made afterwards; if the call was made and worked, there is no verdict.
 
 An agent often does not repeat a mistake though nobody told it. So calls are saved only
 as far as told reminders are repeated less often than withheld ones: of those told and
@@ -30,13 +31,15 @@ class ReminderCount:
     """How many reminders were told, or withheld, and ended in one way.
 
     `share` is the probability with which they were withheld, and `repeated` says
-    whether the mistake came again; None if no later call could show it.
+    whether the mistake came again; None if no later call could show it. It `is_late` if
+    it came with the failure.
     """
 
     told: bool
     share: float
     repeated: bool | None
     n: int
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +61,15 @@ class FailureCosts:
 class ReminderTally:
     """How reminders ended.
 
-    Of those `told`, some mistakes were `not_repeated`, and some reminders `unhelpful`:
-    it came again. Of those `withheld`, so many mistakes were `withheld_repeated`. After
+    Of those `told`, some mistakes were `not_repeated`, some reminders came `too_late`,
+    with the failure, and some were `unhelpful`: it came again. Of those `withheld`, so many mistakes were `withheld_repeated`. After
     `no_verdict` others no call could show it. `calls_saved` is None without enough
     data.
     """
 
     told: int = 0
     not_repeated: int = 0
+    too_late: int = 0
     unhelpful: int = 0
     withheld: int = 0
     withheld_repeated: int = 0
@@ -81,6 +85,10 @@ class ReminderTally:
                 saved = f", about {_counted(round(self.calls_saved), 'call')} saved"
             parts.append(
                 f"{_counted(self.not_repeated, 'mistake')} not repeated{saved}"
+            )
+        if self.too_late:
+            parts.append(
+                f"{_counted(self.too_late, 'reminder')} came with the failure, too late"
             )
         if self.unhelpful:
             parts.append(f"{_counted(self.unhelpful, 'reminder')} did not help")
@@ -181,10 +189,17 @@ def _tally(counts: list[ReminderCount], saved_by_one: float | None) -> ReminderT
     """Return the tally of counts."""
     reminded = _sum(counts, is_told=True)
     withheld = _sum(counts, is_told=False)
-    saved = None if saved_by_one is None else reminded[False] * saved_by_one
+    late = sum(
+        count.n
+        for count in counts
+        if count.told and count.is_late and count.repeated is False
+    )
+    not_repeated = reminded[False] - late
+    saved = None if saved_by_one is None else not_repeated * saved_by_one
     return ReminderTally(
         told=reminded.total(),
-        not_repeated=reminded[False],
+        not_repeated=not_repeated,
+        too_late=late,
         unhelpful=reminded[True],
         withheld=withheld.total(),
         withheld_repeated=withheld[True],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heedful.lessons.before import KnownFailure, Mark
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.sanitize import clean
 
@@ -194,3 +195,40 @@ def brief_line(mistake: Mistake) -> str:
     if lines:
         text = f"{text} What put it right: {'; '.join(lines)}."
     return clean(text, MAX_BRIEF_LINE_CHARS)
+
+
+def mark_words(mark: Mark) -> str:
+    """Return what a call has in common with others: "`bun` with `rtk`"."""
+    match mark.kind:
+        case "command":
+            return "this command"
+        case "path":
+            return f"the path `{mark.name}`"
+        case "name":
+            return f"`{mark.name}` with `{mark.place}`"
+        case _:
+            return f"such a call of {mark.place}"
+
+
+def before_call(failure: KnownFailure) -> str:
+    """Return how calls like this one failed, and what put that right."""
+    times = "once" if failure.runs == 1 else f"in {failure.runs} sessions"
+    since = "never worked" if failure.mark.ends_for_good else "has not worked since"
+    line = f"{mark_words(failure.mark)} failed {times} and {since}"
+    if failure.error:
+        line += f": {failure.error}"
+    return f"{line}\nfix: {failure.fix}" if failure.fix else line
+
+
+def mark_line(mark: Mark, error: str) -> str:
+    """Return in one line what never worked, and what it said if that may be shown."""
+    name = mark_words(mark)
+    if mark.kind == "call":
+        name = f"{mark.place} `{mark.name}`"
+    said = f": “{error}”" if error else ""
+    return clean(f"{name} never worked{said}", MAX_BRIEF_LINE_CHARS)
+
+
+def contract_line(rule: str, tools: str, error: str) -> str:
+    """Return in one line what tools demand, and what they said."""
+    return clean(f"{rule} {tools} failed with “{error}”", MAX_BRIEF_LINE_CHARS)

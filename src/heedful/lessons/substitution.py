@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from heedful.lessons.action import COMMAND_ARGUMENTS, command_of
+from heedful.lessons.action import COMMAND_ARGUMENTS, PATH_ARGUMENTS, command_of
 from heedful.lessons.preconditions import (
     MAX_READ_COMMAND_CHARS,
-    PATH_ARGUMENTS,
     Precondition,
     Surroundings,
     find_blamed,

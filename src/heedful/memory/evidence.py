@@ -25,7 +25,6 @@ from heedful.episodes.sources import (
     words_of,
 )
 from heedful.lessons import trust as trusts
-from heedful.lessons.reliability import Step, blamed_steps
 from heedful.lessons.scope import Trust
 
 
@@ -144,51 +143,6 @@ def sources_of(
                 earlier = _sources_until(unseen, min(first, step))
                 sources.update(chain.from_iterable(earlier))
         yield sources
-
-
-def leave_unnamed(
-    steps: Sequence[Step], origins: Origins, stated: Mapping[str, Trust]
-) -> tuple[Step, ...]:
-    """Return steps whose errors name nothing in words that an untrusted text had first.
-
-    What failed and never worked is told by its name, and a page may have made it up.
-    `stated` is the trust of sources. If nobody had them before the agent, they may be
-    from a part of a result that was not kept.
-    """
-    words = {
-        precondition: [
-            *rare_words_of(pieces_of("\n".join(precondition.words))),
-            # A name of short words may be a sentence.
-            *filter(_has_blanks, precondition.words[:1]),
-        ]
-        for precondition in blamed_steps(steps)
-    }
-    all_words = {*chain.from_iterable(words.values())}
-    prompt_at = find_quoted(origins.run, all_words)
-    unseen = origins.unseen()
-    untrusted_words = set[str]()
-    for word, (first, first_sources) in origins.first(all_words).items():
-        earlier = chain.from_iterable(_sources_until(unseen, first))
-        sources = set(first_sources or earlier)
-        if prompt_at.get(word, first + 1) <= first:
-            sources.add(trusts.NETWORK_SOURCE)
-        if trusts.untrusted_sources(sources, stated):
-            untrusted_words.add(word)
-    unnamed = frozenset(
-        precondition
-        for precondition, own_words in words.items()
-        if not untrusted_words.isdisjoint(own_words)
-    )
-    return tuple(
-        replace(step, unnamed=unnamed.intersection(step.blamed))
-        if step.errors
-        else step
-        for step in steps
-    )
-
-
-def _has_blanks(text: str) -> bool:
-    return len(text.split()) > 1
 
 
 def _sources_before(run: Course, end: int) -> set[str]:

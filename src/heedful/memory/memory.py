@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, ModelUnavailable
-from heedful.lessons.action import ActionHistory
+from heedful.lessons.before import ActionHistory
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
@@ -36,7 +36,7 @@ from heedful.redact import mask_personal, redact
 from heedful.sanitize import redact_ends
 from heedful.store import exposures as exposure_store
 from heedful.store import open_store
-from heedful.store import preconditions as precondition_store
+from heedful.store import calls as call_store
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_SCORE,
@@ -337,13 +337,13 @@ class Memory:
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str, *, folder: str = ""
     ) -> ActionHistory:
-        """Return the failures that this call surely has, and what fixed them.
+        """Return how calls like this one failed, and what fixed them.
 
         Ask before a tool runs. `arguments` are the arguments of the call as data, or
-        the text of a command; paths are those of the repository in `folder`. A failure
-        is told if calls that took the same for granted failed, and tests by finished
-        sessions show that calls with such a record fail again. All reads use an index.
-        Raises InvalidInput, StoreError.
+        the text of a command; paths are those of the repository in `folder`. A call is
+        told of that failed and has not worked since, a command once it failed in two
+        runs; so is a name in the arguments that an error quoted and that never worked.
+        All reads use an index. Raises InvalidInput, StoreError.
         """
         check_texts(tool=tool)
         if not isinstance(arguments, str | Mapping):
@@ -352,11 +352,10 @@ class Memory:
             )
         return await self.store.read(
             self.scope,
-            precondition_store.history_of,
+            call_store.history_of,
             tool,
             arguments,
             folder=folder,
-            trust=self.trust,
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:

@@ -28,7 +28,6 @@ from heedful.episodes.error_lines import error_line
 from heedful.episodes.messages import write
 from heedful.episodes.reading import read
 from heedful.episodes.signals import Signal
-from heedful.episodes.sources import Origins
 from heedful.errors import (
     AnswerRefused,
     InvalidInput,
@@ -36,7 +35,21 @@ from heedful.errors import (
     ModelError,
     StoreError,
 )
-from heedful.lessons.action import Action, action
+from heedful.lessons.action import (
+    Action,
+    action,
+    arguments_of,
+    path_of,
+    relative_path,
+)
+from heedful.lessons.before import (
+    FORGETTING_CODES,
+    Reading,
+    Step,
+    contract_marks,
+    failed_marks,
+    marks_of,
+)
 from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson import (
@@ -52,14 +65,6 @@ from heedful.lessons.lesson import (
     release_command,
 )
 from heedful.lessons.mistake import Mistake, with_words
-from heedful.lessons.preconditions import (
-    FORGETTING_CODES,
-    SessionState,
-    arguments_of,
-    call_name,
-    preconditions_of,
-)
-from heedful.lessons.reliability import Step
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.substitution import Replacement
 from heedful.lessons.trust import (
@@ -83,22 +88,20 @@ from heedful.memory.draft import (
     by_outcome,
 )
 from heedful.memory.essentials import keep_essentials
-from heedful.memory.evidence import leave_unnamed
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.vouching import sources_of, vouched_draft
 from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
-from heedful.sanitize import clean
 from heedful.store import (
+    calls,
     dreams,
     episodes,
     exposures,
     keys,
     lessons,
     patterns,
-    preconditions,
     versions,
 )
 from heedful.store.connection import Db, resumable, storable
@@ -115,7 +118,6 @@ STRATEGY_IMPORTANCE_FACTOR = 1.1
 # What a failure costs: of so many next calls, the first like it that passes ends it.
 MAX_NEXT_CALLS = 20
 MAX_LOST_CALLS = 5
-MAX_PREVIOUS_STEP_CHARS = 160  # characters of the step before a failed step
 # The events in the log.
 REFLECTION_STARTED_EVENT = "reflection_generation_started"
 REFLECTION_GENERATED_EVENT = "reflection_generated"
@@ -596,8 +598,6 @@ class _Reflector:
 
         failed = set(chain.from_iterable(map(study.failed_steps, study.main_signals)))
         steps = await asyncio.to_thread(steps_of, study.course, failed)
-        origins = Origins(study.course)
-        steps = await asyncio.to_thread(leave_unnamed, steps, origins, study.stated)
         return Reflected(
             reflection,
             strategy,
@@ -784,47 +784,46 @@ def steps_of(
     """
     steps: list[Step] = []
     actions: list[Action] = []
-    state = ""
-    session = SessionState()
+    reading = Reading()
     for position, event in enumerate(run.events):
         if event.type == "system_event" and event.code in FORGETTING_CODES:
-            session = SessionState()
+            reading = Reading()
         result = run.result[position]
         is_step = event.type == "tool_call" and event.tool and result
         if not is_step or position in run.refused:
             continue
 
         assert result is not None
+        failure = run.failure[position] or run.failure[result] or ""
         if errors is not None:
             error_texts = tuple(errors.get(position, ()))
         else:
-            failure = run.failure[position] or run.failure[result]
             error_texts = (error_line(failure),) if failure else ()
 
         arguments = arguments_of(given_to(event))
         contract = None
         if error_texts:
-            failure = run.failure[position] or run.failure[result] or ""
             contract = find_contract(arguments, failure, error_texts)
-        surroundings = session.surroundings(arguments, folder)
         steps.append(
             Step(
-                preconditions_of(event.tool, arguments, surroundings),
+                (
+                    *marks_of(event.tool, arguments, folder),
+                    *contract_marks(event.tool, arguments, reading, folder),
+                ),
                 error_texts,
+                failed=failed_marks(
+                    event.tool, arguments, error_texts, contract, folder
+                ),
+                path=relative_path(path_of(arguments), folder),
                 lesson=int(position in failed),
-                state=state,
                 at=run.events[result].at or 0,
                 replacement=replacements.get(position),
                 contract=contract.name if contract else "",
             )
         )
         if not error_texts:
-            session = session.after_pass(arguments, folder)
-
+            reading = reading.after(arguments, folder)
         actions.append(action(event.tool, given_to(event)))
-        # It is told without review, and a call may have the words of a page.
-        name = call_name(event.tool, arguments)
-        state = f"after {clean(name, MAX_PREVIOUS_STEP_CHARS)}"
     return tuple(
         replace(step, calls=1 + _calls_until_passed(steps, actions, position))
         if step.errors
@@ -913,9 +912,8 @@ def _record(
     # A step that the lessons are about has 1 as its lesson so far, another step 0.
     lesson_id = answers[0].id
     steps = [replace(step, lesson=lesson_id) if step.lesson else step for step in steps]
-    preconditions.record_steps(
-        db, scope, new_lessons[0].source, steps, is_trusted=is_trusted
-    )
+    if is_trusted:
+        calls.record_run(db, scope, new_lessons[0].source, steps)
 
     for answer, lesson in zip(answers, new_lessons, strict=True):
         if lesson.kind == "strategy":

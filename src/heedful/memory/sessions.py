@@ -26,17 +26,22 @@ from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.episodes.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.lessons import render
 from heedful.lessons import trust as trusts
-from heedful.lessons.action import QUOTED_TEXT_PATTERN, command_of
+from heedful.lessons.action import (
+    PATH_ARGUMENTS,
+    QUOTED_TEXT_PATTERN,
+    arguments_of,
+    command_of,
+)
+from heedful.lessons.before import whole_call
 from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
 from heedful.lessons.made_names import MadeNames
 from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.preconditions import PATH_ARGUMENTS, arguments_of, whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.substitution import Replacement, find_replacement
 from heedful.lessons.user_rules import read_rules
 from heedful.lessons.words import count_common
-from heedful.memory.evidence import FailureEvidence, leave_unnamed, sources_of
+from heedful.memory.evidence import FailureEvidence, sources_of
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
@@ -183,7 +188,7 @@ async def learn_session(
         episodes.record_session,
         digest,
         {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
-        await asyncio.to_thread(leave_unnamed, study.actions, study.origins, stated),
+        study.actions,
         keys=trusts.keys_in(sources),
         is_trusted=not trusts.untrusted_sources(sources, stated),
     )
@@ -271,16 +276,11 @@ class _SessionStudy:
         self.edits = {n: text for n, text in edits.items() if text}
 
         self.cases = list(self._find_mistakes())
-        end = len(self.events)
-        bare_errors = {n: self._bare_errors_of(n) for n in self.errors}
-        self.actions = tuple(
-            replace(step, state=self.particulars.leave_out(step.state, end))
-            for step in steps_of(
-                self.run,
-                errors=bare_errors,
-                folder=self.particulars.root,
-                replacements=self._find_replacements(common),
-            )
+        self.actions = steps_of(
+            self.run,
+            errors={n: self._bare_errors_of(n) for n in self.errors},
+            folder=self.particulars.root,
+            replacements=self._find_replacements(common),
         )
 
     def _find_failures(self) -> dict[int, str]:
@@ -545,7 +545,7 @@ class _SessionStudy:
         command = command_of(trace.given_to(self.events[step]))
         if not command:
             return ""
-        return whole_command(command, self.particulars.root).digest
+        return whole_call("", command, self.particulars.root).digest
 
     def _files_of(self, case: _MistakeCase) -> dict[str, str]:
         """Return the digests of the files that a mistake is about, by their paths.

@@ -25,7 +25,7 @@ from heedful.episodes.episode import Episode
 from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
 from heedful.lessons import lesson as records
-from heedful.lessons.action import ActionHistory
+from heedful.lessons.before import ActionHistory
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.links import Clusters, Related
 from heedful.lessons.patterns import Merge, Seen

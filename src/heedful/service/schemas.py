@@ -24,7 +24,7 @@ from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
 from heedful.lessons import links, proof, trust
-from heedful.lessons.action import ActionHistory, KnownFailure
+from heedful.lessons.before import ActionHistory, KnownFailure
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.reminders import ReminderFigures

@@ -29,8 +29,7 @@ def has_failed_fix(db: Db, scope: Scope, mistake: Mistake | None) -> bool:
     if mistake is None or mistake.fix is None or not mistake.fix.digest:
         return False
     digests = json.dumps([mistake.fix.digest])
-    rows = db.all("tracks", scope, digests=digests, source="")
-    return any(row["failed"] and not row["since"] for row in rows)
+    return bool(db.all("failures_of_call", scope, digests=digests))
 
 
 def without_failed_fix(

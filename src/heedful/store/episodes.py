@@ -29,7 +29,7 @@ from heedful.lessons.scope import (
     source_of,
 )
 from heedful.lessons.user_rules import RULE_TYPE
-from heedful.store import preconditions, user_rules
+from heedful.store import calls, session_marks, user_rules
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
     from heedful.episodes.spans import Piece
     from heedful.lessons.lesson import Lesson
     from heedful.lessons.made_names import MadeNames
-    from heedful.lessons.reliability import Step
+    from heedful.lessons.before import Step
     from heedful.store.records import EpisodeState, StoredEpisode
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
@@ -296,7 +296,8 @@ def record_session(
         if ids and not any(ids):
             linked_step = replace(linked_step, replacement=None)
         linked_steps.append(linked_step)
-    preconditions.record_steps(db, scope, source, linked_steps, is_trusted=is_trusted)
+    if is_trusted:
+        calls.record_run(db, scope, source, linked_steps)
     return answers
 
 
@@ -671,12 +672,12 @@ def append_events(
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
-        preconditions.follow(db, scope, session, event, folder=root)
+        calls.follow(db, scope, session, event, folder=root)
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
         sessions = {(row["session"], row["via"]) for row in trimmed.fetchall()}
-        preconditions.note_past(db, scope, sessions)
+        session_marks.note_past(db, scope, sessions)
 
 
 # The calls of a session among which are those that made what an error names.
@@ -794,7 +795,7 @@ def owner(db: Db, scope: Scope, session: str) -> str | None:
     rows = db.select("via", "event", key, "order by n limit 1")
     if rows:
         return str(rows[0]["via"])
-    return preconditions.past_owner(db, scope, session)
+    return session_marks.past_owner(db, scope, session)
 
 
 def check_owner(db: Db, scope: Scope, session: str, via: str) -> None:
@@ -836,4 +837,4 @@ def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
     goes_on = bool(db.select("1", "event", key, "limit 1"))
     if not goes_on:
         db.delete("session_mark", key)
-    preconditions.note_past(db, scope, [(session, via)])
+    session_marks.note_past(db, scope, [(session, via)])

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.lessons.before import Mark, failed_marks
+from heedful.lessons.contracts import Contract
 from heedful.lessons.preconditions import (
     Precondition,
+    Surroundings,
     find_blamed,
     preconditions_of,
 )
-from heedful.lessons.scope import (
-    Scope,
-    Trust,
-    source_of,
-)
-from heedful.store import preconditions, substitutions
-from heedful.store.connection import Db, key_of, storable
+from heedful.lessons.scope import Scope, Trust
+from heedful.store import calls, session_marks, substitutions
+from heedful.store.connection import Db
 from heedful.store.substitutions import KnownSubstitution
 
 
@@ -37,20 +35,14 @@ class JudgedCall:
 class FailureKnowledge:
     """What is known about a call that failed.
 
-    `blamed` is what the errors blame, and `marks` are those of the session about it:
-    what it was told. `is_broken_again` is whether another session broke the contract.
+    `blamed` is what the errors blame. The session `is_told` that such calls fail.
+    `is_broken_again` is whether another session broke the contract.
     """
 
     blamed: tuple[Precondition, ...] = ()
     substitution: KnownSubstitution | None = None
-    marks: frozenset[str] = frozenset()
+    is_told: bool = False
     is_broken_again: bool = False
-
-    @property
-    def is_told(self) -> bool:
-        """True if the session was told that such calls fail, and what to do."""
-        digests = (precondition.digest for precondition in self.blamed)
-        return any(f"told {digest}" in self.marks for digest in digests)
 
 
 def knowledge_of(
@@ -58,25 +50,19 @@ def knowledge_of(
     scope: Scope,
     call: JudgedCall,
     trust: Mapping[str, Trust],
-    contract: str = "",
+    contract: Contract | None = None,
 ) -> FailureKnowledge:
     """Return what is known about a call that failed; `contract` is the one it broke."""
-    surroundings = preconditions.surroundings_of(
-        db, scope, call.session, call.arguments, folder=call.folder
-    )
-    needs = preconditions_of(call.tool, call.arguments, surroundings)
+    needs = preconditions_of(call.tool, call.arguments, Surroundings(call.folder))
     blamed = tuple(find_blamed(needs, call.errors))
-    marks = [f"told {precondition.digest}" for precondition in blamed]
-    if contract:
-        marks.append(f"told {contract}")
-    key = {"session": storable(call.session), "marks": json.dumps(marks)}
-    source = storable(source_of(call.session))
+    failed = failed_marks(
+        call.tool, call.arguments, call.errors, contract, call.folder
+    )
+    names = [f"told {mark.digest}" for mark in failed]
     is_broken_again = False
-    if contract:
-        contract_key = {"digest": substitutions.contract_digest(contract)}
-        contract_key |= key_of(scope)
-        rows = db.select("source", "substitution", contract_key, "limit 2")
-        is_broken_again = any(row["source"] != source for row in rows)
+    if contract is not None:
+        mark = Mark("contract", contract.name, call.tool)
+        is_broken_again = calls.is_broken_elsewhere(db, scope, mark, call.session)
     worked = substitutions.find(
         db,
         scope,
@@ -89,6 +75,6 @@ def knowledge_of(
     return FailureKnowledge(
         blamed=blamed,
         substitution=next(iter(worked), None),
-        marks=frozenset(row["mark"] for row in db.all("read_marks", scope, **key)),
+        is_told=bool(session_marks.find(db, scope, call.session, names)),
         is_broken_again=is_broken_again,
     )

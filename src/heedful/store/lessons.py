@@ -45,7 +45,7 @@ from heedful.lessons.trust import (
     lowest_trust,
 )
 from heedful.lessons.words import words
-from heedful.store import exposures
+from heedful.store import exposures, session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -693,17 +693,15 @@ def clear(db: Db, scope: Scope) -> int:
 
     Returns the number of lessons.
     """
-    from heedful.store import preconditions
-
     deleted = db.delete("lesson", key_of(scope))
 
     # Rows of other tables follow by cascades.
     tables = "dream link exposure outcome climb trial taught episode span trace"
-    tables += " precondition blame loss precondition_test replayed session_mark remark"
+    tables += " call_failure call_success loss replayed session_mark remark"
     tables += " reminder substitution"
     for table in tables.split():
         db.delete(table, key_of(scope))
-    preconditions.forget_events(db, scope, key_of(scope))
+    session_marks.forget_events(db, scope, key_of(scope))
     db.send("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})
     db.delete("origin", {"scope": token(scope)})

@@ -28,6 +28,7 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     RevocationResult,
 )
+from heedful.store import session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -531,15 +532,8 @@ def _forget_sources(
 
 def _forget_run(db: Db, key: Plain, source: str) -> None:
     """Delete what became of the calls of a run."""
-    of_run = {**key, "source": source}
-    blamed = db.select("digest", "blame", of_run)
-    for table in ("blame", "loss", "replayed", "substitution"):
-        db.delete(table, of_run)
-    for row in blamed:
-        # The words of a call for which no other run failed.
-        if not db.select("1", "blame", {**key, "digest": row["digest"]}, "limit 1"):
-            unnamed = {"template": "", "words": "[]"}
-            db.update("precondition", {**key, "digest": row["digest"]}, unnamed)
+    for table in ("call_failure", "loss", "replayed", "substitution"):
+        db.delete(table, {**key, "source": source})
 
 
 def _forget_substitutions(db: Db, key: Plain, sources: Sequence[str]) -> None:
@@ -579,8 +573,6 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     A loop of others goes back to the state before the first attempt that the key
     reported. Returns the numbers, and the sources whose lessons must be deleted, too.
     """
-    from heedful.store import preconditions
-
     key = {"tenant": values["tenant"], "project": values["project"]}
     through_key = {**key, "via": values["source"]}
     sources = [values["source"]]
@@ -608,9 +600,9 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
-    preconditions.forget_events(db, Scope(**key), through_key)
+    session_marks.forget_events(db, Scope(**key), through_key)
     # Also of sessions that go on, or that an earlier version stored.
-    runs |= preconditions.past_runs(db, Scope(**key), values["source"])
+    runs |= session_marks.past_runs(db, Scope(**key), values["source"])
     for run in sorted(runs):
         _forget_run(db, key, run)
 

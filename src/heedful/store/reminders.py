@@ -1,7 +1,7 @@
 """Store what sessions were told or not, and whether the mistake came again.
 
-A reminder is about a lesson, or about a precondition without a lesson. The draw about a
-lesson is that of its exposure; a precondition has a draw of its own. A person is told
+A reminder is about a lesson, or about a mark of a call without a lesson. The draw about
+a lesson is that of its exposure; a mark has a draw of its own. A person is told
 once how the reminders of sessions ended.
 """
 
@@ -36,14 +36,24 @@ UNLEARNT_LESSON = 0
 class OpenReminder(NamedTuple):
     """A reminder of a session that goes on: what it is about, and when it was given.
 
-    `signature` is that of a lesson's error, "" without a lesson; `precondition` is a
-    digest, "" if no call was about to fail.
+    `signature` is that of a lesson's error, "" without a lesson; `mark` is the digest of
+    that of a call, "" if no call was about to fail.
     """
 
     subject: str
     signature: str
-    precondition: str
+    mark: str
     at: float
+
+
+class Outcome(NamedTuple):
+    """How a reminder ended: whether the mistake was `repeated`, None without a verdict.
+
+    It `is_late` if it came with the failure itself.
+    """
+
+    repeated: bool | None = None
+    is_late: bool = False
 
 
 def remind(
@@ -58,19 +68,19 @@ def remind(
 ) -> frozenset[int]:
     """Record what a session is told, or not; return the ids to be shown.
 
-    `subjects` maps ids of lessons to what a call took for granted, "" after an error.
+    `subjects` maps ids of lessons to the digest of a mark of a call, "" after an error.
     The draw has chosen those to be `shown`; it is made here for what has no lesson,
     which is shown under `UNLEARNT_LESSON`. The first reminder of a session about a
     subject counts.
     """
     ids = set(shown)
-    for id, precondition in subjects.items():
+    for id, mark in subjects.items():
         row = _coin(
             db,
             scope,
             session,
             id=id,
-            precondition=precondition,
+            mark=mark,
             share=share,
         )
         if row is None:
@@ -78,13 +88,13 @@ def remind(
         if id == UNLEARNT_LESSON and row["told"]:
             ids.add(id)
         key = {**key_of(scope), "session": storable(session)}
-        values = {**key, **row, "precondition": precondition, "at": at}
+        values = {**key, **row, "mark": mark, "at": at}
         db.insert("reminder", values, CONFLICT_SKIP_SQL)
     return frozenset(ids)
 
 
 def _coin(
-    db: Db, scope: Scope, session: str, *, id: int, precondition: str, share: float
+    db: Db, scope: Scope, session: str, *, id: int, mark: str, share: float
 ) -> Mapping[str, object] | None:
     """Return the subject of a reminder, whether it is told, and the share withheld.
 
@@ -93,7 +103,7 @@ def _coin(
     if id == UNLEARNT_LESSON:
         share = plan_holdout(share, exposures.past(db, scope, "")).share
         seed = f"{scope.tenant}\0{scope.project}"
-        subject = f"precondition/{precondition}"
+        subject = f"mark/{mark}"
         # Opportunities count one by one, so each needs a draw of its own.
         is_told = not is_withheld(seed, session, subject, share, pooled_share=0.0)
         return {"subject": subject, "signature": "", "told": is_told, "share": share}
@@ -115,23 +125,24 @@ def _coin(
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
     """Return the reminders of a session that have no outcome."""
-    columns = "subject, signature, precondition, at"
+    columns = "subject, signature, mark, at"
     key = {**key_of(scope), "session": storable(session), "settled": False}
     return [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
 
 
 @resumable(result=None)
-def settle(db: Db, scope: Scope, session: str, repeated: Mapping[str, bool]) -> None:
-    """Record how the reminders of a session ended that have no outcome.
+def settle(
+    db: Db, scope: Scope, session: str, outcomes: Mapping[str, Outcome]
+) -> None:
+    """Record how the reminders of a session ended, by subject.
 
-    `repeated` says of each subject whether its mistake came again; of the others no
-    call could show it.
+    Those without an outcome have no verdict.
     """
     for reminder in open_reminders(db, scope, session):
         key = {**key_of(scope), "session": storable(session)}
-        values = {**key, "subject": reminder.subject}
-        is_repeated = repeated.get(reminder.subject)
-        db.send("settle_reminder", {**values, "repeated": is_repeated})
+        outcome = outcomes.get(reminder.subject, Outcome())
+        ended = {"repeated": outcome.repeated, "is_late": outcome.is_late}
+        db.send("settle_reminder", {**key, "subject": reminder.subject, **ended})
 
 
 def figures(db: Db, scope: Scope) -> ReminderFigures:
@@ -152,6 +163,7 @@ def _counts(rows: Sequence[Row]) -> list[ReminderCount]:
             told=bool(row["told"]),
             share=row["share"],
             repeated=None if row["repeated"] is None else bool(row["repeated"]),
+            is_late=bool(row["is_late"]),
             n=row["n"],
         )
         for row in rows

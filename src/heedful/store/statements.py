@@ -28,6 +28,7 @@ SQL_ROOMS = (
     "search",
     "dreams",
     "episodes",
+    "calls",
     "keys",
     "shared",
     "changes",

@@ -21,7 +21,7 @@ from heedful.lessons.scope import Scope, Trust, digest_of, source_of
 from heedful.store.connection import Db, Row, key_of, storable, token
 
 if TYPE_CHECKING:  # a hook process starts for each event
-    from heedful.lessons.reliability import Step
+    from heedful.lessons.before import Step
     from heedful.lessons.substitution import Substitution
 
 # A session may have at most this many: the last ones count.
@@ -67,31 +67,11 @@ class _Count:
     passed: float = 0.0
 
 
-def contract_digest(name: str) -> str:
-    """Return the digest under which the runs that broke a contract are recorded."""
-    return digest_of("contract", name)
-
-
 def record(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
     """Record what worked in the place of steps of one run that `source` names.
 
-    Also records the contracts of tools that the run broke.
     """
     now = time.time()
-    for contract in sorted({step.contract for step in steps} - {""}):
-        values = {
-            **key_of(scope),
-            "digest": contract_digest(contract),
-            "source": source,
-            "lesson_id": None,
-            "argument": "",
-            "old": "[]",
-            "new": "[]",
-            "sources": "[]",
-            "passed": now,
-        }
-        db.send("substitute", values)
-
     replaced = [step for step in steps if step.replacement is not None]
     for step in replaced[-MAX_SESSION_SUBSTITUTIONS:]:
         assert step.replacement is not None
@@ -142,8 +122,6 @@ def find(
         sessions = count.trusted or set(released)
         if not sessions:
             continue
-        if _fails_now(db, scope, call, repaired, folder=folder):
-            continue
         worked.append(
             KnownSubstitution(
                 substitution=change,
@@ -154,21 +132,6 @@ def find(
             )
         )
     return tuple(worked)
-
-
-def find_best(
-    db: Db, scope: Scope, digests: Sequence[str], trust: Mapping[str, Trust]
-) -> dict[str, Substitution]:
-    """Return by the digest of a precondition what worked best in its place.
-
-    Only what a session knows that is trusted, as in `find`.
-    """
-    counts = _count(db, scope, digests, trust=trust)
-    best: dict[str, Substitution] = {}
-    for change, count in _rank(counts):
-        if count.trusted:
-            best.setdefault(count.digest, change)
-    return best
 
 
 def _count(
@@ -236,19 +199,3 @@ def _find_released(db: Db, scope: Scope, count: _Count) -> dict[str, int]:
     }
 
 
-def _fails_now(
-    db: Db,
-    scope: Scope,
-    call: tuple[str, Mapping[str, Any]],
-    repaired: Mapping[str, Any],
-    *,
-    folder: str,
-) -> bool:
-    """Return whether something that only the repaired call needs failed last."""
-    tool, arguments = call
-    surroundings = Surroundings(folder)
-    needs = preconditions_of(tool, arguments, surroundings)
-    new_needs = preconditions_of(tool, repaired, surroundings)
-    digests = json.dumps([need.digest for need in new_needs if need not in needs])
-    rows = db.all("tracks", scope, digests=digests, source="")
-    return any(row["failed"] and not row["since"] for row in rows)

@@ -12,30 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.lessons.before import Mark, marks_of
 from heedful.lessons.lesson import Scope
-from heedful.lessons.preconditions import (
-    Precondition,
-    Surroundings,
-    arguments_of,
-    describe,
-    preconditions_of,
-)
-from heedful.lessons.reliability import (
-    MIN_SPOKEN_BOUND,
-    Form,
-    Track,
-    lower_bound,
-)
-from heedful.lessons.shipped_tests import SHIPPED_TESTS
-from heedful.lessons.trust import SHELL_TOOLS
-from heedful.loop.share import percent
+from heedful.lessons.origin import SHELL_TOOLS
+from heedful.lessons.render import mark_words
 from heedful.pages.report import counted
-from heedful.store import preconditions as precondition_store
+from heedful.store.calls import MIN_COMMAND_RUNS
 from heedful.store.connection import Db, bulk
 from heedful.web import figures
 from heedful.web.site import Document, Visit
 
-MAX_NAMED_PRECONDITIONS = 5
+MAX_NAMED_MARKS = 5
 MAX_NEAR_FAILURES = 3
 MAX_TRIED_EXAMPLES = 5
 MAX_READ_FAILURES = 300  # the newest ones, among which the nearest are looked for
@@ -78,61 +65,62 @@ def read_action(text: str) -> tuple[str, dict[str, Any] | str]:
 
 @dataclass(frozen=True, kw_only=True)
 class NearFailure:
-    """Something that calls of this project took for granted, and that made them fail.
+    """A mark of calls of this project that failed, in so many `runs`.
 
-    `surely` is the least share of such calls that fails again.
+    It `stands` if no such call has worked since.
     """
 
-    precondition: Precondition
-    track: Track
-    surely: float
+    mark: Mark
+    runs: int
+    stands: bool
 
     @property
     def is_told(self) -> bool:
         """Whether memory speaks of it before such a call."""
-        return self.surely >= MIN_SPOKEN_BOUND
+        return self.stands and not self.silence
+
+    @property
+    def silence(self) -> str:
+        """Why memory does not speak of it before such a call, "" if it does."""
+        if not self.stands:
+            return "such a call has worked since"
+        if self.mark.kind == "command" and self.runs < MIN_COMMAND_RUNS:
+            return "a command is told of when it failed in two runs"
+        return ""
 
     @property
     def spelling(self) -> str:
-        """An action that takes this for granted; "" if there is no simple one."""
-        words = self.precondition.words
-        match self.precondition.template:
-            case "command" if "#" not in words[0]:
-                return words[0]
-            case "word":
-                return f"{words[1]} {words[0]}"
+        """An action that has the mark; "" if there is no simple one."""
+        match self.mark.kind:
+            case "command":
+                return self.mark.name
+            case "call":
+                return f"{self.mark.place} {self.mark.name}"
+            case "name":
+                return f"{self.mark.place} {self.mark.name}"
             case "path":
-                return f"Read {json.dumps({'file_path': words[0]})}"
+                return f"Read {json.dumps({'file_path': self.mark.name})}"
             case _:
                 return ""
 
     def likeness(self, asked_words: frozenset[str]) -> int:
         """Return how many words this shares with an action."""
-        return len(_words_of(self.precondition) & asked_words)
+        return len(_words_of(self.mark) & asked_words)
 
-    def plain(self, asked: Sequence[Precondition]) -> Document:
+    def plain(self) -> Document:
         """Return what the page says: what failed, how often, and why it is not told."""
-        track = self.track
-        history = f"failed in {counted(track.failed, 'run')}"
-        if track.passed:
-            history += f", worked in {counted(track.passed, 'call')}"
-        why = "this action does not have it"
-        if self.precondition in asked:
-            why = (
-                f"too rarely to be told: such calls fail again in at least "
-                f"{percent(self.surely)}, {percent(MIN_SPOKEN_BOUND)} are needed"
-            )
+        is_command = self.mark.kind == "command"
         return {
-            "about": describe(self.precondition),
-            "history": history,
-            "why": why,
+            "about": self.mark.name if is_command else mark_words(self.mark),
+            "history": f"failed in {counted(self.runs, 'run')}",
+            "why": self.silence or "this action does not have it",
             "ask": self.spelling,
         }
 
 
-def _words_of(*preconditions: Precondition) -> frozenset[str]:
-    """Return the words of preconditions, in lower case."""
-    text = " ".join(" ".join(precondition.words) for precondition in preconditions)
+def _words_of(*marks: Mark) -> frozenset[str]:
+    """Return the words of marks, in lower case."""
+    text = " ".join(f"{mark.place} {mark.name}" for mark in marks)
     return frozenset(_ASKED_WORD_PATTERN.findall(text.lower()))
 
 
@@ -148,20 +136,17 @@ async def answer_action(visit: Visit, text: str) -> Document:
             f"{counted(warnings, 'warning')} would be shown before this runs"
         )
 
-    fields = arguments_of(arguments)
-    preconditions = preconditions_of(tool, fields, Surroundings())
-    answer["searched"] = [
-        describe(need) for need in preconditions[:MAX_NAMED_PRECONDITIONS]
-    ]
+    marks = marks_of(tool, arguments)
+    answer["searched"] = [mark_words(mark) for mark in marks[:MAX_NAMED_MARKS]]
     answer |= {"known": 0, "nearest": [], "example": "", "traces": []}
     # The words of other calls are those of traces.
     if warnings or not visit.may("read"):
         return answer
 
     failures = await visit.caller.read(_read_failures)
-    words = _words_of(*preconditions)
+    words = _words_of(*marks)
     near = [failure for failure in failures if failure.likeness(words)]
-    near.sort(key=lambda failure: (failure.likeness(words), failure.surely))
+    near.sort(key=lambda failure: (failure.likeness(words), failure.is_told))
     # A part of a command and the whole are asked for in the same words.
     nearest = {failure.spelling or failure: failure for failure in near}
     newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
@@ -170,9 +155,7 @@ async def answer_action(visit: Visit, text: str) -> Document:
         answer["sentence"] = (
             "Nothing would be shown: memory has learnt of no action that failed"
         )
-    answer["nearest"] = [
-        failure.plain(preconditions) for failure in reversed(newest_last)
-    ]
+    answer["nearest"] = [failure.plain() for failure in reversed(newest_last)]
     answer["example"] = await _find_example(visit, failures)
     needle = arguments if isinstance(arguments, str) else text
     if len(needle.strip()) >= MIN_TRACED_CHARS:
@@ -204,20 +187,15 @@ async def _find_example(visit: Visit, failures: Sequence[NearFailure]) -> str:
 
 
 def _read_failures(db: Db, scope: Scope) -> list[NearFailure]:
-    """Return what made calls fail, the newest first."""
-    rows = figures.rows(db, scope, "failed_calls", limit=MAX_READ_FAILURES)
-    if not rows:
-        return []
-
-    tests = precondition_store.read_tests(db, scope)
-    failures = []
-    for row in rows:
-        words = tuple(json.loads(row["words"]))
-        need = Precondition(row["template"], words)
-        track = Track(failed=row["failed"], since=row["since"], passed=row["passed"])
-        surely = lower_bound(Form.of(need, track), tests, SHIPPED_TESTS)
-        failures.append(NearFailure(precondition=need, track=track, surely=surely))
-    return failures
+    """Return what calls that failed had in common, the newest first."""
+    return [
+        NearFailure(
+            mark=Mark(row["kind"], row["name"], row["place"]),
+            runs=row["runs"],
+            stands=bool(row["stands"]),
+        )
+        for row in figures.rows(db, scope, "failed_calls", limit=MAX_READ_FAILURES)
+    ]
 
 
 @bulk

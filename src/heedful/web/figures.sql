@@ -448,15 +448,12 @@ select distinct e.lesson_id from (
 where l.error_type in (select value from json_each(:names)) order by e.lesson_id desc limit :limit;
 
 -- name: failed_calls
--- What made calls fail, as `precondition` says, the newest failure first.
-select p.template, p.words, p.passed, p.since,
-       (select count(*) from blame b where b.tenant = :tenant and b.project = :project and b.digest = p.digest) as failed
-from (
-  select digest, max(at) as at from (
-    select digest, at from blame where tenant = :tenant and project = :project order by at desc limit :limit
-  ) as newest group by digest
-) as n join precondition p on p.tenant = :tenant and p.project = :project and p.digest = n.digest
-where p.template <> '' order by n.at desc;
+-- What calls that failed had in common, the newest failure first, and whether no such call has worked since.
+select f.digest, f.kind, f.name, f.place, count(*) as runs, max(f.failed) as failed,
+       max(case when s.at is null or f.kind not in ('name', 'path') and f.failed > s.at then 1 else 0 end) as stands
+from call_failure f left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
+where f.tenant = :tenant and f.project = :project and f.kind <> 'contract'
+group by f.digest, f.kind, f.name, f.place order by failed desc limit :limit;
 
 -- name: traces_with
 -- Those of the newest episodes whose record has a text in one of its spellings; long records are left out.

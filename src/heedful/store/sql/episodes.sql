@@ -84,88 +84,14 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 -- name: raise_importance
 update lesson set importance = max(importance, :least) where id = :id;
 
--- name: tracks
--- What became of the calls with these preconditions; those of :source count as again. A run none of whose steps are
--- counted is that of an untrusted key: its failures count once a text is released of a run of the key that failed so.
-select p.digest, p.passed, p.since, count(b.source) as failed,
-       coalesce(sum(case when b.source = :source then 1 else 0 end), 0) as again
-from precondition p left join blame b on b.tenant = p.tenant and b.project = p.project and b.digest = p.digest and (
-  not exists (
-    select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source and r.steps = 0)
-  or exists (
-    select 1 from occurrence s join example e on e.lesson_id = s.lesson_id
-      join origin k on k.example = e.id and k.source = s.via join origin o on o.example = e.id
-      join blame f on f.tenant = b.tenant and f.project = b.project and f.digest = b.digest and f.source = o.source
-        and f.lesson_id = e.lesson_id
-    where s.lesson_id = b.lesson_id and s.source = b.source and s.via <> ''
-      and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')))
-where p.tenant = :tenant and p.project = :project and p.digest in (select value from json_each(:digests))
-group by p.digest, p.passed, p.since;
-
--- name: count_precondition
-insert into precondition (tenant, project, digest, template, words, passed, since)
-values (:tenant, :project, :digest, :template, :words, :passed, :since)
-on conflict (tenant, project, digest) do update set passed = excluded.passed, since = excluded.since,
-  template = case when excluded.template = '' then precondition.template else excluded.template end,
-  words = case when excluded.template = '' then precondition.words else excluded.words end;
-
--- name: name_precondition
--- What an untrusted run failed for: it changes no counts.
-insert into precondition (tenant, project, digest, template, words, passed, since)
-values (:tenant, :project, :digest, :template, :words, 0, 0)
-on conflict (tenant, project, digest) do update set template = excluded.template, words = excluded.words;
-
--- name: blame
--- A longer record of the same run replaces the error.
-insert into blame (tenant, project, digest, source, lesson_id, error, state, failed, calls, at)
-values (:tenant, :project, :digest, :source, :lesson_id, :error, :state, :failed, :calls, :at)
-on conflict (tenant, project, digest, source) do update set lesson_id = coalesce(excluded.lesson_id, blame.lesson_id),
-  error = excluded.error, state = excluded.state, failed = excluded.failed, calls = excluded.calls;
-
 -- name: loss
 insert into loss (tenant, project, signature, source, calls, failed, at)
 values (:tenant, :project, :signature, :source, :calls, :failed, :at)
 on conflict (tenant, project, signature, source) do update set calls = excluded.calls, failed = excluded.failed;
 
--- name: count_test
-insert into precondition_test (tenant, project, form, held, tested) values (:tenant, :project, :form, :held, :tested)
-on conflict (tenant, project, form) do update set
-  held = precondition_test.held + excluded.held, tested = precondition_test.tested + excluded.tested;
-
 -- name: replayed
 insert into replayed (tenant, project, source, steps, at) values (:tenant, :project, :source, :steps, :at)
 on conflict (tenant, project, source) do update set steps = excluded.steps;
-
--- name: last_blame
--- The newest failure because of each precondition, and the newest of those whose words may be told: a trusted sighting
--- of the same run has them, or a trusted text of the lesson. The `pattern` of the lesson has no particulars. What
--- stood before a failure (`state`) is told of trusted runs only.
-with sighted as (
-  select b.digest, b.source, b.lesson_id, b.error, b.state, b.failed, l.pattern, l.state as lesson_state,
-         l.trust as lesson_trust, exists (
-           select 1 from occurrence o where o.lesson_id = b.lesson_id and o.source = b.source
-             and o.trust not in ('tool', 'external') and instr(o.text, b.error) > 0) as is_trusted, exists (
-           select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source
-             and r.steps > 0) as is_counted
-  from blame b left join lesson l on l.id = b.lesson_id
-  where b.tenant = :tenant and b.project = :project and b.digest in (select value from json_each(:digests))
-), named as (
-  select digest, source, lesson_id, error, failed, pattern,
-         case when is_trusted then 2 when is_counted then 1 else 0 end as standing,
-         case when is_counted then state else '' end as state,
-         case when lesson_state in ('unverified', 'verified', 'superseded') and lesson_trust not in ('tool', 'external')
-           and (is_trusted or exists (
-             select 1 from example e where e.lesson_id = s.lesson_id and e.state in ('unverified', 'verified')
-               and e.trust not in ('tool', 'external') and instr(e.lesson, s.error) > 0)) then 1 else 0 end as is_told
-  from sighted s
-), ranked as (
-  select digest, lesson_id, error, state, failed, pattern, is_told,
-         row_number() over (partition by digest order by failed desc, source desc) as place,
-         row_number() over (partition by digest order by is_told * standing desc, is_told desc, failed desc, source desc) as best
-  from named
-)
-select digest, lesson_id, error, state, failed, pattern, is_told from ranked where place = 1 or best = 1
-order by best;
 
 -- name: brief_since
 -- When the newest of the last :sessions sessions were stored, and how many there are.
@@ -182,18 +108,6 @@ from (
   group by tenant, project, signature having count(*) > 1) as g
 join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
 order by g.calls desc, g.sessions desc, l.id limit :limit;
-
--- name: brief_preconditions
--- What calls took for granted that failed in several sessions since and never passed, those first that cost most.
-select p.digest, p.template, p.words, g.sessions, g.calls, g.failed
-from (
-  select tenant, project, digest, count(*) as sessions, sum(calls) as calls, max(failed) as failed
-  from blame b where tenant = :tenant and project = :project and at >= :since and not exists (
-    select 1 from replayed r where r.tenant = b.tenant and r.project = b.project and r.source = b.source and r.steps = 0)
-  group by tenant, project, digest having count(*) > 1) as g
-join precondition p on p.tenant = g.tenant and p.project = g.project and p.digest = g.digest
-where p.passed = 0
-order by g.calls desc, g.sessions desc, p.digest limit :limit;
 
 -- name: substitutions
 -- What worked in the place of these preconditions, but not what only :source knows, nor what a lesson says that a

@@ -1,11 +1,11 @@
 -- name: settle_reminder
-update reminder set repeated = :repeated, settled = true
+update reminder set repeated = :repeated, is_late = :is_late, settled = true
 where tenant = :tenant and project = :project and session = :session and subject = :subject and not settled;
 
 -- name: count_reminders
-select told, share, repeated, count(*) as n from reminder
+select told, share, repeated, is_late, count(*) as n from reminder
 where tenant = :tenant and project = :project and settled
-group by told, share, repeated;
+group by told, share, repeated, is_late;
 
 -- name: sum_losses
 select count(*) as failures, coalesce(sum(calls), 0) as calls from loss where tenant = :tenant and project = :project;
@@ -17,4 +17,4 @@ where tenant = :tenant and project = :project and settled and told and not is_kn
 -- name: take_reminder_news
 update reminder set is_known = true
 where tenant = :tenant and project = :project and settled and not is_known
-returning told, share, repeated, 1 as n;
+returning told, share, repeated, is_late, 1 as n;

@@ -437,37 +437,37 @@ create index episode_awaiting on episode (tenant, project, at) where awaits_mode
 create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
--- What calls of agents take for granted, by `digest`: how many calls `passed`, and how many `since` one failed because of
--- it. If one did, its `template` and its `words` (JSON) are known.
-create table precondition (
-  tenant text not null,
-  project text not null,
-  digest text not null,
-  template text not null default '',
-  words text not null default '[]',
-  passed integer not null default 0,
-  since integer not null default 0,
-  primary key (tenant, project, digest)
-) without rowid;
-
--- A run in which a call failed because of what it took for granted: the last `error`, the lesson about it, if any, and the
--- `state` in which it failed. `source` names the run. The run lost so many `calls`; `at` is the time of storing.
-create table blame (
+-- A run in which a call failed that has a mark, by its `digest`: a `kind`, a `name` and a `place`. `source` names the run,
+-- `error` is what its last such call said, of this `origin`, at the time `failed`, and the lesson is about it, if there
+-- is one. The run lost so many `calls`; `at` is the time of storing.
+create table call_failure (
   tenant text not null,
   project text not null,
   digest text not null,
   source text not null,
-  lesson_id integer references lesson (id) on delete cascade,
+  kind text not null,
+  name text not null,
+  place text not null,
   error text not null,
-  state text not null,
-  failed real not null,
+  origin text not null,
+  lesson_id integer references lesson (id) on delete set null,
   calls integer not null,
+  failed real not null,
   at real not null,
   primary key (tenant, project, digest, source)
 ) without rowid;
-create index blame_lesson on blame (lesson_id);
-create index blame_source on blame (tenant, project, source);
-create index blame_at on blame (tenant, project, at);
+create index call_failure_lesson on call_failure (lesson_id);
+create index call_failure_source on call_failure (tenant, project, source);
+create index call_failure_at on call_failure (tenant, project, at);
+
+-- When a call with a mark last worked.
+create table call_success (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  at real not null,
+  primary key (tenant, project, digest)
+) without rowid;
 
 -- How many calls an error, by the `signature` of its line, cost a run: those that failed, and those until such a call
 -- passed. `failed` is the time of the last failure, and `at` that at which it was stored.
@@ -503,18 +503,7 @@ create table substitution (
 create index substitution_lesson on substitution (lesson_id);
 create index substitution_source on substitution (tenant, project, source);
 
--- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
--- sessions that had ended, so many `held`.
-create table precondition_test (
-  tenant text not null,
-  project text not null,
-  form text not null,
-  held real not null,
-  tested real not null,
-  primary key (tenant, project, form)
-) without rowid;
-
--- How many steps of a run are counted in these tables, first at the time `at`.
+-- How many steps a run had, first at the time `at`.
 create table replayed (
   tenant text not null,
   project text not null,
@@ -525,8 +514,8 @@ create table replayed (
 ) without rowid;
 create index replayed_at on replayed (tenant, project, at);
 
--- What has happened in the session of an agent that has not ended: 'read …', a file; 'passed …' and 'told …', a
--- precondition. All of them are digests. 'past DAY': the session has read what its stored events do not have; this stays.
+-- What has happened in the session of an agent that has not ended: 'read …', a file; 'told …', a mark of a call. Both are
+-- digests. 'past DAY': the session has read what its stored events do not have; this stays.
 create table session_mark (
   tenant text not null,
   project text not null,
@@ -549,7 +538,7 @@ create table remark (
 ) without rowid;
 
 -- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
--- `precondition` (a digest) without one. When the session has ended, it is `settled`, and `repeated` says whether
+-- `mark` of a call (a digest) without one. When the session has ended, it is `settled`, and `repeated` says whether
 -- a later call failed for it. A person knows how it ended if it `is_known`.
 create table reminder (
   tenant text not null,
@@ -557,11 +546,12 @@ create table reminder (
   session text not null,
   subject text not null,
   signature text not null,
-  precondition text not null,
+  mark text not null,
   told boolean not null check (told or share > 0),
   share real not null check (share >= 0 and share < 1),
   at real not null,
   repeated boolean,
+  is_late boolean not null default false,
   settled boolean not null default false,
   is_known boolean not null default false,
   primary key (tenant, project, session, subject)

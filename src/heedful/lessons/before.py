@@ -1,0 +1,314 @@
+"""Before the action: what a call has in common with calls that failed. Pure.
+
+A call is marked as a whole, by the path that it is about, and by the names in its
+arguments. A failure marks the call, each name that the error quotes, and the path if
+the error says that there is none. A success ends the mark of a call; a name or a path
+that ever worked is not marked. The contracts of tools are marks, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
+from heedful.lessons.contracts import ABSENT_CONTRACT, CONTRACTS, Contract
+from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.origin import program_name, read_commands
+from heedful.lessons.scope import State, Trust, digest_of, release_command
+from heedful.lessons.user_rules import StatedRule
+from heedful.redact import redact_start
+
+if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.lessons.substitution import Replacement
+
+MarkKind = Literal["call", "command", "path", "name", "contract"]
+# One indexed read finds all marks of a call; a longer text is no argument but content.
+MAX_CALL_MARKS = 60
+MAX_CALL_CHARS = 3_000
+MAX_NAMED_CHARS = 1_000
+# A session has read so many files that one it has not read was not read before it was
+# resumed, either.
+MIN_KNOWN_READS = 5
+# The codes of system events after which an agent does not know what it has read.
+FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
+# A call with one of these searches in its path and reads no file.
+SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
+# What an error quotes: a text in quotes, a path or an option.
+_QUOTED_PATTERN = re.compile(
+    r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
+    r"|(?<![\w-])(--?[A-Za-z][\w-]+)"
+)
+_WORD_PATTERN = re.compile(r"[\w.@~/-]+")
+# What is shown of the output of a command.
+_OUTPUT_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a call has in common with another: the `kind`, a `name`, and a `place`.
+
+    The place of a name is the program or the tool whose argument it is; that of a
+    contract or a call is the tool.
+    """
+
+    kind: MarkKind
+    name: str
+    place: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The digest by which it is found again."""
+        return digest_of("mark", "\0".join((self.kind, self.place, self.name)))
+
+    @property
+    def ends_for_good(self) -> bool:
+        """True if it ends for good when a call with it works."""
+        return self.kind in ("path", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The files that a session has `read` since it began, or lost its context."""
+
+    read: frozenset[str] = frozenset()
+
+    def after(self, arguments: Mapping[str, Any], folder: str) -> Reading:
+        """Return what is read after a call that worked."""
+        path = touched_path(arguments, folder)
+        return Reading(self.read | {path}) if path else self
+
+    def has_unread(self, arguments: Mapping[str, Any], folder: str) -> bool:
+        """Return True if a call is about a file that was surely not read."""
+        path = touched_path(arguments, folder)
+        is_known = len(self.read) >= MIN_KNOWN_READS
+        return path != "" and path not in self.read and is_known
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a finished run: the `marks` of its call, and those that `failed`.
+
+    `failed` has the error line of each mark. `errors` name the errors, none if the call
+    worked. `lesson` is the id of the lesson about the failure, 0 if there is none. `at`
+    is the time of its result in seconds since 1970, 0 if unknown. A failure cost so
+    many `calls`: itself, and those until a like call passed. `replacement` is what then
+    worked in its place, if anything like it did, and `contract` the name of the
+    contract that it broke, if any.
+    """
+
+    marks: tuple[Mark, ...]
+    errors: tuple[str, ...] = ()
+    _: KW_ONLY
+    failed: Mapping[Mark, str] = field(default_factory=dict)
+    path: str = ""
+    lesson: int = 0
+    at: float = 0.0
+    calls: int = 1
+    replacement: Replacement | None = None
+    contract: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFailure:
+    """A failure of calls that have something in common with a call.
+
+    That is the mark of this `kind` with a `name` and a `place`, found by its `digest`.
+    Such calls failed in `runs` runs, last at the time `failed` in seconds since 1970.
+    `error` is what the last one said, and `fix` what put it right, or "". `lesson` is
+    the id of the lesson, 0 without one; `trust` and `lesson_state` are its own. `text`
+    says all that in words.
+    """
+
+    kind: MarkKind
+    name: str = ""
+    place: str = ""
+    digest: str = ""
+    error: str = ""
+    fix: str = ""
+    runs: int = 1
+    failed: float = 0.0
+    lesson: int = 0
+    trust: Trust = "model"
+    lesson_state: State = "unverified"
+    text: str = ""
+
+    @property
+    def mark(self) -> Mark:
+        """What the calls have in common."""
+        return Mark(self.kind, self.name, self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionHistory:
+    """The result of `Memory.before`; true if something speaks against the action.
+
+    `failures` are the known failures, and `marks` the digests of all that they and others
+    with the same errors have in common with the action. `waiting` are the ids of
+    lessons about the action that wait in quarantine; their texts are not shown.
+    `checks` are the checks of lessons that find something in the action, and `rules`
+    the rules of the user that name it.
+    """
+
+    failures: tuple[KnownFailure, ...] = ()
+    waiting: tuple[int, ...] = ()
+    checks: tuple[LessonCheck, ...] = ()
+    rules: tuple[StatedRule, ...] = ()
+    marks: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.failures or self.checks or self.rules)
+
+    @property
+    def warnings(self) -> Mapping[int, str]:
+        """What to say before the action, by the ids of lessons, 0 without one."""
+        texts = {check.lesson: f"{check.about}: {check.text}" for check in self.checks}
+        for failure in self.failures:
+            before = texts.get(failure.lesson)
+            texts[failure.lesson] = "\n".join(filter(None, [before, failure.text]))
+        return texts
+
+    @property
+    def release(self) -> str:
+        """The command that releases the lessons that wait, or ""."""
+        return release_command(self.waiting)
+
+
+def touched_path(arguments: Mapping[str, Any], folder: str = "") -> str:
+    """Return the path of a file that a call reads or writes; "" if there is none."""
+    if any(name in arguments for name in SEARCH_ARGUMENTS):
+        return ""
+    return relative_path(path_of(arguments), folder)
+
+
+def marks_of(
+    tool: str, arguments: Mapping[str, Any] | str, folder: str = ""
+) -> tuple[Mark, ...]:
+    """Return the marks that a call may have, at most `MAX_CALL_MARKS`, the whole first.
+
+    Paths below the `folder` of the repository are relative to it.
+
+    >>> [mark.name for mark in marks_of("Bash", {"command": "npm ci --frozen"})]
+    ['npm ci --frozen', 'npm', 'ci', '--frozen']
+    """
+    fields = arguments_of(arguments)
+    marks = dict.fromkeys([whole_call(tool, fields, folder)])
+    path = relative_path(path_of(fields), folder)
+    if path:
+        marks[Mark("path", path)] = None
+    for place, text in _texts_of(tool, fields, folder):
+        for name in _names_in(text):
+            marks[Mark("name", name, place)] = None
+    return tuple(marks)[:MAX_CALL_MARKS]
+
+
+def whole_call(
+    tool: str, arguments: Mapping[str, Any] | str, folder: str = ""
+) -> Mark:
+    """Return the mark of a call as a whole: the tool with the same arguments.
+
+    A command is the same whichever tool runs it and whatever is shown of its output.
+    """
+    command = command_of(arguments)
+    if command:
+        text = _OUTPUT_PATTERN.sub("", _plain_text(command, folder))
+        kind: MarkKind = "command" if is_shell(tool, arguments) else "call"
+        return Mark(kind, text.strip(), "" if kind == "command" else tool)
+    text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
+    return Mark("call", _plain_text(text, folder), tool)
+
+
+def is_shell(tool: str, arguments: Mapping[str, Any] | str) -> bool:
+    """Return True if a call runs a command of a shell, and not a query."""
+    return command_of(arguments) != "" and "sql" not in tool.casefold()
+
+
+def _plain_text(text: str, folder: str) -> str:
+    """Return a text without secrets; its paths are relative to the folder."""
+    if folder:
+        text = text.replace(f"{folder}/", "")
+    return redact_start(text, MAX_CALL_CHARS)
+
+
+def _texts_of(
+    tool: str, arguments: Mapping[str, Any], folder: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts in which names stand, each with the program or the tool."""
+    if is_shell(tool, arguments):
+        line = _plain_text(command_of(arguments), folder)
+        for words in read_commands(line):
+            yield program_name(words[0]), " ".join(words)
+        return
+    for value in arguments.values():
+        if isinstance(value, str) and len(value) <= MAX_NAMED_CHARS:
+            yield tool, _plain_text(value, folder)
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """Yield the words of a text by which an error may name them, in lower case.
+
+    A dotted name is named by its parts, too: “owner” in “pets.owner”.
+    """
+    for word in _WORD_PATTERN.findall(text.casefold()):
+        name = word.rstrip(".")
+        if len(name) > 1:
+            yield name
+        if "/" not in name:
+            yield from (part for part in name.split(".") if 1 < len(part) < len(name))
+
+
+def _quoted_in(error: str) -> Iterator[str]:
+    """Yield what an error quotes, as `_names_in` yields it."""
+    for groups in _QUOTED_PATTERN.findall(error.casefold()):
+        name = "".join(groups).rstrip(".,:;")
+        yield name
+        if "/" not in name:
+            yield name.rpartition(".")[2]
+
+
+def failed_marks(
+    tool: str,
+    arguments: Mapping[str, Any] | str,
+    errors: Sequence[str],
+    contract: Contract | None = None,
+    folder: str = "",
+) -> dict[Mark, str]:
+    """Return the marks of a call that failed, each with the error line that says so.
+
+    `contract` is the one that the call broke. A tool that is broken itself says nothing
+    about the call.
+    """
+    if not errors or (contract is not None and contract.is_passing):
+        return {}
+    marks = marks_of(tool, arguments, folder)
+    failed = {marks[0]: errors[0]}
+    if contract is not None:
+        failed[Mark("contract", contract.name, tool)] = errors[0]
+    is_absent = contract == ABSENT_CONTRACT
+    for error in reversed(errors):
+        quoted = set(_quoted_in(_plain_text(error, folder)))
+        for mark in marks:
+            if mark.kind == "name" and mark.name in quoted:
+                failed[mark] = error
+            elif mark.kind == "path" and is_absent:
+                failed[mark] = error
+    return failed
+
+
+def contract_marks(
+    tool: str, arguments: Mapping[str, Any], reading: Reading, folder: str = ""
+) -> tuple[Mark, ...]:
+    """Return the contracts of tools that a call is about to break, as it seems."""
+    texts = [text for text in arguments.values() if isinstance(text, str) and text]
+    states = {
+        "unread": reading.has_unread(arguments, folder),
+        "equal": touched_path(arguments) != "" and len(texts) > len(set(texts)),
+    }
+    return tuple(
+        Mark("contract", contract.name, tool)
+        for contract in CONTRACTS
+        if states.get(contract.state)
+    )

@@ -1,0 +1,351 @@
+"""Store what became of the calls of agents, by what they have in common.
+
+A failure is kept for each mark of the call and each run, and the last success for each
+mark, as soon as the result is known. A call is told of the failures of other runs whose
+marks it has, as `lessons/before.py` says. A run that came from outside counts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from heedful.lessons import render
+from heedful.lessons.action import action, arguments_of
+from heedful.lessons.before import (
+    FORGETTING_CODES,
+    ActionHistory,
+    KnownFailure,
+    Mark,
+    Step,
+    contract_marks,
+    failed_marks,
+    marks_of,
+    whole_call,
+)
+from heedful.lessons.contracts import CONTRACTS_BY_NAME, find_contract
+from heedful.lessons.mistake import Mistake, from_json
+from heedful.lessons.origin import Origin, origin_of, sources_of
+from heedful.lessons.scope import Scope, source_of
+from heedful.redact import redact
+from heedful.store import aging, exposures, session_marks, substitutions, user_rules
+from heedful.store.connection import Db, Row, key_of, storable
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.lesson_check import LessonCheck
+
+# An answer has at most this many failures.
+MAX_ANNOUNCED_FAILURES = 3
+# A command fails for reasons of its moment: it is told after so many runs.
+MIN_COMMAND_RUNS = 2
+MAX_ERROR_CHARS = 400
+# The codes of events that stand for words that only the agent has read: before it was
+# resumed, or in messages that another system keeps.
+UNREAD_CODES = ("resume", "unread")
+# What says most comes first: of one error, a part of the call says more than all of it.
+_KIND_ORDER = ("contract", "path", "name", "call", "command")
+
+
+def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Record the steps of one run; `source` names it, so that it can be revoked.
+
+    A run may be recorded again when it is longer. A step without a time counts as
+    happening now, after those before it.
+    """
+    source = storable(source)
+    now = time.time()
+    replayed = {"source": source, "steps": len(steps), "at": now}
+    db.send("replayed", {**key_of(scope), **replayed})
+    lost = Counter[Mark]()
+    for number, step in enumerate(steps):
+        at = min(step.at or now + number * 1e-6, now + number * 1e-6)
+        if not step.errors:
+            _record_success(db, scope, step.marks, at)
+        for mark, error in step.failed.items():
+            lost[mark] += step.calls
+            _record_failure(
+                db,
+                scope,
+                source,
+                mark,
+                error,
+                at=at,
+                calls=lost[mark],
+                lesson_id=step.lesson or None,
+            )
+    _record_losses(db, scope, source, steps)
+    substitutions.record(db, scope, source, steps)
+
+
+def _record_failure(
+    db: Db,
+    scope: Scope,
+    source: str,
+    mark: Mark,
+    error: str,
+    *,
+    at: float,
+    calls: int = 1,
+    lesson_id: int | None = None,
+    origin: Origin = "local",
+) -> None:
+    """Record that a call of a run failed that has a mark."""
+    values = {
+        **key_of(scope),
+        "digest": mark.digest,
+        "source": source,
+        "kind": mark.kind,
+        "name": storable(mark.name),
+        "place": storable(mark.place),
+        "error": storable(redact(error))[:MAX_ERROR_CHARS],
+        "origin": origin,
+        "lesson_id": lesson_id,
+        "calls": calls,
+        "failed": at,
+        "at": time.time(),
+    }
+    db.send("fail_call", values)
+
+
+def _record_success(db: Db, scope: Scope, marks: Iterable[Mark], at: float) -> None:
+    digests = json.dumps([mark.digest for mark in marks])
+    db.send("pass_calls", {**key_of(scope), "digests": digests, "at": at})
+
+
+def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Record what each error has cost a run."""
+    from heedful.lessons.signature import signature
+
+    now = time.time()
+    calls = Counter[str]()
+    failed = dict[str, float]()
+    for step in steps:
+        for digest in {signature("", error).digest for error in step.errors}:
+            calls[digest] += step.calls
+            failed[digest] = min(step.at or now, now)
+    for digest, lost in calls.items():
+        values = {
+            **key_of(scope),
+            "signature": digest,
+            "source": source,
+            "calls": lost,
+            "failed": failed[digest],
+            "at": now,
+        }
+        db.send("loss", values)
+
+
+def follow(
+    db: Db, scope: Scope, session: str, event: Mapping[str, Any], *, folder: str
+) -> None:
+    """Record what a new event of a session shows; `event` is a row of it.
+
+    `folder` is the root of the repository.
+    """
+    if event["type"] == "system_event":
+        code = json.loads(event["record"])["code"]
+        if code in FORGETTING_CODES:
+            session_marks.forget_reads(db, scope, session)
+        if code in UNREAD_CODES:
+            session_marks.note_past(db, scope, [(session, db.actor.via)])
+    elif event["type"] == "tool_response" and event["call"]:
+        row = db.one("call_of", scope, session=storable(session), call=event["call"])
+        if row is not None:
+            call = json.loads(row["record"])
+            result = json.loads(event["record"])
+            _follow_result(db, scope, session, call, result, folder=folder)
+
+
+def _follow_result(
+    db: Db,
+    scope: Scope,
+    session: str,
+    call: Mapping[str, Any],
+    result: Mapping[str, Any],
+    *,
+    folder: str,
+) -> None:
+    """Record how a call of a session ended."""
+    tool = call["tool"]
+    arguments = arguments_of(call["arguments"] or {})
+    if not result["error"]:
+        reading = session_marks.read_reading(db, scope, session, arguments, folder)
+        marks = marks_of(tool, arguments, folder)
+        session_marks.mark_read(db, scope, session, arguments, folder)
+        # What came through a key counts at the end of the run, if it is believed.
+        if not db.actor.via:
+            contracts = contract_marks(tool, arguments, reading, folder)
+            _record_success(db, scope, [*marks, *contracts], time.time())
+        return
+    if db.actor.via:
+        return
+
+    from heedful.episodes.error_lines import named_errors
+
+    errors = named_errors(result["error"], arguments)
+    contract = find_contract(arguments, result["error"], errors)
+    failed = failed_marks(tool, arguments, errors, contract, folder)
+    source = storable(source_of(session))
+    origin = origin_of(sources_of(tool, whole_call(tool, arguments).name))
+    for mark, error in failed.items():
+        _record_failure(
+            db, scope, source, mark, error, at=time.time(), origin=origin
+        )
+
+
+def history_of(
+    db: Db,
+    scope: Scope,
+    tool: str,
+    arguments: Mapping[str, Any] | str,
+    *,
+    session: str = "",
+    folder: str = "",
+) -> ActionHistory:
+    """Return the failures of calls that have something in common with this one.
+
+    What says most comes first. What a `session` was told, and what only it has done, is left
+    out. If the lesson about a failure waits in quarantine, its error and its fix are
+    left out, and so is an error from outside.
+    """
+    fields = arguments_of(arguments)
+    marks = list(marks_of(tool, fields, folder))
+    if session:
+        reading = session_marks.read_reading(db, scope, session, fields, folder)
+        marks += contract_marks(tool, fields, reading, folder)
+    failures = list[KnownFailure]()
+    waiting = set[int]()
+    found = _find_failures(db, scope, session, marks)
+    for rows in found:
+        failure, waits = _known_failure(db, scope, rows, folder)
+        waiting |= waits
+        said = {known.error for known in failures} - {""}
+        if failure is not None and failure.error not in said:
+            failures.append(replace(failure, text=render.before_call(failure)))
+    return ActionHistory(
+        tuple(failures[:MAX_ANNOUNCED_FAILURES]),
+        tuple(sorted(waiting)),
+        marks=tuple(rows[0]["digest"] for rows in found),
+        checks=_checks_of(db, scope, tool, arguments),
+        rules=tuple(user_rules.about_call(db, scope, tool, arguments, session=session)),
+    )
+
+
+def _find_failures(
+    db: Db, scope: Scope, session: str, marks: Sequence[Mark]
+) -> list[list[Row]]:
+    """Return the failures of other runs that may be told, a list for each mark."""
+    digests = [mark.digest for mark in marks]
+    by_digest: dict[str, list[Row]] = {}
+    for row in db.all("failures_of_call", scope, digests=json.dumps(digests)):
+        by_digest.setdefault(row["digest"], []).append(row)
+    if not by_digest:
+        return []
+
+    told = frozenset[str]()
+    own = ""
+    if session:
+        own = storable(source_of(session))
+        names = [f"told {digest}" for digest in by_digest]
+        told = session_marks.find(db, scope, session, names)
+    found = []
+    for digest, rows in by_digest.items():
+        is_sure = rows[0]["kind"] != "command" or len(rows) >= MIN_COMMAND_RUNS
+        others = [row for row in rows if row["source"] != own]
+        if others and is_sure and f"told {digest}" not in told:
+            found.append(others)
+    return sorted(found, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
+
+
+def _known_failure(
+    db: Db, scope: Scope, rows: Sequence[Row], folder: str
+) -> tuple[KnownFailure | None, set[int]]:
+    """Return what may be told of failures, and the lessons about them that wait.
+
+    `rows` are those of one mark, the newest first. It is None if a person retired the
+    lesson. The words of a mark are those of the call itself, so they may be told though
+    the error waits.
+    """
+    newest = rows[0]
+    mark = Mark(newest["kind"], newest["name"], newest["place"])
+    failure = KnownFailure(
+        kind=mark.kind,
+        name=mark.name,
+        place=mark.place,
+        digest=newest["digest"],
+        error=newest["error"] if newest["origin"] != "outside" else "",
+        runs=len(rows),
+        failed=newest["failed"],
+    )
+    contract = CONTRACTS_BY_NAME.get(mark.name) if mark.kind == "contract" else None
+    if contract is not None:
+        failure = replace(failure, fix=contract.text)
+    if not newest["lesson_id"]:
+        return failure, set()
+
+    waiting = set[int]()
+    lesson = None
+    for row in db.all("lesson_and_rules", scope, id=newest["lesson_id"]):
+        if row["entry"]:
+            waiting.add(row["entry"])
+        elif row["own"] or lesson is None:
+            lesson = row
+    if lesson is None:
+        return (replace(failure, error="") if waiting else None), waiting
+
+    failure = replace(
+        failure,
+        lesson=newest["lesson_id"],
+        trust=lesson["trust"],
+        lesson_state=lesson["state"],
+    )
+    mistake = from_json(lesson["mistake"])
+    if contract is None and not aging.has_failed_fix(db, scope, mistake):
+        failure = replace(failure, fix=_fix_of(lesson, mark, folder))
+    return failure, waiting
+
+
+def _fix_of(lesson: Row, mark: Mark, folder: str) -> str:
+    """Return what put the failed call of a lesson right, if it has the mark."""
+    mistake = from_json(lesson["mistake"])
+    if mistake is None:
+        return lesson["text"] if not lesson["own"] else ""
+    return render.advice(mistake) if _has_mark(mistake, mark, folder) else ""
+
+
+def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
+    """Return True if the call of a mistake has a mark: others may fail alike."""
+    call = mistake.action
+    if call is None:
+        return False
+    if mark.kind == "command":
+        return whole_call(call.tool, call.text, folder) == mark
+    words = [call.text, *(value for _, value in call.arguments)]
+    return mark.kind == "call" or any(mark.name in word.casefold() for word in words)
+
+
+def _checks_of(
+    db: Db, scope: Scope, tool: str, arguments: Mapping[str, Any] | str
+) -> tuple[LessonCheck, ...]:
+    """Return the checks of lessons that find something in an action."""
+    called = action(tool, arguments)
+    return tuple(
+        check
+        for check in exposures.active_checks(db, scope, calls=True)
+        if check.judges_tool(called.tool) and check.judge(called.text)
+    )
+
+
+def is_broken_elsewhere(
+    db: Db, scope: Scope, contract: Mark, session: str
+) -> bool:
+    """Return True if another session broke a contract of a tool."""
+    rows = db.select(
+        "source", "call_failure", {**key_of(scope), "digest": contract.digest}
+    )
+    own = storable(source_of(session))
+    return any(row["source"] != own for row in rows)

@@ -1,0 +1,124 @@
+"""Store marks of the session of an agent that goes on.
+
+A mark is a file that it has read, what it was told, or its past: it has read what its
+stored events do not have.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from heedful.lessons.before import Reading, touched_path
+from heedful.lessons.scope import Scope, digest_of, source_of
+from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
+
+# Agents keep a session so long that it can be resumed: 30 days.
+MAX_PAST_SECONDS = 30 * 86_400.0
+# Stands in the mark of a past for the key of events that code in this process sent.
+_NO_KEY = "local"
+
+
+def mark(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> None:
+    """Remember marks of a session."""
+    key = {**key_of(scope), "session": storable(session)}
+    for text in marks:
+        db.insert("session_mark", {**key, "mark": text}, CONFLICT_SKIP_SQL)
+
+
+def find(
+    db: Db, scope: Scope, session: str, marks: Iterable[str]
+) -> frozenset[str]:
+    """Return those of the marks that a session has."""
+    values = {"session": storable(session), "marks": json.dumps(list(marks))}
+    return frozenset(row["mark"] for row in db.all("read_marks", scope, **values))
+
+
+def read_reading(
+    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
+) -> Reading:
+    """Return what a session has read, as far as a call asks: the file, or others."""
+    path = touched_path(arguments, folder)
+    if not path:
+        return Reading()
+    (row,) = db.all("count_reads", scope, session=storable(session))
+    has_read = bool(find(db, scope, session, [_read_mark(path)]))
+    others = {f"other {number}" for number in range(row["n"] - has_read)}
+    return Reading(frozenset(others | {path} if has_read else others))
+
+
+def mark_read(
+    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
+) -> None:
+    """Remember that a session has read the file of a call, if it has one."""
+    path = touched_path(arguments, folder)
+    if path:
+        mark(db, scope, session, [_read_mark(path)])
+
+
+def _read_mark(path: str) -> str:
+    return f"read {digest_of('file', path)}"
+
+
+def forget_reads(db: Db, scope: Scope, session: str) -> None:
+    """Forget what a session has read, and was told: it was resumed, or compacted."""
+    db.send("forget_reads", {**key_of(scope), "session": storable(session)})
+
+
+def past_mark(at: float, via: str = "") -> str:
+    """Return the mark of a session of which heedful does not know all, since a time.
+
+    It has the key to which the session belongs, or says that it has none.
+    """
+    day = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+    return f"past {day} {via or _NO_KEY}"
+
+
+def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None:
+    """Remember that these sessions have read what their events do not have.
+
+    Each has the key that sent its events, to which it belongs. Forgets it of those
+    without an event for `MAX_PAST_SECONDS`, so that marks do not grow.
+    """
+    now = time.time()
+    for session, via in sessions:
+        mark(db, scope, session, [past_mark(now, via)])
+    oldest = past_mark(now - MAX_PAST_SECONDS)
+    db.send("forget_pasts", {**key_of(scope), "oldest": oldest})
+
+
+def past_owner(db: Db, scope: Scope, session: str) -> str | None:
+    """Return the key to which a session belonged whose events are gone, as `owner`."""
+    pasts = [text.split(" ", 2) for text in _pasts(db, scope, session)]
+    keys = {words[2] for words in pasts if len(words) > 2}
+    # Code in this process may go on with the session of a key, but no key with its own.
+    for key in keys - {_NO_KEY}:
+        return key
+    return "" if keys else None
+
+
+def past_runs(db: Db, scope: Scope, key: str) -> set[str]:
+    """Return the names, as sources, of the runs with a past that belong to a key."""
+    rows = db.all("pasts_of", scope, key=key)
+    return {storable(source_of(row["session"])) for row in rows}
+
+
+def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
+    """Delete the events that match a key; sessions that go on have a past then."""
+    rows = db.select("distinct session, via", "event", key)
+    db.delete("event", key)
+    note_past(db, scope, [(row["session"], row["via"]) for row in rows])
+
+
+def has_past(db: Db, scope: Scope, session: str) -> bool:
+    """Return True if a session has read what its events do not have."""
+    return bool(_pasts(db, scope, session))
+
+
+def _pasts(db: Db, scope: Scope, session: str) -> list[str]:
+    key = {**key_of(scope), "session": storable(session)}
+    marks = [row["mark"] for row in db.select("mark", "session_mark", key)]
+    return [text for text in marks if text.startswith("past ")]
