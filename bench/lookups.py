@@ -13,15 +13,10 @@ from statistics import median, quantiles
 from bench.recall import letters
 from bench.rows import Figure
 from heedful import Memory
+from heedful.lessons.before import Mark, Step, failed_marks, marks_of
 from heedful.lessons.lesson import Lesson, Scope
-from heedful.lessons.preconditions import (
-    Precondition,
-    Surroundings,
-    preconditions_of,
-)
-from heedful.lessons.reliability import Step
 from heedful.lessons.signature import signature
-from heedful.store import lessons, preconditions
+from heedful.store import calls, lessons
 from heedful.store.connection import Db
 from heedful.store.sqlite import in_file
 
@@ -106,10 +101,10 @@ async def _fill_keys(path: str) -> None:
     for begin in range(0, KEYS, BATCH):
         steps = []
         for number in range(begin, begin + BATCH):
-            key = Precondition("path", (f"src/{letters(number)}/{letters(number)}.py",))
-            errors = ("File does not exist.",) if number % 20 == 0 else ()
-            steps.append(Step((key,), errors))
-        await store.write(Scope(), preconditions.record_steps, f"s{begin}", steps)
+            key = Mark("path", f"src/{letters(number)}/{letters(number)}.py")
+            failed = {key: "File does not exist."} if number % 20 == 0 else {}
+            steps.append(Step((key,), tuple(failed.values()), failed=failed))
+        await store.write(Scope(), calls.record_run, f"s{begin}", steps)
     await store.close()
 
 
@@ -171,9 +166,11 @@ async def fill(path: str) -> None:
         answers = lessons.upsert(db, scope, new_lessons, time.time())
         for n, answer in zip(numbers, answers, strict=True):
             arguments = {"command": command(n)}
-            assumed = preconditions_of("Bash", arguments, Surroundings())
-            step = Step(assumed, (error(n),), lesson=answer.id)
-            preconditions.record_steps(db, scope, f"episode:{n}", [step])
+            marks = marks_of("Bash", arguments)
+            failed = failed_marks("Bash", arguments, [error(n)])
+            step = Step(marks, (error(n),), failed=failed, lesson=answer.id)
+            for run in ("a", "b"):  # a command is told of after two runs
+                calls.record_run(db, scope, f"episode:{n}{run}", [step])
 
     for begin in range(0, LESSONS, BATCH):
         await store.write(Scope(), write, range(begin, begin + BATCH))

@@ -167,7 +167,7 @@ def await_gone(pid: int) -> None:
 def await_learning(folder: Path) -> None:
     """Wait until the detached process has learnt from a session."""
     until = time.monotonic() + SECONDS
-    while not rows(folder, "select * from blame"):
+    while not rows(folder, "select * from replayed"):
         assert time.monotonic() < until, log(folder)
         time.sleep(0.05)
 

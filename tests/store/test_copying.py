@@ -55,13 +55,12 @@ insert into cause
 insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 10, 1, 'key:1f', 3.5);
 insert into event (tenant, project, session, record, via, at)
   values ('two', 'p', 's', '{}', 'key:1f', 3.5);
-insert into precondition (tenant, project, digest) values ('two', 'p', '1f');
-insert into blame (tenant, project, digest, source, error, state, failed, calls, at)
-  values ('two', 'p', '1f', 'episode:s', 'no x', '', 1.5, 1, 2.5);
-insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1, 2);
+insert into call_failure
+  values ('two', 'p', '1f', 's', 'name', 'x', 'npm', 'no x', 'local', null, 1, 1.5, 2.5);
+insert into call_success values ('two', 'p', '1f', 2.5);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into reminder values
-  ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, 1, 0);
+  ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, 0, 1, 0);
 insert into loop_text (loop, tenant, project, updated, text)
   select n, tenant, project, updated, 'text' from loop;
 insert into loop_note (loop, seq, text, by, created)

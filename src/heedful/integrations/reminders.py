@@ -78,9 +78,7 @@ async def settle_reminders(
 
     events = await read_events()
     calls = _finished_calls(events, folder)
-    outcomes = {
-        reminder.subject: _outcome_of(reminder, calls) for reminder in pending
-    }
+    outcomes = {reminder.subject: _outcome_of(reminder, calls) for reminder in pending}
     await memory.store.write(memory.scope, reminders.settle, session, outcomes)
 
 
@@ -103,9 +101,7 @@ def _outcome_of(
         return reminders.Outcome()
 
     made = [
-        call
-        for call in calls
-        if call.end > reminder.at and reminder.mark in call.marks
+        call for call in calls if call.end > reminder.at and reminder.mark in call.marks
     ]
     if any(call.repeats(reminder) for call in made):
         return reminders.Outcome(repeated=False, is_late=True)

@@ -146,7 +146,7 @@ class KnownFailure:
 class ActionHistory:
     """The result of `Memory.before`; true if something speaks against the action.
 
-    `failures` are the known failures, and `marks` the digests of all that they and others
+    `failures` are the known failures, and `marks` the digests of what they and others
     with the same errors have in common with the action. `waiting` are the ids of
     lessons about the action that wait in quarantine; their texts are not shown.
     `checks` are the checks of lessons that find something in the action, and `rules`
@@ -205,9 +205,7 @@ def marks_of(
     return tuple(marks)[:MAX_CALL_MARKS]
 
 
-def whole_call(
-    tool: str, arguments: Mapping[str, Any] | str, folder: str = ""
-) -> Mark:
+def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") -> Mark:
     """Return the mark of a call as a whole: the tool with the same arguments.
 
     A command is the same whichever tool runs it and whatever is shown of its output.
@@ -291,9 +289,8 @@ def failed_marks(
     for error in reversed(errors):
         quoted = set(_quoted_in(_plain_text(error, folder)))
         for mark in marks:
-            if mark.kind == "name" and mark.name in quoted:
-                failed[mark] = error
-            elif mark.kind == "path" and is_absent:
+            is_named = mark.kind == "name" and mark.name in quoted
+            if is_named or (mark.kind == "path" and is_absent):
                 failed[mark] = error
     return failed
 

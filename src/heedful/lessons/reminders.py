@@ -62,9 +62,9 @@ class ReminderTally:
     """How reminders ended.
 
     Of those `told`, some mistakes were `not_repeated`, some reminders came `too_late`,
-    with the failure, and some were `unhelpful`: it came again. Of those `withheld`, so many mistakes were `withheld_repeated`. After
-    `no_verdict` others no call could show it. `calls_saved` is None without enough
-    data.
+    with the failure, and some were `unhelpful`: it came again. Of those `withheld`, so
+    many mistakes were `withheld_repeated`. After `no_verdict` others no call could show
+    it. `calls_saved` is None without enough data.
     """
 
     told: int = 0

@@ -7,7 +7,7 @@ from: what the agent said, what its calls say, and what was read before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from heedful.episodes import course as trace
@@ -25,7 +25,6 @@ from heedful.episodes.sources import (
     words_of,
 )
 from heedful.lessons import trust as trusts
-from heedful.lessons.scope import Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

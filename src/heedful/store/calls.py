@@ -192,9 +192,7 @@ def _follow_result(
     source = storable(source_of(session))
     origin = origin_of(sources_of(tool, whole_call(tool, arguments).name))
     for mark, error in failed.items():
-        _record_failure(
-            db, scope, source, mark, error, at=time.time(), origin=origin
-        )
+        _record_failure(db, scope, source, mark, error, at=time.time(), origin=origin)
 
 
 def history_of(
@@ -208,9 +206,9 @@ def history_of(
 ) -> ActionHistory:
     """Return the failures of calls that have something in common with this one.
 
-    What says most comes first. What a `session` was told, and what only it has done, is left
-    out. If the lesson about a failure waits in quarantine, its error and its fix are
-    left out, and so is an error from outside.
+    What says most comes first. What a `session` was told, or has done itself, is left
+    out. If the lesson about a failure waits in quarantine, its error and its fix
+    are left out, and so is an error from outside.
     """
     fields = arguments_of(arguments)
     marks = list(marks_of(tool, fields, folder))
@@ -247,7 +245,7 @@ def _find_failures(
         return []
 
     told = frozenset[str]()
-    own = ""
+    own = None
     if session:
         own = storable(source_of(session))
         names = [f"told {digest}" for digest in by_digest]
@@ -255,9 +253,9 @@ def _find_failures(
     found = []
     for digest, rows in by_digest.items():
         is_sure = rows[0]["kind"] != "command" or len(rows) >= MIN_COMMAND_RUNS
-        others = [row for row in rows if row["source"] != own]
-        if others and is_sure and f"told {digest}" not in told:
-            found.append(others)
+        is_known = f"told {digest}" in told or any(row["source"] == own for row in rows)
+        if is_sure and not is_known:
+            found.append(rows)
     return sorted(found, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
 
 
@@ -340,9 +338,7 @@ def _checks_of(
     )
 
 
-def is_broken_elsewhere(
-    db: Db, scope: Scope, contract: Mark, session: str
-) -> bool:
+def is_broken_elsewhere(db: Db, scope: Scope, contract: Mark, session: str) -> bool:
     """Return True if another session broke a contract of a tool."""
     rows = db.select(
         "source", "call_failure", {**key_of(scope), "digest": contract.digest}

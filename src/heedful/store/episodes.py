@@ -45,9 +45,9 @@ from heedful.store.connection import (
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.episodes.spans import Piece
+    from heedful.lessons.before import Step
     from heedful.lessons.lesson import Lesson
     from heedful.lessons.made_names import MadeNames
-    from heedful.lessons.before import Step
     from heedful.store.records import EpisodeState, StoredEpisode
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times

@@ -55,9 +55,7 @@ def knowledge_of(
     """Return what is known about a call that failed; `contract` is the one it broke."""
     needs = preconditions_of(call.tool, call.arguments, Surroundings(call.folder))
     blamed = tuple(find_blamed(needs, call.errors))
-    failed = failed_marks(
-        call.tool, call.arguments, call.errors, contract, call.folder
-    )
+    failed = failed_marks(call.tool, call.arguments, call.errors, contract, call.folder)
     names = [f"told {mark.digest}" for mark in failed]
     is_broken_again = False
     if contract is not None:

@@ -36,8 +36,8 @@ UNLEARNT_LESSON = 0
 class OpenReminder(NamedTuple):
     """A reminder of a session that goes on: what it is about, and when it was given.
 
-    `signature` is that of a lesson's error, "" without a lesson; `mark` is the digest of
-    that of a call, "" if no call was about to fail.
+    `signature` is that of a lesson's error, "" without a lesson; `mark` is the digest
+    of one that a call has, "" if no call was about to fail.
     """
 
     subject: str
@@ -131,9 +131,7 @@ def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
 
 
 @resumable(result=None)
-def settle(
-    db: Db, scope: Scope, session: str, outcomes: Mapping[str, Outcome]
-) -> None:
+def settle(db: Db, scope: Scope, session: str, outcomes: Mapping[str, Outcome]) -> None:
     """Record how the reminders of a session ended, by subject.
 
     Those without an outcome have no verdict.

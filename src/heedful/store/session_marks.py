@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,9 +29,7 @@ def mark(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> None:
         db.insert("session_mark", {**key, "mark": text}, CONFLICT_SKIP_SQL)
 
 
-def find(
-    db: Db, scope: Scope, session: str, marks: Iterable[str]
-) -> frozenset[str]:
+def find(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> frozenset[str]:
     """Return those of the marks that a session has."""
     values = {"session": storable(session), "marks": json.dumps(list(marks))}
     return frozenset(row["mark"] for row in db.all("read_marks", scope, **values))

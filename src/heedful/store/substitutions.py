@@ -17,7 +17,7 @@ from heedful.lessons.preconditions import (
     Surroundings,
     preconditions_of,
 )
-from heedful.lessons.scope import Scope, Trust, digest_of, source_of
+from heedful.lessons.scope import Scope, Trust, source_of
 from heedful.store.connection import Db, Row, key_of, storable, token
 
 if TYPE_CHECKING:  # a hook process starts for each event
