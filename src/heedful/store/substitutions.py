@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.preconditions import (
     Precondition,
-    Surroundings,
-    preconditions_of,
 )
 from heedful.lessons.scope import Scope, Trust, source_of
 from heedful.store.connection import Db, Row, key_of, storable, token
@@ -68,9 +66,7 @@ class _Count:
 
 
 def record(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record what worked in the place of steps of one run that `source` names.
-
-    """
+    """Record what worked in the place of steps of one run that `source` names."""
     now = time.time()
     replaced = [step for step in steps if step.replacement is not None]
     for step in replaced[-MAX_SESSION_SUBSTITUTIONS:]:
@@ -197,5 +193,3 @@ def _find_released(db: Db, scope: Scope, count: _Count) -> dict[str, int]:
         for row in rows
         if row["lesson_id"] in count.lessons
     }
-
-
