@@ -19,7 +19,12 @@ from heedful.episodes.episode import (
     call_arguments,
     failure,
 )
-from heedful.episodes.error_lines import output
+from heedful.episodes.failures import (
+    REFUSED_BY_PERSON_PATTERN,
+    failure_text,
+    status_failures,
+)
+from heedful.lessons.action import command_of
 
 Role = Literal["given", "act", "result", "said"]
 RESULT_EVENTS = frozenset({"tool_response", "error_event"})
@@ -29,83 +34,6 @@ SURROUNDING_EVENTS = frozenset({"user_message", "system_event", "llm_call", "sum
 TEXT_HEAD_CHARS = 6_000
 TEXT_TAIL_CHARS = 2_000
 MAX_EVENT_VALUES = 200
-# The result of a call that failed, if its event does not say so. On the 24,951 recorded
-# tool results that it was chosen on (agent_sessions, dev) it finds 81 % of the failures
-# at 0.1 % false positives; a list of error phrases finds 82 % at 0.4 % there.
-_FAILURE_PATTERN = re.compile(
-    # The text begins with an error, as "KeyError: 'a'" or "fatal: no such branch" do,
-    r"(?m)\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
-    # but not with the name of a file or a key, as in "error.log",
-    r"(?!\.\w|['\"](?! *:))"
-    # nor with the report that there is none, as in "error: null" or "Failed: 0".
-    r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
-    # A line holds an exit status other than 0: "exit code 2", "Command exit status 1".
-    r"|^\[?(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
-    r"|^\$\? ?= ?(?!0\b)\d{1,3}$"
-    r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
-    # The last line holds it alone: "exit: 81"; or the first, as "HTTP/1.1 428" does.
-    r"|^\W?(?:exit|rc)[:= ]{1,2}(?!0\b)-?\d{1,3}\W{0,2}\Z"
-    r"|\AHTTP(?:/[\d.]+)? [45]\d\d\b"
-    # A line says what was refused, or which program is missing.
-    r"|^denied: \S|^(?:[\w./-]+: )*(?:line \d+: )?command not found: \S"
-    r"|^(?:[\w./-]+: )+(?:line \d+: )?\S+: (?:command )?not found$"
-    # The text begins by saying what failed: "craft failed: no table".
-    r"|\A[\w.-]{1,40}(?: [\w.-]{1,40})? failed: (?!0\b)\S"
-    # The whole text says that time ran out: "Query timed out after 30 seconds".
-    r"|\A(?:[\w'-]{1,20} ){0,4}(?i:timed out|time-?out(?= after))"
-    r"(?: after \d[\d.]{0,9} ?[a-z]{1,9})?\.?\s*\Z"
-    # A line begins a traceback.
-    r"|^Traceback \(most recent call last\)"
-    # A flag in JSON, such as {"exit_code": 1}, {"status": 404} or {"ok": false}.
-    r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
-    r"|\A\{\s*\"error_(?:code|message|type)\": ?(?!null|0\b|\"\")"
-    r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b"
-)
-# The names of statuses of HTTP: errors of a server, and of a request.
-SERVER_ERROR_NAMES = (
-    "internal server error",
-    "bad gateway",
-    "service unavailable",
-    "gateway timeout",
-)
-CLIENT_ERROR_NAMES = (
-    "bad request",
-    "unauthorized",
-    "payment required",
-    "forbidden",
-    "not found",
-    "method not allowed",
-    "not acceptable",
-    "request timeout",
-    "conflict",
-    "gone",
-    "precondition failed",
-    "unsupported media type",
-    "unprocessable entity",
-    "unprocessable content",
-    "locked",
-    "precondition required",
-    "too many requests",
-)
-# A last line that is only a status in brackets, as "[1]" is.
-_STATUS_LINE_PATTERN = re.compile(r"(?:\A|\n)\[(\d{1,3})\]\s*\Z")
-# A call that was not run or not finished because a person did not want it. What begins
-# with such words says nothing about the tool.
-_REFUSED_BY_PERSON_PATTERN = re.compile(
-    r"\A.{0,200}?\b(?:"
-    r"(?:reject|declin|deni|refus|cancel|abort|interrupt|stopp|not approv|not allow)"
-    r"\w* by (?:the |a )?(?:human |\w+ )?(?:user|human|person|reviewer|operator)\b"
-    r"|user (?:doesn't|does not|didn't|did not) (?:want|wish|allow|approve|accept)\b"
-    r"|user (?:has )?(?:rejected|declined|refused|cancell?ed|aborted|interrupted)\b)",
-    re.IGNORECASE | re.DOTALL,
-)
-# The words of a status beside its name: "exit code 1", "HTTP/1.1 404", "error 500".
-_STATUS_WORD_PATTERN = re.compile(
-    r"\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
-    r"|returned|sqlstate|\w*\d\w*)\b|[^\w\s]"
-)
-# A status in another language: "Fehler 12", but not "KeyError: 7".
-_WORD_AND_NUMBER_PATTERN = re.compile(r"\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*")
 # The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 _LIST_MARK_PATTERN = re.compile(
     r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE
@@ -196,10 +124,10 @@ def course(episode: Episode) -> Course:
     refused = frozenset(
         call
         for call, result in enumerate(results)
-        if result is not None and _REFUSED_BY_PERSON_PATTERN.match(texts[result])
+        if result is not None and REFUSED_BY_PERSON_PATTERN.match(texts[result])
     )
-    failures = list(map(_failure_text, events, roles, texts))
-    for result in _find_status_failures(events, texts, results):
+    failures = _find_failures(events, roles, texts, calls)
+    for result in status_failures(events, texts, results):
         failures[result] = failures[result] or texts[result]
     for call in refused:
         failures[call] = ""
@@ -216,6 +144,27 @@ def course(episode: Episode) -> Course:
         values=tuple(new_values),
         answer=answer,
     )
+
+
+def _find_failures(
+    events: Sequence[Event],
+    roles: Sequence[Role],
+    texts: Sequence[str],
+    calls: Sequence[int | None],
+) -> list[str]:
+    """Return for each event the text of the failure that it reports, or ""."""
+    found = [n for n, role in enumerate(roles) if role == "result"]
+    tools = {n: events[calls[n] or n].tool for n in found}
+    # A tool that marks its failures, or gives a code, says all of them so.
+    marking = {tools[n] for n in found if failure(events[n]) or events[n].code}
+    failures = [event.error for event in events]
+    for n in found:
+        call = calls[n]
+        command = command_of(given_to(events[call])) if call is not None else ""
+        failures[n] = failure_text(
+            events[n], texts[n], command, marked=tools[n] in marking
+        )
+    return failures
 
 
 def _role_of(event: Event, text: str, task: str) -> Role:
@@ -274,75 +223,6 @@ def _names(text: str) -> Iterator[str]:
     """Yield the capitalised names in a text, in lower case."""
     for match in _CAPITALISED_NAME_PATTERN.finditer(text):
         yield match[0].strip(" .:,'’").lower()
-
-
-def _failure_text(event: Event, role: Role, text: str) -> str:
-    """Return the text of the failure that an event reports, "" if it reports none.
-
-    `text` is what `event_text` returns, cut. If a result is marked as a failure,
-    the error or the content counts, whichever says more than an exit status.
-    """
-    if role != "result":
-        return event.error
-    if not failure(event) and not _is_failure_code(event.code):
-        return text if _FAILURE_PATTERN.search(text) else ""
-
-    for words in (event.error, event.content):
-        if output(words) and not _is_bare_status(words):
-            return words
-    return event.error or event.content or event.code or "error"
-
-
-def _find_status_failures(
-    events: Sequence[Event], texts: Sequence[str], results: Sequence[int | None]
-) -> Iterator[int]:
-    """Yield the results whose last line is a status, such as "[1]", other than 0.
-
-    That the tool writes a status is known from another result that ends with "[0]": a
-    list of numbers may end like this, too.
-    """
-    statuses: dict[str, dict[int, int]] = {}
-    for call, result in enumerate(results):
-        if result is None:
-            continue
-        match = _STATUS_LINE_PATTERN.search(texts[result])
-        if match is not None:
-            of_tool = statuses.setdefault(events[call].tool, {})
-            of_tool[result] = int(match[1])
-
-    for of_tool in statuses.values():
-        if 0 in of_tool.values():
-            yield from (result for result, status in of_tool.items() if status)
-
-
-def _is_failure_code(code: str) -> bool:
-    """Return whether a code is an exit status or a status of HTTP that means failure.
-
-    >>> [_is_failure_code(code) for code in ("0", "1", "200", "404", "OK")]
-    [False, True, False, True, False]
-    """
-    return code.isdecimal() and (0 < int(code) < 100 or 400 <= int(code) < 600)
-
-
-def says_more(event: Event) -> bool:
-    """Return whether a result says more than a status."""
-    texts = (event.error, event.content)
-    return any(output(text) and not _is_bare_status(text) for text in texts)
-
-
-def _is_bare_status(text: str) -> bool:
-    """Return whether a text is only the number or the name of a status, or both.
-
-    >>> [_is_bare_status(text) for text in ("exit 1", "400 Bad Request", "429: slow")]
-    [True, True, False]
-    >>> _is_bare_status("Fehler 12")
-    True
-    """
-    if _WORD_AND_NUMBER_PATTERN.fullmatch(text):
-        return True
-    words = _STATUS_WORD_PATTERN.sub(" ", text.lower())
-    bare = " ".join(words.split())
-    return not bare or bare in (*SERVER_ERROR_NAMES, *CLIENT_ERROR_NAMES)
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:

@@ -105,7 +105,7 @@ _NUMBERED_PLACE_PATTERN = re.compile(
     r"\A(?!\W*\d{4}-\d\d)\W*(?:(?:[\w./-]+\W+){0,4}?\d+ *[:|,)]|l\.\d+ )"
 )
 # What tools write before a line: marks such as "E   " or "> ", or blanks.
-_LINE_MARK_PATTERN = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
+_LINE_MARK_PATTERN = re.compile(r"\A\s*(?:(?:E|>|\||│|\*|●|✗|✕)\s+)+|\A\s+")
 # The time of a line in a log: "[2026-01-31T12:00:00Z] ".
 _LOG_TIME_PATTERN = re.compile(
     r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+"

@@ -28,16 +28,16 @@ from heedful.episodes.comparison import (
     without_quotations,
 )
 from heedful.episodes.course import (
-    SERVER_ERROR_NAMES,
     Course,
     call_failed,
     call_worked,
     ends,
     named_arguments,
     only_text,
-    says_more,
 )
 from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.episodes.failures import SERVER_ERROR_NAMES, says_more
+from heedful.episodes.looks import begins_with, changes, looks
 
 # A retry is looked for among this many calls of the tool after the failed one, and
 # another way among this many calls of any tool.
@@ -58,23 +58,6 @@ _THING_PATTERN = re.compile(
     r"(?=\S*[\d_./@:-]|\S*[a-z][A-Z])[^\s\"'`,;()=\[\]{}|\\]{5,}"
 )
 _QUOTED_PART_PATTERN = re.compile(r"['\"`“‘]([^'\"`”’\n]{3,80})['\"`”’]")
-# A call that looks: the first words of its tool, and of the command that it runs.
-_LOOK_PATTERN = re.compile(
-    r"(?:get|read|list|show|cat|head|tail|view|find|search|grep|glob|describe|status"
-    r"|stat|inspect|fetch|think|lookup|explain|debug|help)\b"
-)
-_LOOK_COMMAND_PATTERN = re.compile(
-    # A text that goes to a file is written, not looked at.
-    r"(?!(?:cat|echo)\b[^|]*?(?<![\d&])>>? ?(?!/dev/)[\w./~$])"
-    r"(?:ls|cat|head|tail|less|grep|rg|find|stat|which|echo|pwd|wc|diff|select|show"
-    r"|desc|describe|explain|debug|sed -n|git (?:status|log|diff|show))\b"
-    r"|\S+ -{1,2}(?:v|version|h|help)\b"
-)
-# A call that changes something about the things it names.
-_CHANGE_PATTERN = re.compile(
-    r"(?:\w+ )?(?:edit|write|patch|replace|insert|delete|remove|rm|mv|cp|mkdir|touch"
-    r"|chmod|git|multi ?edit|apply|sed(?! -n)|create|update)\b"
-)
 _SEED_PATTERN = re.compile(r"seed\w*[ =:]+\d+")
 _WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
 # A connection that broke off, or that was not answered in time.
@@ -193,7 +176,7 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
 def found_nothing(run: Course, call: int) -> bool:
     """Return whether a call looked for something, and only its exit status says no."""
     result = run.result[call]
-    if result is None or not _looks(run.events[call]):
+    if result is None or not _is_look(run.events[call]):
         return False
     event = run.events[result]
     return event.type == "tool_response" and not says_more(event)
@@ -331,14 +314,14 @@ def _steps_between(run: Course, tries: Sequence[int], works: int) -> list[int]:
     if equal:
         helpful = _what_helped(run, equal[-1], works)
         vain = _good_calls(run, tries[0], equal[-1]) if helpful else []
-        steps = [n for n in vain if not _looks(run.events[n])] + helpful
+        steps = [n for n in vain if not _is_look(run.events[n])] + helpful
         return steps[-MAX_STEPS_BETWEEN:]
 
     lookups = _find_shown(run, tries[0], works)
     if lookups:
         return lookups[:MAX_STEPS_BETWEEN]
     between = _good_calls(run, tries[-1], works)
-    changes = [n for n in between if not _looks(run.events[n])]
+    changes = [n for n in between if not _is_look(run.events[n])]
     error = _error_names(run, tries[-1])
     steps = [
         n
@@ -359,7 +342,7 @@ def _what_helped(run: Course, failed: int, works: int) -> list[int]:
     if waits:
         return waits[-1:]
 
-    changes = [n for n in between if not _looks(run.events[n])]
+    changes = [n for n in between if not _is_look(run.events[n])]
     if passes_by_itself(run, failed):
         return [n for n in changes if _named(run.events[n]) & _error_names(run, failed)]
 
@@ -375,18 +358,14 @@ def _what_helped(run: Course, failed: int, works: int) -> list[int]:
     ]
 
 
-def _looks(event: Event) -> bool:
-    """Return whether a call only looks at something, by its name or its command."""
-    if _has_name(_CHANGE_PATTERN, event):
-        return False
-    has_command = _LOOK_COMMAND_PATTERN.match(_command(event)) is not None
-    return has_command or _has_name(_LOOK_PATTERN, event)
+def _is_look(event: Event) -> bool:
+    """Return whether a call only looks at something."""
+    return looks(event.tool, _command(event))
 
 
 def _changes_things(event: Event) -> bool:
     """Return whether a call edits, moves or removes what it names."""
-    has_command = _CHANGE_PATTERN.match(_command(event)) is not None
-    return has_command or _has_name(_CHANGE_PATTERN, event)
+    return changes(event.tool, _command(event))
 
 
 def _command(event: Event) -> str:
@@ -395,21 +374,10 @@ def _command(event: Event) -> str:
     return (only_text(event) or longest).lower().lstrip()
 
 
-def _has_name(pattern: re.Pattern[str], event: Event) -> bool:
-    """Return whether the name of a tool has a shape.
-
-    Each word of a name such as "files.read_lines" may be the first one.
-    """
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", event.tool).lower()
-    words = name.split()
-    ends_of_name = (" ".join(words[start:]) for start in range(len(words)))
-    return any(pattern.match(end) for end in ends_of_name)
-
-
 def is_wait(run: Course, step: int, failed: int) -> bool:
     """Return whether a step waits, by its name or by a number that the error gives."""
     event = run.events[step]
-    if _has_name(_WAIT_PATTERN, event) or _WAIT_PATTERN.match(_command(event)):
+    if begins_with(_WAIT_PATTERN, event.tool) or _WAIT_PATTERN.match(_command(event)):
         return True
     arguments = list(leaves(event).values())
     if len(arguments) != 1 or not arguments[0].isdigit():
@@ -560,7 +528,7 @@ def _find_other_way(run: Course, failed: int) -> int | None:
             continue
         if _changes_things(candidate):
             continue
-        if _looks(candidate) and not _looks(event):
+        if _is_look(candidate) and not _is_look(event):
             continue
 
         common = len(names & _thing_names(candidate))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from heedful.integrations.agents import (
 )
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news, week_of
-from heedful.lessons.action import MAX_MOMENT_CHARS
+from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
 from heedful.lessons.scope import Scope
 from heedful.lessons.trust import OWN_TRUST
 from heedful.memory.memory import Memory
@@ -71,14 +70,7 @@ MACHINE_PROMPT_SOURCES = frozenset(
 )
 # Work in the background that goes on for a whole session, such as a server.
 LASTING_WORK_TYPES = frozenset({"shell", "monitor"})
-# An exit code in the text of a result, as some agents report failures in no other way:
-# "Process exited with code 2" or "exit code: 1".
-_EXIT_CODE_PATTERN = re.compile(
-    r"^\W{0,4}(?:process )?exit(?:ed)?(?: with)?(?: code)?:? *(\d+)",
-    re.IGNORECASE | re.MULTILINE,
-)
-# The fields of a result that may have an exit code, and those that may have its text.
-_EXIT_CODE_FIELDS = ("exit_code", "exitCode", "returncode")
+# The fields of a result that may have its text.
 _RESPONSE_TEXT_FIELDS = (
     "stdout",
     "stderr",
@@ -581,7 +573,7 @@ async def _after_call(moment: _Moment) -> Reply:
         )
         await run.learn(event)
 
-    error = _error_text(response)
+    error = _error_text(moment, response)
     if moment.failed:
         error = _joined(stated_error, response) or "error"
     if error:
@@ -600,24 +592,23 @@ async def _after_call(moment: _Moment) -> Reply:
     return moment.advise(advice, "study" if failed_last else "")
 
 
-def _error_text(response: Any) -> str:
-    """Return the text of a result that reports a failure, "" for any other result."""
+def _error_text(moment: _Moment, response: Any) -> str:
+    """Return the text of a result that reports a failure, "" for any other result.
+
+    An agent with an event for failed calls says all of them so.
+    """
+    # Only the event after a call needs it.
+    from heedful.episodes.failures import marks_failure, reports_failure
+
     text = _result_text(response)
-    if isinstance(response, Mapping):
-        codes = [response.get(name) for name in _EXIT_CODE_FIELDS]
-        code = next((code for code in codes if isinstance(code, int)), 0)
-        error = (
-            response.get("is_error") or response.get("isError") or response.get("error")
-        )
-
-        if error or code or response.get("success") is False:
-            return _whole_text(response) or json.dumps(response)
-
-    # A text that begins with an exit code other than 0.
-    match = _EXIT_CODE_PATTERN.search(text[:400])
-    if match is not None and int(match[1]) > 0:
-        return text
-    return ""
+    is_marked = isinstance(response, Mapping) and marks_failure(response)
+    if not is_marked and not reports_failure(
+        text,
+        command_of(moment.arguments),
+        marked=isinstance(response, Mapping) or bool(moment.agent.event_of("failed")),
+    ):
+        return ""
+    return _whole_text(response) or json.dumps(response)
 
 
 def _result_text(response: Any) -> str:

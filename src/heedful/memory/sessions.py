@@ -21,7 +21,7 @@ from typing import Any
 from heedful.episodes import course as trace
 from heedful.episodes import sources as origins
 from heedful.episodes.comparison import begin_alike, likeness, shows_new_values
-from heedful.episodes.episode import Episode, Event, failure
+from heedful.episodes.episode import Episode, Event
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.episodes.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.lessons import render
@@ -284,17 +284,9 @@ class _SessionStudy:
         )
 
     def _find_failures(self) -> dict[int, str]:
-        """Return the text of each failed step.
-
-        If the format of the session marks failures, a result without a mark is not a
-        failure, even if it begins like an error.
-        """
-        results = {n: self.events[self.run.result[n] or n] for n in self.steps}
-        failed = [n for n in self.steps if trace.call_failed(self.run, n)]
-        if any(event.error for event in results.values()):
-            failed = [n for n in failed if failure(results[n])]
-
+        """Return the text of each failed step."""
         texts = self.run.failure
+        failed = [n for n in self.steps if trace.call_failed(self.run, n)]
         return {n: texts[n] or texts[self.run.result[n] or n] for n in failed}
 
     def _find_corrections(self) -> tuple[tuple[str, ...], set[int]]:
