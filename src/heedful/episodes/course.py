@@ -22,6 +22,7 @@ from heedful.episodes.episode import (
 from heedful.episodes.failures import (
     REFUSED_BY_PERSON_PATTERN,
     failure_text,
+    is_status,
     status_failures,
 )
 from heedful.lessons.action import command_of
@@ -156,7 +157,9 @@ def _find_failures(
     found = [n for n, role in enumerate(roles) if role == "result"]
     tools = {n: events[calls[n] or n].tool for n in found}
     # A tool that marks its failures, or gives a code, says all of them so.
-    marking = {tools[n] for n in found if failure(events[n]) or events[n].code}
+    marking = {
+        tools[n] for n in found if failure(events[n]) or is_status(events[n].code)
+    }
     failures = [event.error for event in events]
     for n in found:
         call = calls[n]

@@ -217,13 +217,18 @@ def status_failures(
             yield from (result for result, status in of_tool.items() if status)
 
 
+def is_status(code: str) -> bool:
+    """Return whether a code is an exit status or a status of HTTP."""
+    return code.isdecimal() and int(code) < 600
+
+
 def is_failure_code(code: str) -> bool:
     """Return whether a code is an exit status or a status of HTTP that means failure.
 
     >>> [is_failure_code(code) for code in ("0", "1", "200", "404", "OK")]
     [False, True, False, True, False]
     """
-    return code.isdecimal() and (0 < int(code) < 100 or 400 <= int(code) < 600)
+    return is_status(code) and (0 < int(code) < 100 or 400 <= int(code))
 
 
 def says_more(event: Event) -> bool:
