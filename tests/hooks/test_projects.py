@@ -38,6 +38,15 @@ def test_a_worktree_and_a_subfolder_share_one_file_in_the_user_s_folder(
     assert database.parent.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_worktrees_of_a_bare_repository_share_one_file(home: Home) -> None:
+    bare = home.home / "bare.git"
+    home.git(home.home, "clone", "-q", "--bare", str(home.shop), str(bare))
+    for name in ("one", "two"):
+        home.git(bare, "worktree", "add", "-q", str(home.home / name), "-b", name)
+    assert home.database(home.home / "one") == home.database(home.home / "two")
+    assert home.database(home.home / "one").parent.name.startswith("bare.git-")
+
+
 @pytest.mark.parametrize("name", ["plain", "other"])
 def test_each_folder_without_git_has_a_file_of_its_own(name: str, home: Home) -> None:
     folder = home.home / name

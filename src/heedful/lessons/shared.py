@@ -41,7 +41,7 @@ RULES_HEADER = """\
 > Written by `heedful share`, one rule a line. Each was released, written or verified
 > by somebody. Nobody signs this file: who reviews a change to it answers for its rules,
 > and the trust that a rule states is that of its reviewer. Hooks follow it only after
-> `heedful hook approve`, which shows what changed. You may add and remove lines.
+> `heedful rules accept`, which shows what changed. You may add and remove lines.
 """
 _RULE_START = "- "
 # What separates two fields, and a piece of a field: an escape or any other character.

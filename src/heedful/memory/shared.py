@@ -2,7 +2,7 @@
 
 `rules_to_share` returns what a person released or wrote, and what evidence verified,
 without secrets, personal data and absolute paths. `follow_rules` stores the rules of a
-file that a person approved; none is trusted more than this person.
+file that a person accepted; none is trusted more than this person.
 """
 
 from __future__ import annotations

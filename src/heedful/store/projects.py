@@ -81,8 +81,8 @@ def write_private(path: Path, content: bytes) -> None:
 class Project:
     """A project of the user.
 
-    `place` is the real path by which it is known, and `root` the folder that its name
-    is from: the root of the main worktree, or the folder without git.
+    `place` is the real path by which it is known, and `root` the folder of its settings:
+    the root of the main worktree, or the folder without git.
     """
 
     place: Path
@@ -91,7 +91,8 @@ class Project:
     @property
     def folder(self) -> Path:
         """The folder in the user's folder with what is remembered of the project."""
-        name = re.sub(r"[^\w.-]+", "-", self.root.name)[:MAX_PROJECT_NAME_CHARS]
+        path = self.place.parent if self.place.name == ".git" else self.place
+        name = re.sub(r"[^\w.-]+", "-", path.name)[:MAX_PROJECT_NAME_CHARS]
         digest = hashlib.sha256(os.fsencode(self.place)).hexdigest()
         short_digest = digest[:PROJECT_DIGEST_CHARS]
         return user_folder() / PROJECTS_TABLE / f"{name or 'root'}-{short_digest}"
