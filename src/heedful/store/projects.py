@@ -81,7 +81,7 @@ def write_private(path: Path, content: bytes) -> None:
 class Project:
     """A project of the user.
 
-    `place` is the real path by which it is known, and `root` the folder of its settings:
+    `place` is the real path by which it is known. `root` names its settings: it is
     the root of the main worktree, or the folder without git.
     """
 
