@@ -50,7 +50,8 @@ def test_others_are_not_told_the_file(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open(browser.api.key("read"))
         facts = browser.data("/home")["begin"]
-        assert facts["code"] == facts["demo"] == facts["recorded"] == facts["own"] == ""
+        for name in ("code", "demo", "recorded", "projects"):
+            assert facts[name] == ""
         assert "/v1/loops/ID" in browser.get("").text
         # Only Home says how to begin; Loops leads there.
         assert "Next: how to begin" in words_of(browser.get("/loops").text)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES_PREFIXES
-from heedful.store.projects import own_db
+from heedful.store.projects import PROJECTS_TABLE, user_folder
 from heedful.web.site import Document, Visit
 
 
@@ -27,7 +27,7 @@ def begin(visit: Visit) -> Document:
     return {
         "code": _code(visit),
         "hook": "heedful hook install",
-        "own": _own_memory(visit),
+        "projects": _projects_folder(visit),
         "demo": demo,
         "recorded": recorded,
     }
@@ -65,9 +65,6 @@ def _code(visit: Visit) -> str:
     return "\n".join(lines)
 
 
-def _own_memory(visit: Visit) -> str:
-    """Return the file with what holds in all projects of the user, if it is another."""
-    own_file = own_db()
-    if not visit.is_here or visit.caller.setup.store.url == str(own_file):
-        return ""
-    return str(own_file)
+def _projects_folder(visit: Visit) -> str:
+    """Return the folder with the memory of hooks, if the visitor may know it."""
+    return str(user_folder() / PROJECTS_TABLE) if visit.is_here else ""
