@@ -31,18 +31,20 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     memory = Memory(store)
     first = await memory.remember("ValueError", "line 3: bad value 'x'")
     again = await memory.remember(
-        "ValueError", "line 99: bad value 'x'", lesson="ignored"
+        "ValueError", "line 99: bad value 'x'", lesson="quote it"
     )
     other = await memory.remember("ValueError", "line 3: bad value 'y'")
     assert first == Remembered(first.id, created=True, seen=1, figures="particulars")
-    assert again == Remembered(first.id, created=False, seen=2, figures="particulars")
+    assert again == Remembered(
+        first.id, created=False, updated=True, seen=2, figures="particulars"
+    )
     assert other.created
     assert other.id != first.id
     assert await memory.count() == 2
     sightings = await memory.seen("ValueError", "line 1234: bad value 'x'")
     assert sightings
     assert sightings.count == 2
-    assert sightings.lessons[0]["text"] == "line 3: bad value 'x'"
+    assert sightings.lessons[0]["text"] == "quote it"
     assert await memory.seen("KeyError", "line 3: bad value 'x'") == Seen(0)
     assert not await memory.seen("ValueError", "bad value 'z'")
     texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
@@ -51,6 +53,50 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
         "line 99: bad value 'x'",
         "line 3: bad value 'y'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        pytest.param("operator", "operator", "new", id="the same origin"),
+        pytest.param("model", "measured", "new", id="both of this machine"),
+        pytest.param("model", "operator", "new", id="a higher origin"),
+        pytest.param("operator", "model", "old", id="a lower origin"),
+        pytest.param("operator", "external", "old", id="from outside"),
+    ],
+)
+async def test_the_newest_words_of_a_known_error_win(store, path, old, new, told):
+    memory = Memory(store)
+    await memory.remember("Timeout", "no answer", lesson="old", trust=old)
+    again = await memory.remember("Timeout", "no answer", lesson="new", trust=new)
+    assert again.updated is (told == "new")
+    seen = await memory.seen("Timeout", "no answer")
+    assert [lesson["text"] for lesson in seen.lessons] == [told]
+    back = await memory.remember("Timeout", "no answer", lesson="old")
+    assert back.updated is (told == "new")
+    assert (await memory.seen("Timeout", "no answer")).lessons[0]["state"] != (
+        "superseded"
+    )
+    assert [m.lesson for m in await memory.recall("old")] == ["old"]
+
+
+async def test_a_cure_that_is_found_later_is_told(store):
+    memory = Memory(store)
+    await memory.remember("Timeout", "no answer after 3 s")
+    late = await memory.remember("Timeout", "no answer after 9 s", lesson="Wake it.")
+    assert late.updated
+    assert not (await memory.remember("Timeout", "no answer after 4 s")).updated
+    seen = await memory.seen("Timeout", "no answer after 5 s")
+    assert [lesson["text"] for lesson in seen.lessons] == ["Wake it."]
+
+
+async def test_a_figure_of_the_error_and_of_the_lesson_is_part_of_the_lesson(store):
+    memory = Memory(store)
+    for size, score in ((64, "0.81"), (128, "0.79")):
+        text = f"batch size {size}: accuracy {score}"
+        await memory.remember("run", text, lesson=text)
+    assert await memory.count() == 2
+    assert (await memory.seen("run", "batch size 64: accuracy 0.81")).count == 2
 
 
 @pytest.mark.parametrize(

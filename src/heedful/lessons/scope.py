@@ -117,6 +117,8 @@ def lesson_name(kind: str, signature: str) -> str:
 class Remembered:
     """The result of storing a lesson: its id, whether it is new, and its sightings.
 
+    `updated` says that its words or its fix replaced older ones, which are kept.
+
     `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its
     whole group. `state` and `trust` are those of the stored text. If the text waits in
     quarantine, `entry` is its id there, and `release` the command that releases it.
@@ -128,6 +130,7 @@ class Remembered:
     id: int
     created: bool
     _: KW_ONLY
+    updated: bool = False
     seen: int
     state: State = "unverified"
     trust: Trust = "operator"

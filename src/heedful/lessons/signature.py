@@ -52,6 +52,29 @@ def signature(error_type: str, text: str) -> Signature:
     )
 
 
+def lesson_signature(error_type: str, text: str, lesson: str) -> Signature:
+    """Return the signature of an error and of a person's lesson about it.
+
+    Figures of the error that the lesson has, too, are part of it: "batch size 64" and
+    "batch size 128" are two lessons.
+    """
+    error = signature(error_type, text)
+    shared = sorted(_figures(text) & _figures(lesson))
+    if not shared or error.figures != "particulars":
+        return error
+    name = "\0".join([error.pattern, *shared])
+    return replace(error, digest=digest_of(error_type, name))
+
+
+def _figures(text: str) -> set[str]:
+    """Return the numbers and measures in a text."""
+    figures = set[str]()
+    for match in compiled(_PARTICULAR_PATTERN).finditer(text):
+        if match.lastgroup == "N3":
+            figures.add(match[0])
+    return figures
+
+
 # What a terminal obeys, and what it draws over: the part of a line before a return.
 _UNDRAWN_PATTERN = rf"(?x){TERMINAL_CODES}|[^\n]*\r(?!\n)"
 
@@ -317,11 +340,13 @@ _ID_SEGMENT_PATTERN = (
 )
 # The part of the name of a file that differs from run to run.
 _NAME_ID_PATTERN = rf"{_ID_SEGMENT_PATTERN}|\d+"
-# The words right before a number that names an error: "exit status " before 127.
+# The words right before a number that names an error: "exit status " before 127. After
+# "error" and "returned", it counts things if a word follows: "error: 5 items match".
 _ERROR_NUMBER_PATTERN = (
-    r"(?i)(?:code|exit|status|errno|signal|error|returned|daemon:|curl:|http(?:/[\d.]+)?)"
-    r"[\"']?[ :=\[\"(]{1,3}\Z"
+    r"(?i)(?:code|exit|status|errno|signal|daemon:|curl:|http(?:/[\d.]+)?"
+    r"|(?P<counting>error|returned))[\"']?[ :=\[\"(]{1,3}\Z"
 )
+_COUNTED_PATTERN = r" [a-z]"
 # How many characters before the number are searched for these words.
 _MAX_CODE_DISTANCE_CHARS = 24
 
@@ -362,8 +387,11 @@ def _mask(match: re.Match[str]) -> str:
 
     start = match.start()
     before = match.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
-    if match[0].isdecimal() and compiled(_ERROR_NUMBER_PATTERN).search(before):
-        return match[0]
+    named = compiled(_ERROR_NUMBER_PATTERN).search(before)
+    if named is not None and match[0].isdecimal():
+        is_count = compiled(_COUNTED_PATTERN).match(match.string, match.end())
+        if not (named["counting"] and is_count):
+            return match[0]
 
     mask = (match.lastgroup or "").rstrip("12345")
     if mask == "PATH":

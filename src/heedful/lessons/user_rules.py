@@ -33,7 +33,8 @@ _MARKERS = {
     "English": {
         "before": "no|please|remember|we|you|here"
         "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
-        "rule": r"never|always|from now on|use (?!an? |the ).*\b(?:not|never|instead of)"
+        "rule": r"never|always|from now on"
+        r"|use (?!an? |the ).*\b(?:not|never|instead of)"
         r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
         r"|add|delete|change)"
         r"|stop (?:running|using|touching|editing|committing|pushing|building"

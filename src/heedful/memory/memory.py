@@ -198,7 +198,7 @@ class Memory:
             check_memory,
             check_source,
         )
-        from heedful.lessons.signature import signature
+        from heedful.lessons.signature import lesson_signature
 
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         check_memory(
@@ -217,7 +217,7 @@ class Memory:
 
         new_lesson = Lesson(
             "error",
-            signature(error_type, text),
+            lesson_signature(error_type, text, redact(lesson)),
             error_type=error_type,
             text=(redact(lesson) or text)[:MAX_EXAMPLE_TEXT_CHARS],
             sighting=text[:MAX_EXAMPLE_TEXT_CHARS],
@@ -242,6 +242,8 @@ class Memory:
             message = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
             if answer.created:
                 message = f"stored: lesson {answer.id}"
+            elif answer.updated:
+                message = f"updated: lesson {answer.id}, seen {answer.seen} times"
             if answer.entry:
                 message += f", waits in quarantine: {answer.release}"
         _log.info(message)

@@ -34,6 +34,7 @@ from heedful.lessons.lesson import (
     short_digest,
 )
 from heedful.lessons.mistake import Mistake, from_json, to_data, with_words
+from heedful.lessons.origin import ORIGINS, read_origin
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import (
     MAX_QUARANTINE_TAGS,
@@ -308,7 +309,8 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
-    if lesson.trust in TRUST_RAISING_VERIFICATION:
+    values["renews"] = int(_renews(db, key, lesson, values))
+    if lesson.trust in TRUST_RAISING_VERIFICATION or values["renews"]:
         db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
@@ -351,12 +353,37 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     return Remembered(
         id,
         created=row["seen"] == 1,
+        updated=bool(values["renews"]),
         seen=int(row["seen"]),
         state=answer_row["state"],
         trust=answer_row["trust"],
         entry=entry,
         figures=lesson.signature.figures,
     )
+
+
+def _renews(db: Db, key: Plain, lesson: Lesson, values: Plain) -> bool:
+    """Return True if a lesson has new words or a new fix for a known error.
+
+    They replace those that are trusted no more than they are.
+    """
+    fix = lesson.mistake.fix if lesson.mistake else None
+    has_words = lesson.kind == "error" and lesson.text != lesson.sighting
+    if lesson.trust in QUARANTINE_TRUST or not (fix or has_words):
+        return False
+    name = {"kind": lesson.kind, "signature": values["signature"]}
+    stored = {"tenant": key["tenant"], "project": key["project"], **name}
+    for row in db.select("text, trust, mistake", "lesson", stored):
+        stored_mistake = from_json(row["mistake"])
+        stored_fix = stored_mistake.fix if stored_mistake else None
+        is_other = (row["text"], stored_fix) != (values["text"], fix)
+        return is_other and _belief(lesson.trust) <= _belief(row["trust"])
+    return False
+
+
+def _belief(trust: str) -> int:
+    """Return the place of an origin among all, the most believed first."""
+    return ORIGINS.index(read_origin(trust))
 
 
 def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
@@ -607,7 +634,7 @@ def add_example(
         if db.first("is_refused", {**values, "words": digests}) is not None:
             values["state"] = "retired"
 
-    row = db.first("insert_example", values)
+    row = db.first("insert_example", {"renews": 0, **values})
     wrote: Wrote = "nothing"
     if row is None:
         db.send("verify_example", values)

@@ -1,10 +1,10 @@
 -- name: replace_words
--- Text of an operator or a measured outcome replaces other text. The text of a model is then no longer recalled.
+-- Words that newer ones replace are kept, and no longer recalled.
 update example set state = 'superseded'
-where digest like 'lesson%' and trust = 'model' and state in ('unverified', 'verified') and (lesson_id, lesson) in (
+where digest like 'lesson%' and state in ('unverified', 'verified') and (lesson_id, lesson) in (
   select id, text from lesson
   where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-    and trust not in ('operator', 'measured') and text <> :text
+    and text <> :text and (:renews = 1 or (trust not in ('operator', 'measured') and example.trust = 'model'))
 );
 
 -- name: upsert_lesson
@@ -30,18 +30,24 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
     -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
     state = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                  then excluded.state
+                 when :renews = 1 and lesson.state = 'verified' then excluded.state
                  when lesson.state = 'unverified' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
                  then 'verified' else lesson.state end,
-    useful = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+    useful = case when (:renews = 1 or (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')))
                   and lesson.text <> excluded.text then 1 else lesson.useful end,
-    judged_from = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+    judged_from = case when (:renews = 1 or (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')))
                        and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
     (trust, text, source, tags, importance, meta, mistake, author) = (
-      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, null
+      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, cast(null as bigint)
       where lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
       union all
+      -- The newest words of the same origin, or of a higher one.
+      select excluded.trust, excluded.text, excluded.source, lesson.tags, lesson.importance,
+             case when excluded.meta = '{}' then lesson.meta else excluded.meta end, excluded.mistake, cast(null as bigint)
+      where :renews = 1 and not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+      union all
       select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
-      where not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+      where :renews = 0 and not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
     ),
     pinned = lesson.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
@@ -400,7 +406,8 @@ values (coalesce((select example from corpus where scope = :scope),
 on conflict (lesson_id, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson, mistake = excluded.mistake,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
-where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+where (example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+  or (example.state = 'superseded' and :renews = 1)
 returning id;
 
 -- name: delete_lineage
