@@ -24,6 +24,8 @@ MAX_POOLED_LOOPS = 200
 # Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
 # out when it stops hurting.
 HARMFUL_MEMORY_SHARE = 0.975
+# The name of an opportunity has this many characters of the signature of its lesson.
+OPPORTUNITY_DIGEST_CHARS = 16
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
 
 
@@ -170,3 +172,8 @@ def _chance(*names: str | int) -> float:
     """
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def opportunity_name(session: str, signature: str) -> str:
+    """Return the name of the opportunity that a session has for a lesson."""
+    return f"{session}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"

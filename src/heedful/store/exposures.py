@@ -15,7 +15,13 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
-from heedful.lessons.holdout import Exposure, LoopExposures, is_withheld, plan_holdout
+from heedful.lessons.holdout import (
+    Exposure,
+    LoopExposures,
+    is_withheld,
+    opportunity_name,
+    plan_holdout,
+)
 from heedful.lessons.scope import (
     Remembered,
     Scope,
@@ -488,10 +494,6 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
-# The name of an opportunity has this many characters of the lesson's signature.
-OPPORTUNITY_DIGEST_CHARS = 16
-
-
 def announce(
     db: Db,
     scope: Scope,
@@ -552,7 +554,7 @@ def _opportunity(
     """
     signature = lesson["signature"]
     name = lesson_name(lesson["kind"], signature)
-    loop = opportunity_name(session, signature)
+    loop = opportunity_name(storable(session), signature)
 
     recorded = shown_to(db, scope, loop)
     if recorded:
@@ -571,19 +573,6 @@ def _opportunity(
         # If their source is revoked, what the session repeats of them goes, too.
         examples=(lesson["author"],) if lesson["author"] else (),
     )
-
-
-def opportunity_name(session: str, signature: str) -> str:
-    """Return the name of the opportunity that a session has for a lesson."""
-    return f"{storable(session)}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"
-
-
-def opportunity_of(lesson: Lesson) -> str:
-    """Return the opportunity of the session that taught a lesson, "" for no session."""
-    session = lesson.source.removeprefix(source_of(""))
-    if session == lesson.source:
-        return ""
-    return opportunity_name(session, lesson.signature.digest)
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
 from heedful.lessons import render
+from heedful.lessons.holdout import opportunity_name
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
@@ -32,6 +33,7 @@ from heedful.lessons.lesson import (
     Trust,
     lesson_name,
     short_digest,
+    source_of,
 )
 from heedful.lessons.mistake import Mistake, from_json, to_data, with_words
 from heedful.lessons.origin import ORIGINS, read_origin
@@ -46,7 +48,7 @@ from heedful.lessons.trust import (
     lowest_trust,
 )
 from heedful.lessons.words import words
-from heedful.store import exposures, session_marks
+from heedful.store import session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -207,7 +209,10 @@ def _listener(lesson: Lesson) -> str:
     # The words of a user are no repetition.
     if lesson.parents or lesson.trust == "operator":
         return ""
-    return exposures.opportunity_of(lesson)
+    session = lesson.source.removeprefix(source_of(""))
+    if session == lesson.source:
+        return ""
+    return opportunity_name(storable(session), lesson.signature.digest)
 
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Trust]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from heedful.lessons.holdout import is_withheld, plan_holdout
+from heedful.lessons.holdout import is_withheld, opportunity_name, plan_holdout
 from heedful.lessons.scope import Scope, lesson_name
 from heedful.store import exposures
 from heedful.store.connection import (
@@ -111,7 +111,7 @@ def _coin(
     columns = "kind, signature"
     for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
         name = lesson_name(lesson["kind"], lesson["signature"])
-        loop = exposures.opportunity_name(session, lesson["signature"])
+        loop = opportunity_name(storable(session), lesson["signature"])
         for exposure in exposures.shown_to(db, scope, loop):
             if exposure.lesson == name:
                 return {
