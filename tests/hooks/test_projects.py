@@ -188,6 +188,7 @@ def test_the_user_s_own_settings_hold_for_all_projects_and_for_one(home: Home) -
         ("db = 3", "db in"),
         ("[broken", "cannot be read"),
     ],
+    ids=["a number of projects", "a project that is a number", "db", "no TOML"],
 )
 def test_wrong_settings_of_the_user_are_named(
     text: str, problem: str, home: Home
@@ -195,6 +196,7 @@ def test_wrong_settings_of_the_user_are_named(
     home.settle(text)
     assert problem in home.start()["systemMessage"]
     assert problem in run_command(home, "hook install --yes")
+    assert not (home.shop / ".claude").exists()
     assert problem in run_command(home, "hook status")
 
 

@@ -24,7 +24,7 @@ from heedful.cli.agents import (
     section,
 )
 from heedful.cli.app import group
-from heedful.cli.output import answer, say
+from heedful.cli.output import answer, command_line, say
 from heedful.cli.resources import ask
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
@@ -34,6 +34,7 @@ from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
 from heedful.integrations.places import TARGETS
 from heedful.integrations.rules import doubt_about_rules
+from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import reminders
@@ -172,13 +173,13 @@ def install(
     changes = _plan(targets, user, http)
     if dry_run:
         return _preview(changes)
+    memory_lines = [] if user else _describe_memory()
     written = _write_if_agreed(changes, yes)
 
     lines = ["the hooks are installed already"]
     if written:
         lines = [f"wrote {', '.join(written)}"]
-    if not user:
-        lines += _describe_memory()
+    lines += memory_lines
     if written:
         lines += [*describe_limits(targets), *describe_doubles(targets)]
     if plans.INSTALL_AGENT in targets:
@@ -193,7 +194,8 @@ def _describe_memory() -> list[str]:
     Raises UsageError if hooks could not follow the user's settings.
     """
     settings = process.read_settings(Path.cwd())
-    follow(settings, ":memory:")
+    rules, _ = follow(settings, ":memory:")
+    policy(rules.policy)
     project = find_project(Path.cwd())
     note_first_commit(project)
     doubts = [process.describe_earlier(project), doubt_about_rules(Path.cwd())]
@@ -209,7 +211,8 @@ def _offer_to_learn(may_ask: bool, is_new: bool) -> list[str]:
     if past_sessions is None:
         return []
     if not may_ask:
-        return [f"to learn from past sessions: heedful learn-sessions {past_sessions}"]
+        command = command_line("learn-sessions", past_sessions)
+        return [f"to learn from past sessions: {command}"]
     if is_new and confirm(
         f"Learn from your past sessions in {past_sessions}?", err=True
     ):
