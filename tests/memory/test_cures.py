@@ -304,19 +304,6 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
     assert len(seen.lessons) == 1
 
 
-async def test_the_step_before_a_failure_has_no_personal_data(
-    memory: heedful.Memory,
-) -> None:
-    await learn(
-        memory,
-        [call("find", BOOKING), fail("make app", "make: no rule for target 'app'")],
-    )
-    [failure] = (await memory.before("Bash", "make app")).failures
-    assert failure.state.startswith("after find")
-    assert "Mia" not in failure.state
-    assert "post.test" not in failure.state
-
-
 async def test_what_the_user_says_has_no_personal_data(memory: heedful.Memory) -> None:
     text = "No, don't npm install that: mia.li@post.test says it is dead."
     message = Event("user_message", text)

@@ -628,7 +628,7 @@ async def test_a_released_error_is_told_only_in_the_words_that_were_released(
 
     async def hear() -> list[str]:
         history = await memory.before("Bash", call)
-        return [failure.what for failure in history.failures]
+        return [failure.error for failure in history.failures]
 
     for number in range(3):
         await fail(f"first {number}", first)

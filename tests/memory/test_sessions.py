@@ -345,7 +345,7 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     assert "pnpm test" in sightings.lessons[0]["text"]
     (failure,) = (await memory.before("Bash", {"command": "npm test"})).failures
     assert failure.fix == "Bash `pnpm test`"
-    assert ("pnpm" in failure.what) is False
+    assert ("pnpm" in failure.error) is False
     assert not await memory.before("Bash", {"command": "pnpm test"})
 
 
@@ -559,5 +559,9 @@ async def test_what_put_an_error_right_joins_the_text_that_waits():
     assert waits.lesson.splitlines()[-1] == "Bash `npm run bundle`"
     assert waits.seen == 1
     await memory.quarantine.release([waits.id], by="ada")
+    second = patient_host(memory=memory, strict=True).run("s2", "build the app")
+    await second.before("Bash", {"command": "npm run build"}, "c1")
+    await second.seen("Bash", "npm ERR! error: missing script: build", "c1")
+    await second.learn(ends="partial")
     again = await memory.before("Bash", {"command": "npm run build"})
     assert [failure.fix for failure in again.failures] == ["Bash `npm run bundle`"]

@@ -128,17 +128,6 @@ async def test_particulars_and_secrets_are_not_learnt(memory: heedful.Memory) ->
     assert await known(memory, arguments={"command": "git push --up origin"}) == ()
 
 
-async def test_what_failed_later_rests_until_it_works(memory: heedful.Memory) -> None:
-    absent = step("Read", read("/r/docs/guides.md"), "File does not exist.")
-    there = step("Read", read("/r/docs/guide.md"))
-    gone = step("Read", read("/r/docs/guide.md"), "File does not exist.")
-    await learn(memory, "s1", absent, there)
-    await learn(memory, "s2", gone)
-    assert await known(memory, "Read", read("/r/docs/guides.md")) == ()
-    await learn(memory, "s3", there)
-    assert len(await known(memory, "Read", read("/r/docs/guides.md"))) == 1
-
-
 async def test_words_of_others_are_not_told(store: Any) -> None:
     bare = heedful.Memory(store, holdout=0.0)
     await learn_frozen(bare, "s1")

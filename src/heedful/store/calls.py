@@ -272,7 +272,8 @@ def _known_failure(
     mark = Mark(newest["kind"], newest["name"], newest["place"])
     failure = KnownFailure(
         kind=mark.kind,
-        name=mark.name,
+        # The whole call is known to who asks.
+        name="" if mark.kind in ("call", "command") else mark.name,
         place=mark.place,
         digest=newest["digest"],
         error=newest["error"] if newest["origin"] != "outside" else "",
