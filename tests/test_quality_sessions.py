@@ -351,7 +351,7 @@ def test_a_dump_has_the_texts_with_their_calls(tmp_path):
     assert "sessions.coding.passed" in keys
     assert "sessions.ann/shop.passed" not in keys
     texts = [json.loads(line) for line in dump.read_text("utf-8").splitlines()]
-    by_call = {text["call"]: text for text in texts if text["moment"] == "after"}
+    by_call = {text["call"]: text for text in texts if text["moment"] == "before"}
     ((call, text),) = by_call.items()
     assert call.startswith("Read ")
     assert text["error"] == ABSENT[2]

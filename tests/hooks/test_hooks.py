@@ -150,7 +150,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert (
         await patient_host(memory=memory).run("team/a").events() == []
     )  # nothing came for a day
-    assert (await memory.seen("Bash", ERROR)).count == 3
+    assert (await memory.seen("Bash", ERROR)).count == 4
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
     await memory.remember("page", "a text of a tool", trust="tool")
     opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)

@@ -176,11 +176,11 @@ def _finished_call(
     tool = str(event.get("tool") or "")
     marks = marks_of(tool, arguments, folder)
     contracts = contract_marks(tool, arguments, reading, folder)
-    places = {mark.place for mark in marks if mark.kind == "name"}
+    programs = {mark.tool for mark in marks if mark.kind == "name"}
     finished = FinishedCall(
         start=call["at"],
         end=event["at"],
-        tool=" ".join(sorted(places)) or tool,
+        tool=" ".join(sorted(programs)) or tool,
         marks=frozenset(mark.digest for mark in (*marks, *contracts)),
     )
     if not event["error"]:

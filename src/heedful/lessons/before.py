@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
 from heedful.lessons.contracts import ABSENT_CONTRACT, CONTRACTS, Contract
 from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.origin import program_name, read_commands
+from heedful.lessons.origin import (
+    Origin,
+    origin_of,
+    program_name,
+    read_commands,
+    sources_of,
+)
 from heedful.lessons.scope import State, Trust, digest_of, release_command
 from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
@@ -49,20 +55,20 @@ _OUTPUT_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a call has in common with another: the `kind`, a `name`, and a `place`.
+    """What a call has in common with another: the `kind`, a `name`, and a `tool`.
 
-    The place of a name is the program or the tool whose argument it is; that of a
-    contract or a call is the tool.
+    The tool of a name in a command is the program whose argument it is; a command and a
+    path have none.
     """
 
     kind: MarkKind
     name: str
-    place: str = ""
+    tool: str = ""
 
     @property
     def digest(self) -> str:
         """The digest by which it is found again."""
-        return digest_of("mark", "\0".join((self.kind, self.place, self.name)))
+        return digest_of("mark", "\0".join((self.kind, self.tool, self.name)))
 
     @property
     def ends_for_good(self) -> bool:
@@ -97,7 +103,7 @@ class Step:
     is the time of its result in seconds since 1970, 0 if unknown. A failure cost so
     many `calls`: itself, and those until a like call passed. `replacement` is what then
     worked in its place, if anything like it did, and `contract` the name of the
-    contract that it broke, if any.
+    contract that it broke, if any. The errors have the `origin` of what the call reads.
     """
 
     marks: tuple[Mark, ...]
@@ -110,13 +116,14 @@ class Step:
     calls: int = 1
     replacement: Replacement | None = None
     contract: str = ""
+    origin: Origin = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
     """A failure of calls that have something in common with a call.
 
-    That is the mark of this `kind` with a `name` and a `place`, found by its `digest`.
+    That is the mark of this `kind` with a `name` and a `tool`, found by its `digest`.
     Such calls failed in `runs` runs, last at the time `failed` in seconds since 1970.
     `error` is what the last one said, and `fix` what put it right, or "". `lesson` is
     the id of the lesson, 0 without one; `trust` and `lesson_state` are its own. `text`
@@ -125,7 +132,7 @@ class KnownFailure:
 
     kind: MarkKind
     name: str = ""
-    place: str = ""
+    tool: str = ""
     digest: str = ""
     error: str = ""
     fix: str = ""
@@ -139,7 +146,7 @@ class KnownFailure:
     @property
     def mark(self) -> Mark:
         """What the calls have in common."""
-        return Mark(self.kind, self.name, self.place)
+        return Mark(self.kind, self.name, self.tool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +224,11 @@ def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") 
         return Mark(kind, text.strip(), "" if kind == "command" else tool)
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
     return Mark("call", _plain_text(text, folder), tool)
+
+
+def call_origin(tool: str, arguments: Mapping[str, Any] | str) -> Origin:
+    """Return the origin of what a call reads."""
+    return origin_of(sources_of(tool, command_of(arguments)))
 
 
 def is_shell(tool: str, arguments: Mapping[str, Any] | str) -> bool:

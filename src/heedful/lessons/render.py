@@ -205,9 +205,9 @@ def mark_words(mark: Mark) -> str:
         case "path":
             return f"the path `{mark.name}`"
         case "name":
-            return f"`{mark.name}` with `{mark.place}`"
+            return f"`{mark.name}` with `{mark.tool}`"
         case _:
-            return f"such a call of {mark.place}"
+            return f"such a call of {mark.tool}"
 
 
 def before_call(failure: KnownFailure) -> str:
@@ -224,7 +224,7 @@ def mark_line(mark: Mark, error: str) -> str:
     """Return in one line what never worked, and what it said if that may be shown."""
     name = mark_words(mark)
     if mark.kind == "call":
-        name = f"{mark.place} `{mark.name}`"
+        name = f"{mark.tool} `{mark.name}`"
     said = f": “{error}”" if error else ""
     return clean(f"{name} never worked{said}", MAX_BRIEF_LINE_CHARS)
 

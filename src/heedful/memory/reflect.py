@@ -46,6 +46,7 @@ from heedful.lessons.before import (
     FORGETTING_CODES,
     Reading,
     Step,
+    call_origin,
     contract_marks,
     failed_marks,
     marks_of,
@@ -819,6 +820,7 @@ def steps_of(
                 at=run.events[result].at or 0,
                 replacement=replacements.get(position),
                 contract=contract.name if contract else "",
+                origin=call_origin(event.tool, arguments),
             )
         )
         if not error_texts:

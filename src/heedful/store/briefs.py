@@ -88,7 +88,7 @@ def _contract_lines(rows: list[Row]) -> Iterator[BriefLine]:
         contract = CONTRACTS_BY_NAME.get(name)
         if contract is None or not contract.rule:
             continue
-        tools = ", ".join(sorted({row["place"] for row in broken}))
+        tools = ", ".join(sorted({row["tool"] for row in broken}))
         yield BriefLine(
             render.contract_line(contract.rule, tools, broken[0]["error"]),
             sessions=max(row["sessions"] for row in broken),
@@ -130,13 +130,13 @@ def _call_lines(rows: list[Row]) -> Iterator[BriefLine]:
     parts = [row for row in rows if row["kind"] in ("path", "name")]
     calls = [row for row in rows if row["kind"] == "call"]
     for row in (*parts, *calls):
-        mark = Mark(row["kind"], row["name"], row["place"])
+        mark = Mark(row["kind"], row["name"], row["tool"])
         if mark.kind == "call" and any(
             part["error"] == row["error"] and part["name"] in mark.name.casefold()
             for part in parts
         ):
             continue
-        waits = row["origin"] == "outside" or row["lesson_state"] == "quarantined"
+        waits = row["origin"] == "outside"
         yield BriefLine(
             render.mark_line(mark, "" if waits else row["error"]),
             sessions=row["sessions"],

@@ -22,6 +22,7 @@ from heedful.lessons.before import (
     KnownFailure,
     Mark,
     Step,
+    call_origin,
     contract_marks,
     failed_marks,
     marks_of,
@@ -29,7 +30,7 @@ from heedful.lessons.before import (
 )
 from heedful.lessons.contracts import CONTRACTS_BY_NAME, find_contract
 from heedful.lessons.mistake import Mistake, from_json
-from heedful.lessons.origin import Origin, origin_of, sources_of
+from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
 from heedful.redact import redact
 from heedful.store import aging, exposures, session_marks, substitutions, user_rules
@@ -76,6 +77,7 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
                 at=at,
                 calls=lost[mark],
                 lesson_id=step.lesson or None,
+                origin=step.origin,
             )
     _record_losses(db, scope, source, steps)
     substitutions.record(db, scope, source, steps)
@@ -100,7 +102,7 @@ def _record_failure(
         "source": source,
         "kind": mark.kind,
         "name": storable(mark.name),
-        "place": storable(mark.place),
+        "tool": storable(mark.tool),
         "error": storable(redact(error))[:MAX_ERROR_CHARS],
         "origin": origin,
         "lesson_id": lesson_id,
@@ -190,7 +192,7 @@ def _follow_result(
     contract = find_contract(arguments, result["error"], errors)
     failed = failed_marks(tool, arguments, errors, contract, folder)
     source = storable(source_of(session))
-    origin = origin_of(sources_of(tool, whole_call(tool, arguments).name))
+    origin = call_origin(tool, arguments)
     for mark, error in failed.items():
         _record_failure(db, scope, source, mark, error, at=time.time(), origin=origin)
 
@@ -207,8 +209,7 @@ def history_of(
     """Return the failures of calls that have something in common with this one.
 
     What says most comes first. What a `session` was told, or has done itself, is left
-    out. If the lesson about a failure waits in quarantine, its error and its fix
-    are left out, and so is an error from outside.
+    out, and so is the fix of a lesson that waits, and an error from outside.
     """
     fields = arguments_of(arguments)
     marks = list(marks_of(tool, fields, folder))
@@ -265,16 +266,15 @@ def _known_failure(
     """Return what may be told of failures, and the lessons about them that wait.
 
     `rows` are those of one mark, the newest first. It is None if a person retired the
-    lesson. The words of a mark are those of the call itself, so they may be told though
-    the error waits.
+    lesson. An error from outside is told in the words of a released lesson only.
     """
     newest = rows[0]
-    mark = Mark(newest["kind"], newest["name"], newest["place"])
+    mark = Mark(newest["kind"], newest["name"], newest["tool"])
     failure = KnownFailure(
         kind=mark.kind,
         # The whole call is known to who asks.
         name="" if mark.kind in ("call", "command") else mark.name,
-        place=mark.place,
+        tool=mark.tool,
         digest=newest["digest"],
         error=newest["error"] if newest["origin"] != "outside" else "",
         runs=len(rows),
@@ -294,7 +294,7 @@ def _known_failure(
         elif row["own"] or lesson is None:
             lesson = row
     if lesson is None:
-        return (replace(failure, error="") if waiting else None), waiting
+        return (failure if waiting else None), waiting
 
     failure = replace(
         failure,
@@ -303,6 +303,8 @@ def _known_failure(
         lesson_state=lesson["state"],
     )
     mistake = from_json(lesson["mistake"])
+    if not failure.error and mistake is not None:
+        failure = replace(failure, error=render.error_words(mistake))
     if contract is None and not aging.has_failed_fix(db, scope, mistake):
         failure = replace(failure, fix=_fix_of(lesson, mark, folder))
     return failure, waiting

@@ -95,9 +95,9 @@ class NearFailure:
             case "command":
                 return self.mark.name
             case "call":
-                return f"{self.mark.place} {self.mark.name}"
+                return f"{self.mark.tool} {self.mark.name}"
             case "name":
-                return f"{self.mark.place} {self.mark.name}"
+                return f"{self.mark.tool} {self.mark.name}"
             case "path":
                 return f"Read {json.dumps({'file_path': self.mark.name})}"
             case _:
@@ -120,7 +120,7 @@ class NearFailure:
 
 def _words_of(*marks: Mark) -> frozenset[str]:
     """Return the words of marks, in lower case."""
-    text = " ".join(f"{mark.place} {mark.name}" for mark in marks)
+    text = " ".join(f"{mark.tool} {mark.name}" for mark in marks)
     return frozenset(_ASKED_WORD_PATTERN.findall(text.lower()))
 
 
@@ -190,7 +190,7 @@ def _read_failures(db: Db, scope: Scope) -> list[NearFailure]:
     """Return what calls that failed had in common, the newest first."""
     return [
         NearFailure(
-            mark=Mark(row["kind"], row["name"], row["place"]),
+            mark=Mark(row["kind"], row["name"], row["tool"]),
             runs=row["runs"],
             stands=bool(row["stands"]),
         )

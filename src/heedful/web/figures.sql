@@ -449,11 +449,11 @@ where l.error_type in (select value from json_each(:names)) order by e.lesson_id
 
 -- name: failed_calls
 -- What calls that failed had in common, the newest failure first, and whether no such call has worked since.
-select f.digest, f.kind, f.name, f.place, count(*) as runs, max(f.failed) as failed,
+select f.digest, f.kind, f.name, f.tool, count(*) as runs, max(f.failed) as failed,
        max(case when s.at is null or f.kind not in ('name', 'path') and f.failed > s.at then 1 else 0 end) as stands
 from call_failure f left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
 where f.tenant = :tenant and f.project = :project and f.kind <> 'contract'
-group by f.digest, f.kind, f.name, f.place order by failed desc limit :limit;
+group by f.digest, f.kind, f.name, f.tool order by failed desc limit :limit;
 
 -- name: traces_with
 -- Those of the newest episodes whose record has a text in one of its spellings; long records are left out.

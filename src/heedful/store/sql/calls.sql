@@ -1,7 +1,7 @@
 -- name: fail_call
 -- A later failure of the same run replaces what it said.
-insert into call_failure (tenant, project, digest, source, kind, name, place, error, origin, lesson_id, calls, failed, at)
-values (:tenant, :project, :digest, :source, :kind, :name, :place, :error, :origin, :lesson_id, :calls, :failed, :at)
+insert into call_failure (tenant, project, digest, source, kind, name, tool, error, origin, lesson_id, calls, failed, at)
+values (:tenant, :project, :digest, :source, :kind, :name, :tool, :error, :origin, :lesson_id, :calls, :failed, :at)
 on conflict (tenant, project, digest, source) do update set error = excluded.error, origin = excluded.origin,
   lesson_id = coalesce(excluded.lesson_id, call_failure.lesson_id), calls = max(excluded.calls, call_failure.calls),
   failed = max(excluded.failed, call_failure.failed);
@@ -14,7 +14,7 @@ on conflict (tenant, project, digest) do update set at = max(excluded.at, call_s
 -- name: failures_of_call
 -- The runs in which calls with these marks failed that have not worked since, the newest first; a name or a path that ever
 -- worked has none.
-select f.digest, f.source, f.kind, f.name, f.place, f.error, f.origin, f.lesson_id, f.failed
+select f.digest, f.source, f.kind, f.name, f.tool, f.error, f.origin, f.lesson_id, f.failed
 from call_failure f left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
 where f.tenant = :tenant and f.project = :project and f.digest in (select value from json_each(:digests))
   and (s.at is null or f.kind not in ('name', 'path') and f.failed > s.at)
@@ -23,13 +23,12 @@ order by f.failed desc, f.source desc;
 -- name: brief_calls
 -- What failed in several runs since and has not worked since, what cost most calls first, each with the newest error. A
 -- contract is broken again and again although it was kept in between.
-select g.kind, g.name, g.place, g.sessions, g.calls, g.failed, n.error, n.origin, n.lesson_id, l.state as lesson_state
+select g.kind, g.name, g.tool, g.sessions, g.calls, g.failed, n.error, n.origin, n.lesson_id
 from (
-  select digest, kind, name, place, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  select digest, kind, name, tool, count(*) as sessions, sum(calls) as calls, max(failed) as failed
   from call_failure where tenant = :tenant and project = :project and at >= :since
-  group by digest, kind, name, place having count(*) > 1) as g
+  group by digest, kind, name, tool having count(*) > 1) as g
 join call_failure n on n.tenant = :tenant and n.project = :project and n.digest = g.digest and n.failed = g.failed
 left join call_success s on s.tenant = :tenant and s.project = :project and s.digest = g.digest
-left join lesson l on l.id = n.lesson_id
 where g.kind = 'contract' or s.at is null or g.kind in ('call', 'command') and g.failed > s.at
 order by g.calls desc, g.sessions desc, g.digest, n.source limit :limit;

@@ -437,7 +437,7 @@ create index episode_awaiting on episode (tenant, project, at) where awaits_mode
 create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
--- A run in which a call failed that has a mark, by its `digest`: a `kind`, a `name` and a `place`. `source` names the run,
+-- A run in which a call failed that has a mark, by its `digest`: a `kind`, a `name` and a `tool`. `source` names the run,
 -- `error` is what its last such call said, of this `origin`, at the time `failed`, and the lesson is about it, if there
 -- is one. The run lost so many `calls`; `at` is the time of storing.
 create table call_failure (
@@ -447,7 +447,7 @@ create table call_failure (
   source text not null,
   kind text not null,
   name text not null,
-  place text not null,
+  tool text not null,
   error text not null,
   origin text not null,
   lesson_id integer references lesson (id) on delete set null,
