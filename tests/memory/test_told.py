@@ -5,6 +5,7 @@ The gate is evidence and trust, whatever the outcome of the run and its importan
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -363,3 +364,41 @@ async def test_a_filter_that_leaves_the_nearest_lesson_out_is_named(
     recalled = await memory.recall(TASK, **filters)
     assert recalled == []
     assert reason in recalled.silence
+
+
+FORMS = {"form": r"P\d", "fix": "use P0 to P3"}
+
+
+def level(answer: str):
+    """Find what is no level; what it wants changes."""
+    if not re.fullmatch(FORMS["form"], answer):
+        yield heedful.Finding("level", f"{answer!r} is no level", fix=FORMS["fix"])
+
+
+async def test_an_answer_that_a_check_refuses_now_is_not_told(monkeypatch):
+    memory = heedful.Memory(":memory:", holdout=0)
+    told = []
+
+    async def answer(task, hint):
+        told.append(hint)
+        advised = re.findall(r"use ([PS])", hint)
+        return f"{advised[-1]}1" if advised else "high"
+
+    async def run(number):
+        task = f"report {number}: the shop answers 500 for the cart of a customer"
+        await heedful.run(
+            task, generate=answer, checks=[level], memory=memory, memory_key="k"
+        )
+
+    for number in range(3):
+        await run(number)
+    assert "P1" in told[-1]
+    monkeypatch.setitem(FORMS, "form", r"S\d")
+    monkeypatch.setitem(FORMS, "fix", "use S1 to S4")
+    told.clear()
+    await run(3)
+    assert "P1" not in told[0]
+    told.clear()
+    await run(4)
+    assert "P1" not in told[0]
+    assert not any("P0" in lesson["text"] for lesson in await memory.top())

@@ -20,13 +20,22 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar
 
+from heedful.checks.evaluate import Context, blocking, evaluated
 from heedful.checks.identity import check_id
-from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
+from heedful.errors import (
+    CheckFailed,
+    InvalidInput,
+    LeaseLost,
+    ModelError,
+    NotJournalable,
+    StoreError,
+)
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.learn import learn, outcome_of
-from heedful.lessons.lesson import Lesson, Outcome, Scope
+from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm, alarms_of
 from heedful.lessons.signature import declared_by
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
@@ -392,6 +401,15 @@ async def retry_on_conflict(
 Evidence = Literal["measured", "unvouched", "none"]
 
 
+async def _accepts(check: Callable[..., Any], answer: Any, task: str) -> bool:
+    """Return False if a check finds an error; a check that fails says nothing."""
+    try:
+        evaluation = await evaluated(answer, Context(task), [check], None, tries=1)
+    except (CheckFailed, ModelError):
+        return True
+    return not evaluation.errors
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class LoopMemory:
     """What memory tells one loop, and what the loop teaches memory.
@@ -456,8 +474,28 @@ class LoopMemory:
             model=self.model,
             tosses=tosses,
             check_ids=[check_id(judge) for judge in self.judges],
+            refuses=self._refuses,
         )
         self.unwritten = self.briefing
+
+    async def _refuses(self, example: Example) -> bool:
+        """Return True if a check refuses an answer that it accepted for its own task.
+
+        Only plain functions of a module are asked. A ready-made check says the same
+        again, another function may be made for one task, and an async one may cost.
+        """
+        texts = [example.accepted]
+        with suppress(ValueError):
+            texts.append(json.loads(example.accepted))
+        for check in self.judges:
+            is_plain = isinstance(check, FunctionType) and blocking(check)
+            if not is_plain or not check_id(check):
+                continue
+            # An answer that was no text may stand as JSON.
+            answers = [await _accepts(check, text, example.task) for text in texts]
+            if not any(answers):
+                return True
+        return False
 
     async def add_to(self, entry: JournalEntry, loop: Loop) -> JournalEntry:
         """Return the entry with what memory writes in the same transaction.

@@ -36,6 +36,7 @@ _WORDS = {
     "same rule": "another rule says the same",
     "quarantine": "it waits in quarantine with the trust {trust}",
     "retired": "it was retired",
+    "refused": "a check of the loop refuses its answer now",
     "other function": "another memory key accepted it, and may want other answers",
     "answers": (
         "no fix is known, too few loops fixed it, and the accepted answers of its key "

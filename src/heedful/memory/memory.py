@@ -51,7 +51,7 @@ from heedful.validation import (
 )
 
 if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
-    from heedful.lessons.briefing import Briefing, Tell
+    from heedful.lessons.briefing import Briefing, Selection, Tell
     from heedful.lessons.lesson import (
         Example,
         Filter,
@@ -69,6 +69,9 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
     from heedful.memory.user_rules import UserRules
     from heedful.memory.vectors import Progress, Spaces
     from heedful.models.contract import Embedder, Message
+
+    # Says whether a loop refuses the accepted answer of an example now.
+    Refuses = Callable[[Example], Awaitable[bool]]
 
 _log = logging.getLogger("heedful")
 # The embedder of a process is loaded in 0.5 s, or 3 s on a busy machine; the rest is
@@ -572,6 +575,7 @@ class Memory:
         model: str = "",
         tosses: bool = True,
         check_ids: Sequence[str] = (),
+        refuses: Refuses | None = None,
     ) -> Briefing:
         """Return what to show a loop before its task, and what to withhold at random.
 
@@ -587,8 +591,9 @@ class Memory:
         The choices are about lessons that are shown or withheld, rules that rest, and
         the nearest miss if no lesson is shown for a similar task; with `every`, about
         all lessons that the search found. What a proof says hurts loops of the `model`,
-        by default that of the stored loop, is not shown. The checks of lessons judge
-        the loop, whatever it is shown.
+        by default that of the stored loop, is not shown. Nor is an accepted answer that
+        a new loop now `refuses`. The checks of lessons judge the loop, whatever it is
+        shown.
         """
         from heedful.lessons.briefing import (
             Briefing,
@@ -597,6 +602,7 @@ class Memory:
             shown_names,
         )
         from heedful.lessons.holdout import plan_holdout
+        from heedful.lessons.silence import Obstacle
         from heedful.store import search
 
         space, vector = await self._embed(task)
@@ -628,7 +634,6 @@ class Memory:
         choose = partial(
             choose_for_loop,
             task,
-            matches,
             now=time.time(),
             tell=tell,
             checks=checks,
@@ -638,10 +643,16 @@ class Memory:
             stage_keys=past.stage_keys,
             check_ids=check_ids,
         )
-        selection = choose()
+        selection = choose(matches)
+        refused: list[Match] = []
+        if refuses is not None and begins and not exposures:
+            selection, matches, refused = await _without_refused(
+                choose, matches, refuses
+            )
         if every or not selection.chosen:
             hidden = await self._find_hidden(task, (space, vector))
-            selection = choose(hidden=hidden)
+            selection = choose(matches, hidden=hidden)
+        selection.others.extend((match, Obstacle("refused")) for match in refused)
 
         if begins and not exposures:
             holdout = plan_holdout(self.holdout if tosses else 0.0, past)
@@ -1086,6 +1097,29 @@ def _signatures(
     unique_lines = dict.fromkeys([*bare_lines, *raw_lines])
     lines = [mask_personal(line) for line in unique_lines]
     return pattern, [(line, signature(error_type, line)) for line in lines]
+
+
+async def _without_refused(
+    choose: Callable[[Sequence[Match]], Selection],
+    matches: list[Match],
+    refuses: Refuses,
+) -> tuple[Selection, list[Match], list[Match]]:
+    """Return what is shown without refused answers, what was found, and those answers.
+
+    All that was found is judged at most once.
+    """
+    refused: list[Match] = []
+    judged = set[int]()
+    while True:
+        selection = choose(matches)
+        new = [m for m in selection.chosen if m.example.accepted and m.id not in judged]
+        if not new:
+            return selection, matches, refused
+        judged.update(match.id for match in new)
+        bad = [match for match in new if await refuses(match.example)]
+        refused += bad
+        bad_ids = {match.id for match in bad}
+        matches = [match for match in matches if match.id not in bad_ids]
 
 
 async def write_lessons(

@@ -370,19 +370,34 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
 def _renews(db: Db, key: Plain, lesson: Lesson, values: Plain) -> bool:
     """Return True if a lesson has new words or a new fix for a known error.
 
-    They replace those that are trusted no more than they are.
+    They replace those that are believed no more than they are. A finding is new if it
+    says something else without the particulars of its task.
     """
     fix = lesson.mistake.fix if lesson.mistake else None
+    example = lesson.example if lesson.kind == "check" else None
     has_words = lesson.kind == "error" and lesson.text != lesson.sighting
+    has_words = has_words or (example is not None and bool(example.fix))
     if lesson.trust in QUARANTINE_TRUST or not (fix or has_words):
         return False
     name = {"kind": lesson.kind, "signature": values["signature"]}
     stored = {"tenant": key["tenant"], "project": key["project"], **name}
-    for row in db.select("text, trust, mistake", "lesson", stored):
-        stored_mistake = from_json(row["mistake"])
-        stored_fix = stored_mistake.fix if stored_mistake else None
-        is_other = (row["text"], stored_fix) != (values["text"], fix)
+    for row in db.select("text, trust, mistake, author", "lesson", stored):
+        if example is not None:
+            is_other = _says_otherwise(db, row, example)
+        else:
+            mistake = from_json(row["mistake"])
+            stored_fix = mistake.fix if mistake else None
+            is_other = (row["text"], stored_fix) != (values["text"], fix)
         return is_other and _belief(lesson.trust) <= _belief(row["trust"])
+    return False
+
+
+def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
+    """Return True if a finding has another fix than that of a stored lesson."""
+    for author in db.select("record", "example", {"id": row["author"]}):
+        record = json.loads(author["record"])
+        said = record["rule"] or record["fix"]
+        return bool(record["fix"]) and said != (example.rule or example.fix)
     return False
 
 
