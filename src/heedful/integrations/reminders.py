@@ -50,7 +50,7 @@ class FinishedCall:
 
 
 def subjects_of(history: ActionHistory | Seen, ids: Sequence[int]) -> dict[int, str]:
-    """Return what each of the lessons reminds of: what a call takes for granted.
+    """Return what each of the lessons reminds of: the digest of a mark.
 
     After an error it is "". The checks of lessons are counted elsewhere.
     """
