@@ -1,0 +1,295 @@
+"""No code reads a sentence that the house wrote.
+
+The test knows every constant part of a rendered sentence: a text of at least three
+words that stands in the code outside of docstrings and of comparisons, and every such
+text between the tags of a template. None of them may be an operand of `==` or `in`, an
+argument of a method that searches or cuts texts, or the literal part of a pattern.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jinja2
+import pytest
+from jinja2 import nodes
+
+import heedful
+
+PACKAGE = Path(heedful.__file__).parent
+MIN_SENTENCE_WORDS = 3
+CUTTING_METHODS = frozenset(
+    """
+    startswith endswith partition rpartition split rsplit replace find rfind index
+    rindex count removeprefix removesuffix
+    """.split()
+)
+TEMPLATES = jinja2.Environment(
+    extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=True
+)
+CUTTING_FILTERS = frozenset(("replace",))
+PATTERN_FUNCTIONS = frozenset(
+    "compile match fullmatch search sub subn split findall finditer".split()
+)
+# What separates the literal texts of a pattern.
+NOT_LITERAL = re.compile(
+    r"\(\?[a-zA-Z]*[:)]|\\[A-Za-z]|[][(){}|.*+?^$<>=!]|\\(?=[^A-Za-z])"
+)
+WORD = re.compile(r"(?<!\S)[(“‘\"'`]?[^\W\d_]+(?:['’][a-z]+)?[.,:;!?)”’\"'`]*(?!\S)")
+# Its texts are SQL.
+SQL_MODULES = frozenset(("store/statements.py",))
+
+
+class Use(NamedTuple):
+    """A text that code compares, cuts or searches for, and where."""
+
+    place: str
+    text: str
+
+
+class Reading(NamedTuple):
+    """The texts that a file renders, and those that it matches.
+
+    `constants` maps the names of its constants to their texts; `matched_names` are the
+    names that it matches, `rendered_names` those that it uses otherwise.
+    """
+
+    rendered: set[str]
+    matched: list[Use]
+    constants: dict[str, list[str]]
+    matched_names: list[Use]
+    rendered_names: set[str]
+
+
+def is_sentence(text: str) -> bool:
+    """Return whether a text is long enough to be part of a sentence."""
+    return len(WORD.findall(text)) >= MIN_SENTENCE_WORDS
+
+
+def squeezed(text: str) -> str:
+    """Return a text with one blank in place of several."""
+    return " ".join(text.split())
+
+
+def texts_of(node: ast.AST) -> Iterator[str]:
+    """Yield the texts that an expression is or consists of.
+
+    Of a mapping these are the keys; a list of words and a record have none.
+    """
+    for part in parts_of(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def parts_of(node: ast.AST | None) -> Iterator[ast.AST]:
+    """Yield the names and texts that an expression is or consists of."""
+    match node:
+        case ast.Constant() | ast.Name() | ast.Attribute():
+            yield node
+        case ast.Tuple() | ast.List() | ast.Set():
+            for item in node.elts:
+                yield from parts_of(item)
+        case ast.Dict():
+            for key in node.keys:
+                yield from parts_of(key)
+        case ast.JoinedStr():
+            for value in node.values:
+                yield from parts_of(value)
+        case ast.BinOp():
+            yield from parts_of(node.left)
+            yield from parts_of(node.right)
+        case ast.Starred() | ast.FormattedValue():
+            yield from parts_of(node.value)
+        case ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple" | "Mapping")):
+            for argument in node.args:
+                yield from parts_of(argument)
+
+
+def docstrings(tree: ast.AST) -> set[int]:
+    """Return the ids of the nodes that are docstrings or other bare texts."""
+    bare = (node for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    return {id(node.value) for node in bare if isinstance(node.value, ast.Constant)}
+
+
+def match_operands(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield the operands of a comparison or search, and whether each is a pattern."""
+    if isinstance(node, ast.Compare):
+        if any(
+            isinstance(op, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)) for op in node.ops
+        ):
+            for operand in (node.left, *node.comparators):
+                yield operand, False
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        is_pattern = isinstance(owner, ast.Name) and owner.id == "re"
+        if is_pattern and node.func.attr in PATTERN_FUNCTIONS and node.args:
+            yield node.args[0], True
+        elif node.func.attr in CUTTING_METHODS:
+            for argument in node.args[:1]:
+                yield argument, False
+    elif isinstance(node, ast.MatchValue):
+        yield node.value, False
+
+
+def name_of(node: ast.Name | ast.Attribute) -> str:
+    """Return the last name of a name."""
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def read_code(source: str, name: str) -> Reading:
+    """Return what a module renders and what it matches."""
+    tree = ast.parse(source)
+    reading = Reading(set(), [], {}, [], set())
+    seen = docstrings(tree)
+    for node in ast.walk(tree):
+        for operand, is_pattern in match_operands(node):
+            place = f"{name}:{getattr(node, 'lineno', 0)}"
+            for part in parts_of(operand):
+                seen.add(id(part))
+                if isinstance(part, (ast.Name, ast.Attribute)):
+                    reading.matched_names.append(Use(place, name_of(part)))
+            for text in texts_of(operand):
+                literals = NOT_LITERAL.split(text) if is_pattern else [text]
+                reading.matched.extend(Use(place, literal) for literal in literals)
+    for constant, value in constants_of(tree):
+        reading.constants.setdefault(constant, []).extend(texts_of(value))
+        seen.update(map(id, parts_of(value)))
+    for node in ast.walk(tree):
+        if id(node) in seen:
+            continue
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if isinstance(node.ctx, ast.Load):
+                reading.rendered_names.add(name_of(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            reading.rendered.add(squeezed(node.value))
+    return reading
+
+
+def constants_of(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the constants that a module declares, each with its value."""
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id.upper() == target.id:
+                if node.value is not None:  # type: ignore[attr-defined]
+                    yield target.id, node.value  # type: ignore[attr-defined]
+
+
+def template_operands(node: nodes.Node) -> list[nodes.Node]:
+    """Return what a node of a template compares, or searches or cuts a text for."""
+    match node:
+        case nodes.Compare():
+            return [node.expr, *(operand.expr for operand in node.ops)]
+        case nodes.Call(node=nodes.Getattr()) if node.node.attr in CUTTING_METHODS:
+            return list(node.args[:1])
+        case nodes.Filter() if node.name in CUTTING_FILTERS:
+            return list(node.args[:1])
+    return []
+
+
+def read_template(source: str, name: str) -> Reading:
+    """Return what a template renders and what it matches."""
+    reading = Reading(set(), [], {}, [], set())
+    tree = TEMPLATES.parse(source)
+    matched: set[int] = set()
+    for node in tree.find_all((nodes.Compare, nodes.Call, nodes.Filter)):
+        for operand in template_operands(node):
+            for part in (operand, *operand.find_all((nodes.Const, nodes.Name))):
+                matched.add(id(part))
+                if isinstance(part, nodes.Const) and isinstance(part.value, str):
+                    reading.matched.append(Use(f"{name}:{node.lineno}", part.value))
+                elif isinstance(part, nodes.Name):
+                    use = Use(f"{name}:{node.lineno}", part.name)
+                    reading.matched_names.append(use)
+    for const in tree.find_all(nodes.Const):
+        if id(const) not in matched and isinstance(const.value, str):
+            reading.rendered.add(squeezed(const.value))
+    for data in tree.find_all(nodes.TemplateData):
+        reading.rendered.update(map(squeezed, re.split(r"<[^>]*>", data.data)))
+    return reading
+
+
+def find_read_sentences(files: Mapping[str, str]) -> list[Use]:
+    """Return the matched texts of files that are parts of rendered sentences."""
+    readings = [
+        (read_template if ".j2" in name else read_code)(source, name)
+        for name, source in files.items()
+    ]
+    constants: dict[str, list[str]] = defaultdict(list)
+    for reading in readings:
+        for name, texts in reading.constants.items():
+            constants[name] += texts
+    rendered = set().union(*(reading.rendered for reading in readings))
+    for name in set().union(*(reading.rendered_names for reading in readings)):
+        rendered.update(map(squeezed, constants[name]))
+    whole = "\n".join(sorted(filter(is_sentence, rendered)))
+    return sorted(set(_reads(readings, constants, whole)))
+
+
+def _reads(
+    readings: Iterable[Reading], constants: Mapping[str, list[str]], whole: str
+) -> Iterator[Use]:
+    """Yield each matched text that stands in a rendered one."""
+    for reading in readings:
+        named = [
+            Use(use.place, text)
+            for use in reading.matched_names
+            for text in constants.get(use.text, ())
+        ]
+        for use in (*reading.matched, *named):
+            if is_sentence(use.text) and squeezed(use.text) in whole:
+                yield use
+
+
+def package_files() -> dict[str, str]:
+    paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.j2")]
+    return {
+        str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
+        for path in sorted(paths)
+        if str(path.relative_to(PACKAGE)) not in SQL_MODULES
+    }
+
+
+def test_no_code_reads_a_sentence_that_the_house_wrote():
+    reads = find_read_sentences(package_files())
+    assert not reads, "\n".join(f"{use.place} reads {use.text!r}" for use in reads)
+
+
+RENDERER = 'def say(n):\n    return f"it has made {n} of all attempts"\n'
+PLANTED = [
+    pytest.param("def f(s):\n    return 'of all attempts' in s\n", id="in"),
+    pytest.param("def f(s):\n    return s == 'it has made'\n", id="equality"),
+    pytest.param("def f(s):\n    return s.partition('of all attempts')\n", id="cut"),
+    pytest.param("def f(s):\n    return s.replace('it has made', 'x')\n", id="replace"),
+    pytest.param("import re\nP = re.compile(r'it has made (\\d+)')\n", id="pattern"),
+    pytest.param(
+        "BEGIN = 'it has made '\ndef f(s):\n    return s.startswith(BEGIN)\n",
+        id="a name",
+    ),
+]
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_reader_is_found(planted):
+    reads = find_read_sentences({"say.py": RENDERER, "planted.py": planted})
+    assert [use.place.partition(":")[0] for use in reads] == ["planted.py"]
+
+
+def test_a_planted_reader_in_a_template_is_found():
+    template = '{% if "of all attempts" in words %}x{% endif %}'
+    (use,) = find_read_sentences({"say.py": RENDERER, "page.html.j2": template})
+    assert use.place == "page.html.j2:1"
+
+
+def test_a_code_is_no_sentence():
+    reader = "def f(s):\n    return s == 'all attempts'\n"
+    assert find_read_sentences({"say.py": RENDERER, "reader.py": reader}) == []
