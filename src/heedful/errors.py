@@ -493,12 +493,13 @@ class ModelTimeout(ModelError):
 
 
 class MalformedAnswer(ModelError):
-    """The answer is not what was asked for.
+    """The answer is not what was asked for: `what` says why.
 
     `answer` is its text, `usage` its Usage or None.
     """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
+        self.what: str = what
         self.answer: str = answer
         self.usage = usage
         super().__init__(f"{what}; it began: {_shorten(answer)}")

@@ -742,7 +742,7 @@ def test_an_override_needs_no_name(store):
     assert answer["overridden_by"] is None
     stored = run_async(store.read(Scope(), loop_store.read, "loop_001"))
     actors = {override.by for override in stored.loop.overrides}
-    assert actors == {"an unnamed caller"}
+    assert actors == {"unnamed"}
 
 
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):

@@ -280,7 +280,7 @@ def test_what_has_no_vector_is_apart_from_what_was_compared_by_meaning():
         form="rule",
         leg="likeness",
         score=0.1,
-        measure="share of words",
+        measure="words",
         needed=0.4,
         kept_back=Obstacle("distance", EMBED_COMMAND),
     )

@@ -29,7 +29,7 @@ def test_lessons_that_were_never_shown_are_listed_with_the_reason(
         "form": "rule",
         "leg": "likeness",
         "score": 0.1,
-        "measure": "share of words",
+        "measure": "words",
         "needed": 0.4,
         "kept_back": {"code": "distance", "command": "", "figures": {}},
     }
@@ -79,7 +79,7 @@ def test_a_lesson_that_recurs_says_what_keeps_it_from_its_newest_loop(
     (lesson,) = browser.data("/lessons")["lessons"]
     assert lesson["seen"] == 2
     reason = (
-        "under the memory key of its newest loop broken in 1 loop and fixed in none; "
+        "under its memory key broken in 1 loop and fixed in none; "
         "shown once a second loop breaks it"
     )
     assert lesson["unshown"] == reason

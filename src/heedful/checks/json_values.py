@@ -151,7 +151,7 @@ async def ask_for_json(
             # If the cost is unknown, it counts as one call.
             usage = usage + (error.usage or Usage(1))
             complaint = "it was not the JSON object asked for"
-            reason = str(error).rpartition("; it began: ")[0]
+            reason = error.what
             text = error.answer
             continue
         except ModelError as error:

@@ -10,7 +10,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store
-from heedful.cli.output import answer, columns, counted, emit, following, when
+from heedful.cli.output import answer, columns, command_line, counted, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
@@ -125,8 +125,8 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
         return await store.write(scope, keys.revoke, id, COMMAND_LINE_ACTOR)
 
     key = _ask(revoke_key)
-    command = following("quarantine", "revoke", f"key:{key.id}", by="NAME")
-    then = command.replace("Next:", "If it was stolen:")
+    command = command_line("quarantine", "revoke", f"key:{key.id}", by="NAME")
+    then = f"If it was stolen: {command}"
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 
 

@@ -21,6 +21,7 @@ from typer import Argument, Option
 from heedful.cli.databases import ask_store
 from heedful.cli.output import (
     answer,
+    command_line,
     counted,
     current_command,
     following,
@@ -195,16 +196,15 @@ def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
     waiting = [reflected.untrusted for reflected in new if reflected.hint]
     sources = filter(is_statable, sorted(set(chain.from_iterable(waiting))))
     statements = [
-        following("trust", "set", source, own_trust(source), waiting=True)
+        command_line("trust", "set", source, own_trust(source), waiting=True)
         for source in sources
     ]
-    review = following("quarantine", "list")
     if not statements:
-        return [review]
+        return [following("quarantine", "list")]
     return [
         "If these words are your own, say so once:",
-        *(f"  {line.removeprefix('Next: ')}" for line in statements),
-        f"Or review them: {review.removeprefix('Next: ')}",
+        *(f"  {statement}" for statement in statements),
+        f"Or review them: {command_line('quarantine', 'list')}",
     ]
 
 

@@ -45,6 +45,7 @@ from heedful.service.jobs import (
     JOB_QUEUES,
     LOOP_QUEUE,
     Job,
+    JobEvent,
     LocalQueue,
     Opens,
     Tools,
@@ -132,20 +133,20 @@ class JobCounts:
     done: int = 0
     given_up: int = 0
 
-    def __call__(self, job: Job, event: str) -> None:
+    def __call__(self, job: Job, event: JobEvent, words: str) -> None:
         """Count and print what happened to a job; that it has begun is not printed."""
         if event == "begun":
             return
-        if event.startswith("done"):
+        if event == "done":
             self.done += 1
-        elif event.startswith("given up"):
+        elif event == "given up":
             self.given_up += 1
 
-        words = [f"{job.scope.tenant}/{job.scope.project}", job.task]
+        parts = [f"{job.scope.tenant}/{job.scope.project}", job.task]
         for name, value in sorted(job.arguments.items()):
-            words.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
+            parts.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
         now = time.strftime("%Y-%m-%d %H:%M:%S")
-        say(clean(f"{now} {' '.join(words)}: {event}", MAX_MESSAGE_CHARS))
+        say(clean(f"{now} {' '.join(parts)}: {words}", MAX_MESSAGE_CHARS))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ RERUN_END_REASONS: Mapping[str, str] = {
     "fatigue": "fatigue_threshold_exceeded",
 }
 # Who overrides a limit if the caller does not say; answers name nobody then.
-UNNAMED_ACTOR = "an unnamed caller"
+UNNAMED_ACTOR = "unnamed"
 MIN_REPORTED_REPETITIONS = 2  # a bias tag that occurred once is not repeated
 # The names of the fields of each answer. Each field is in `LoopView.facts`, or the
 # function that gives the answer adds it.

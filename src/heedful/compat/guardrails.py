@@ -57,7 +57,7 @@ REASONING_NOTE = "reasoning"
 # The name of the policy of a loop that follows the limits of each call.
 FOLLOWING_POLICY_NAME = "guardrails"
 # The same for a loop that has a limit of reruns of its own.
-OWN_RERUNS_POLICY_NAME = "guardrails with its own max_reruns"
+OWN_RERUNS_POLICY_NAME = f"{FOLLOWING_POLICY_NAME}+max_reruns"
 FOLLOWING_POLICY_NAMES = (FOLLOWING_POLICY_NAME, OWN_RERUNS_POLICY_NAME)
 # The limits that callers find in FATIGUE_CONFIG; the others are in RERUN_CONFIG.
 FATIGUE_LIMITS = (

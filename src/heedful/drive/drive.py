@@ -56,7 +56,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.climb import plan_ladder
 from heedful.loop.ladder import Ladder
-from heedful.loop.runs import StageHead
+from heedful.loop.runs import StageHead, with_stage_feedback
 from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.redact import redact
@@ -636,10 +636,12 @@ class Run(Generic[C]):
         )
 
         if self._lease.durable:
+            # Known fixes are words of lessons, which a store must be able to forget.
+            stored_verdict = with_stage_feedback(verdict, loop, self.stage)
             entry = journal.decision_entry(
                 loop,
                 self.policy,
-                verdict,
+                stored_verdict,
                 attempt=attempt,
                 value=data,
             )

@@ -197,7 +197,8 @@ class Choice:
             need = f", {verb} under the same memory key"
         elif self.score >= self.needed:
             need = f", {self.needed:.2f} is enough"
-        return f"{self.measure} {self.score:.2f}{need}"
+        measure = "share of words" if self.measure == "words" else self.measure
+        return f"{measure} {self.score:.2f}{need}"
 
     @property
     def words(self) -> str:

@@ -46,7 +46,6 @@ MIN_RELATED_COVERAGE = 0.30
 # above, 1.7 % of the tasks of other families are above 0.45, and none of 100 questions
 # about other things is above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of
 # 400 questions.
-WORDS_MEASURE = "share of words"
 MIN_PROMPT_COSINE = 0.45
 MIN_PROMPT_WORD_SHARE = 0.40
 # How much importance and age change a rank: up to ±5 %, and up to −5 %. On 782
@@ -180,6 +179,8 @@ def worth(match: Match, now: float = 0.0) -> float:
 class Likeness:
     """How similar a match is to the task, by which measure, and how similar it must
     be.
+
+    The measure is "words", the share of words, or "cosine".
     """
 
     measure: str
@@ -191,7 +192,7 @@ class Likeness:
         """Return the likeness by vectors, or without vectors by words."""
         if match.cosine is None:
             needed = 0.0 if match.own else MIN_PROMPT_WORD_SHARE
-            return cls(WORDS_MEASURE, match.overlap, needed)
+            return cls("words", match.overlap, needed)
         needed = 0.0 if match.own else MIN_PROMPT_COSINE
         return cls("cosine", match.cosine, needed)
 

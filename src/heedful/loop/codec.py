@@ -19,7 +19,6 @@ from heedful.loop import decide
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
 from heedful.loop.reasons import Stop
 from heedful.loop.record import (
-    KNOWN_FIXES_HEADING,
     Attempt,
     Evaluation,
     Goal,
@@ -159,14 +158,8 @@ def verdict_from(document: Mapping[str, Any]) -> Verdict:
 def decision_to(
     verdict: Verdict, standing: Standing | None, decided: float = 0.0
 ) -> Plain:
-    """Return a verdict, the loop's standing and the time of both as JSON data.
-
-    The feedback has no known fixes: they are words of lessons, which a store must be
-    able to forget.
-    """
+    """Return a verdict, the loop's standing and the time of both as JSON data."""
     document = verdict_to(verdict)
-    if document.get("feedback", "").startswith(KNOWN_FIXES_HEADING):
-        document["feedback"] = document["feedback"].partition("\n\n")[2]
     if standing is not None:
         document |= to_document(standing)
     if decided:

@@ -307,7 +307,7 @@ class Explanation:
         allowed another attempt, and another, a better score, would have passed.
         """
         if self.unjudged:
-            end = describe_end(self.verdict, len(self.lines), UNJUDGED)
+            end = describe_end(self.verdict, len(self.lines), unjudged=True)
             return f"{end} {UNJUDGED_ADVICE}"
 
         end = describe_end(self.verdict, len(self.lines), self.unvalidated)

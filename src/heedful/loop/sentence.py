@@ -70,10 +70,13 @@ def describe_reason(verdict: Verdict) -> str:
     return clean(", and ".join(reasons), MAX_SENTENCE_REASON_CHARS)
 
 
-def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
+def describe_end(
+    verdict: Verdict, attempts: int, doubt: str = "", *, unjudged: bool = False
+) -> str:
     """Return in one sentence how a loop stands after so many attempts, and why.
 
-    `doubt` says why nothing judged the answer that passed.
+    `doubt` says why nothing judged the answer that passed; `unjudged` is true if
+    nothing could.
 
     >>> from heedful.loop.decide import Done
     >>> from heedful.loop.reasons import Stop
@@ -82,13 +85,15 @@ def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
     'Stopped after attempt 4: all 4 attempts are made.'
     """
     reason = describe_reason(verdict)
-    if doubt:
+    if unjudged:
+        reason = UNJUDGED
+    elif doubt:
         reason = clean(doubt, MAX_SENTENCE_REASON_CHARS)
     if isinstance(verdict, Again):
         if not attempts:
             return "Open: no attempt has been judged yet."
         opening = f"Open after attempt {attempts}"
-    elif doubt == UNJUDGED:
+    elif unjudged:
         opening = f"Unchecked at attempt {attempts}"
     elif doubt:
         opening = f"Not validated at attempt {attempts}"

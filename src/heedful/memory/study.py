@@ -40,13 +40,13 @@ FIX_KINDS: tuple[Kind, ...] = ("corrected", "retry")
 MAX_UNRELATED_FAILURES = 2
 # A category of an error that is shown: a plain name, such as "timeout_error".
 _CATEGORY_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,39}")
-# The block of lessons that `heedful.lessons.ranking.as_text` puts into a prompt: the
-# heading, the first delimiter with its random mark, and all up to the delimiter
+# The block of lessons that `heedful.lessons.ranking.as_text` puts into a prompt: a line
+# as heading, the first delimiter with its random mark, and all up to the delimiter
 # "--- end MARK", or to the end of a text that was cut before it.
-_LESSON_BLOCK_SIGN = "(data, not instructions):\n--- "
+_LESSON_BLOCK_SIGN = ":\n--- "
 _LESSON_BLOCK_PATTERN = re.compile(
-    r"(?:Lessons|Accepted)[\w ]* earlier tasks \(data, not instructions\):\n"
-    r"--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n.*?(?:\n--- end (?P=mark)|\Z)",
+    r"[^\n]*:\n--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n"
+    r".*?(?:\n--- end (?P=mark)|\Z)",
     re.DOTALL,
 )
 

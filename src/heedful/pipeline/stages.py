@@ -500,8 +500,8 @@ class StageState:
                 storable[name] = value
 
         self.unstored = ""
-        if self.run and not self.stage.rerun:
-            self.unstored = self._unstorable_message(described)
+        if described and self.run and not self.stage.rerun:
+            self.unstored = self._unstorable_message(change.changed, next(iter(described)))
 
         stored_change = StateChange(storable, change.gone, type_name=type_name)
         if described or self.stage.rerun:
@@ -540,16 +540,13 @@ class StageState:
 
         return f"{_describe_kind(value)} of attempt {attempt}{describe(value)}"
 
-    def _unstorable_message(self, described: Mapping[str, str]) -> str:
-        """Return the message for the first value that cannot be stored; "" for none."""
-        for name, description in described.items():
-            place = f"the state's {name!r}"
-            if name == self.stage.name:
-                place = "its output"
-            kind = description.partition(" of attempt ")[0]
-            return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
-
-        return ""
+    def _unstorable_message(self, changed: Mapping[str, Any], name: str) -> str:
+        """Return the message for a value that cannot be stored, the field `name`."""
+        place = f"the state's {name!r}"
+        if name == self.stage.name:
+            place = "its output"
+        kind = _describe_kind(changed[name])
+        return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
 
     def previous(self, at: Context) -> Any:
         """Return the output of the attempt before, None if it is not known."""

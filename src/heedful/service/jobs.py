@@ -430,16 +430,16 @@ class Job:
         return f"{parts[0]} {digest}"
 
 
-# Called with a job and what happens to it: "begun", "done in …", "again in …", "given
-# up: …".
-JobListener = Callable[[Job, str], None]
+JobEvent = Literal["begun", "begun again", "given back", "given up", "again", "done"]
+# It is told a job, what happened to it, and that in words.
+JobListener = Callable[[Job, JobEvent, str], None]
 # The most tries of a job (two hours in total), and the longest wait between two tries
 # in seconds.
 MAX_JOB_TRIES = 13
 MAX_JOB_WAIT_SECONDS = 3_600.0
 
 
-def no_listener(job: Job, what: str) -> None:
+def no_listener(job: Job, event: JobEvent, words: str) -> None:
     """Do nothing; the default listener."""
 
 
@@ -469,23 +469,27 @@ async def do(
     """
     began = time.monotonic()
     if tries == 1:
-        listener(job, "begun")
+        listener(job, "begun", "begun")
     else:
-        listener(job, f"begun again, try {tries}")
+        listener(job, "begun again", f"begun again, try {tries}")
 
     try:
         with telemetry.task(job.task, job.scope.tenant, job.scope.project):
             await job.kind.run(tools, job.scope, **job.arguments)
     except asyncio.CancelledError:
-        listener(job, "given back")
+        listener(job, "given back", "given back")
         raise
     except errors.HeedfulError as error:
         wait = again_in(error, tries)
-        after = "given up" if wait is None else f"again in {wait:g} s"
-        listener(job, f"{after}: {type(error).__name__}: {error}")
+        event: JobEvent = "given up"
+        after = "given up"
+        if wait is not None:
+            event = "again"
+            after = f"again in {wait:g} s"
+        listener(job, event, f"{after}: {type(error).__name__}: {error}")
         raise
 
-    listener(job, f"done in {time.monotonic() - began:.2f} s")
+    listener(job, "done", f"done in {time.monotonic() - began:.2f} s")
 
 
 # Seconds between two calls of `sweep`, and between two calls of `night`.

@@ -46,13 +46,15 @@ async def dreams(visit: Visit) -> Document:
         }
         for dream in page
     ]
+    unmeasured = say_unmeasured(page, effects)
     # A template reads JSON data; a dream has tuples and keys that are numbers.
     return {
         "dreams": json.loads(json.dumps(documents)),
         "lessons": {str(id): lesson["state"] for id, lesson in lessons.items()},
         "in_use": counts["lessons"],
         "change": describe_change(page, counts["lessons"], is_newest=not before),
-        "sentence": f"{describe_dreams(page)}{say_unmeasured(page, effects)}",
+        "sentence": f"{describe_dreams(page)}{unmeasured}",
+        "measured": not unmeasured,
         **page_links(visit, cursor),
     }
 

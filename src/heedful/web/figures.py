@@ -30,7 +30,6 @@ from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import UNJUDGED
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
 from heedful.store import exposures
@@ -229,7 +228,7 @@ def _course(loops: Sequence[Row]) -> Plain:
         if begin < first_day:
             continue
         course.append(course_point(begin, _total(group)))
-    return {"course": course, "by": "day" if by_day else "group of loops"}
+    return {"course": course, "by": "day" if by_day else "group"}
 
 
 def course_point(begin: float, total: Plain) -> Plain:
@@ -703,10 +702,9 @@ def window(
     if latest:
         latest_verdict = verdict_from(latest)
     doubt = ""
-    if head["state"] == "unchecked":
-        doubt = UNJUDGED
-    elif head["state"] == "not_validated":
+    if head["state"] == "not_validated":
         doubt = "a check raised an error"
+    unjudged = head["state"] == "unchecked"
 
     ladder = head.pop("ladder")
     for attempt in attempts:
@@ -750,7 +748,9 @@ def window(
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": describe_end(latest_verdict, head["attempts"], doubt),
+        "sentence": describe_end(
+            latest_verdict, head["attempts"], doubt, unjudged=unjudged
+        ),
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
         or size > MAX_FIGURE_LOOP_BYTES,

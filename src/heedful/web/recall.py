@@ -16,6 +16,7 @@ from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.scope import TOLD_STATES, name_scope
 from heedful.lessons.signs import find_signs
+from heedful.lessons.silence import Obstacle
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
 from heedful.pages.report import text as _as_text
@@ -42,7 +43,13 @@ MAX_SUGGESTED_LOOPS = 500  # the newest, among which one that was shown somethin
 MAX_OFFERED_KEYS = 50
 MISSED = ("missed", "closest")
 OTHER_KEY_CODES = ("other stage", "other key", "key missing")
-NO_KEY_ADVICE = "no memory key, so no rules: fill in the memory key"
+# What is to be done on this page, where another face names an argument.
+PAGE_WORDS = {
+    "no key": "no memory key, so no rules: fill in the memory key",
+    "key missing": (
+        "it is a rule of the memory key {key!r}, and the loop has none: fill it in"
+    ),
+}
 ERROR_LESSON_KINDS = ("check", "error")
 # One example of what can be asked, for each kind.
 QUESTION_EXAMPLES = {
@@ -182,10 +189,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         **briefing.plain(),
         "other_key": other_key,
         "reasons": [
-            {
-                "code": silence.code,
-                "words": NO_KEY_ADVICE if silence.code == "no key" else silence.reason,
-            }
+            {"code": silence.code, "words": _words_here(silence)}
             for silence in briefing.silences
         ],
         "shown": shown_rows,
@@ -197,6 +201,14 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             choice.lesson for choice in briefing.choices if choice.code == "quarantine"
         ],
     }
+
+
+def _words_here(obstacle: Obstacle | None) -> str:
+    """Return the words of an obstacle on this page; "" for none."""
+    if obstacle is None:
+        return ""
+    words = PAGE_WORDS.get(obstacle.code)
+    return words.format(**obstacle.figures) if words else obstacle.reason
 
 
 def _with_command(visit: Visit, choice: Choice) -> Choice:
@@ -291,7 +303,7 @@ def _described(choice: Choice) -> Document:
     is_alike = choice.leg != "cause"
     if is_alike:
         likeness = {
-            "by_words": choice.measure == ranking.WORDS_MEASURE,
+            "by_words": choice.measure == "words",
             "value": choice.score,
             "needed": choice.needed,
         }
@@ -320,7 +332,7 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
         group = groups.setdefault(
             (choice.obstacle, "reembed" in choice.command),
             {
-                "reason": choice.obstacle,
+                "reason": _words_here(choice.kept_back),
                 "command": choice.command,
                 "number": 0,
                 "lessons": {},

@@ -71,7 +71,7 @@ async def _ask_memory(visit: Visit, id: int) -> str:
         if choice is None or not choice.obstacle:
             continue
         if choice.leg == "cause":
-            return f"under the memory key of its newest loop {choice.obstacle}"
+            return f"under its memory key {choice.obstacle}"
         return choice.obstacle
     return ""
 
