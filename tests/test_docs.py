@@ -130,7 +130,7 @@ def test_every_setting_is_there_with_its_default():
         Obstacle("others first").reason,
         Obstacle("particulars").reason,
         Obstacle("same rule").reason,
-        host.UNFIT_SILENCE,
+        host.KNOWN_SILENCE,
     ],
 )
 def test_every_reason_why_memory_is_silent_has_its_row(reason):

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.lessons.proof import Case, CasesByModel, Proof, prove_cases
 from heedful.lessons.proof import prove as prove_models
-from heedful.lessons.sentence import say_proof
+from heedful.lessons.sentence import word_proof
 from heedful.loop.share import points
 
 
@@ -24,13 +24,13 @@ def prove(
 
 
 def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0, pending: int = 0) -> str:
-    return say_proof(
+    return word_proof(
         proof.pooled,
         holdout=holdout,
         ended=ended,
         pending=pending,
         coins=proof.coins,
-    )
+    ).sentence
 
 
 def test_the_number_stands_first_with_interval_shares_calls_and_net():

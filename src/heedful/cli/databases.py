@@ -112,25 +112,36 @@ def databases_beside(db: str) -> str:
     folder with all its files. No empty one is named, and none in a repository: an agent
     would follow one that came with a clone.
     """
+    from heedful.store.workspace import find_repository
+
+    if find_repository(Path(db).parent.resolve()) is not None:
+        # The default database of a repository is in the user's folder.
+        return UNNAMED_IN_REPOSITORY if _files_beside(Path(), db) else ""
+    options = " or ".join(f"--db {shlex.quote(name)}" for name in filled_beside(db))
+    return f"; pass {options}" if options else ""
+
+
+def filled_beside(db: str) -> list[str]:
+    """Return other databases in the folder of the file `db`, 3 at most.
+
+    There are none in a repository, as in `databases_beside`.
+    """
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
 
-    in_repository = find_repository(Path(db).parent.resolve()) is not None
-    # The default database of a repository is in the user's folder.
-    folder = Path() if in_repository else Path(db).parent
-    others = [path for path in folder.glob("*.db") if path.name != Path(db).name]
-    if others and in_repository:
-        return UNNAMED_IN_REPOSITORY
-
+    folder = Path(db).parent
+    if find_repository(folder.resolve()) is not None:
+        return []
     # To open a pipe would block.
-    files = sorted(str(path) for path in others if path.is_file())
-    printable_files = filter(str.isprintable, files)
-    names = (file for file in printable_files if has_mark(file))
-    filled = (shlex.quote(name) for name in names if not is_blank(Path(name)))
-    options = " or ".join(
-        f"--db {name}" for name in islice(filled, MAX_NAMED_DATABASES)
-    )
-    return f"; pass {options}" if options else ""
+    files = sorted(str(path) for path in _files_beside(folder, db) if path.is_file())
+    names = (file for file in filter(str.isprintable, files) if has_mark(file))
+    filled = (name for name in names if not is_blank(Path(name)))
+    return list(islice(filled, MAX_NAMED_DATABASES))
+
+
+def _files_beside(folder: Path, db: str) -> list[Path]:
+    """Return the files in a folder that may be databases, without `db`."""
+    return [path for path in folder.glob("*.db") if path.name != Path(db).name]
 
 
 async def other_scopes(store: Store, scope: Scope) -> str:

@@ -16,7 +16,7 @@ from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import LoopExposures
-from heedful.lessons.sentence import say_draws, say_missing, say_proof
+from heedful.lessons.sentence import say_draws, say_missing, word_proof
 from heedful.memory.memory import Memory
 from heedful.memory.trial import Trial
 from heedful.store import exposures, trials
@@ -91,7 +91,7 @@ def proof(
         (evidence.lessons.get(str(result.lesson)), result)
         for result in comparisons[:limit]
     ]
-    sentence = say_proof(
+    proof_words = word_proof(
         pooled,
         holdout=evidence.holdout,
         ended=evidence.past.ended,
@@ -100,7 +100,7 @@ def proof(
     )
     document = {
         "model": model,
-        "sentence": sentence,
+        "sentence": proof_words.sentence,
         "pooled": pooled,
         "balance": evidence.proof.balance,
         "models": evidence.proof.models,
@@ -131,7 +131,7 @@ def proof(
 
     text = page(
         "proof",
-        sentence=sentence,
+        sentence=proof_words.sentence,
         say_missing=say_missing,
         found=evidence.proof,
         model=model,

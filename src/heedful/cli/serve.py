@@ -22,10 +22,10 @@ from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli.databases import (
-    UNNAMED_IN_REPOSITORY,
     check_database,
     databases_beside,
     db_exists,
+    filled_beside,
     is_blank,
     opened_store,
 )
@@ -300,7 +300,7 @@ def _is_beside_others(values: Settings) -> bool:
     """Return True if no database is named, and others are where a new one would be."""
     if is_stated("db") or db_exists(values.db):
         return False
-    return databases_beside(values.db) not in ("", UNNAMED_IN_REPOSITORY)
+    return bool(filled_beside(values.db))
 
 
 def _say_empty(db: str, is_new: bool) -> str:

@@ -6,37 +6,59 @@ them have the same words and the same rounding.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from heedful.lessons.holdout import (
     MAX_POOLED_LOOPS,
     MemoryVerdict,
     why_nothing_withheld,
 )
 from heedful.lessons.proof import Comparison, Effect, Total
-from heedful.loop.share import NO_DIFFERENCE, percent, points, say_doubt, without
+from heedful.loop.share import percent, points, say_doubt, without
 
-NO_VERDICT = "No verdict yet"
 MAX_SAID_LOOPS = 10_000
 
 
-def say_gain(uplift: Effect) -> str:
+class ProofWords(NamedTuple):
+    """What is proven, in parts: a figure, what it is about, and further facts.
+
+    `shares` are those with and without memory, "" where they are not known.
+    """
+
+    figure: str
+    about: str
+    shares: str = ""
+    facts: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The parts as one sentence."""
+        if not self.shares:
+            return f"{self.figure}: {self.about}"
+        gain = f"{self.figure} {self.about}: {self.shares}"
+        return "; ".join((gain, *self.facts))
+
+
+def word_gain(uplift: Effect) -> ProofWords:
     """Return a gain at the first try, its interval, and the shares with and without.
 
     A gain that may be 0 is not said to be one.
 
-    >>> say_gain(Effect(0.63, 0.11, gain=0.52, low=0.35, high=0.63))
+    >>> word_gain(Effect(0.63, 0.11, gain=0.52, low=0.35, high=0.63)).sentence
     '+52 points right at the first try (+35 to +63): 63 % with, 11 % without'
-    >>> say_gain(Effect(0.17, 0.13, gain=0.04, low=-0.51, high=0.44))
+    >>> word_gain(Effect(0.17, 0.13, gain=0.04, low=-0.51, high=0.44)).sentence
     'No difference shown yet at the first try (−51 to +44 points): 17 % right with, \
 13 % without'
     """
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
     doubt = say_doubt(uplift.low, uplift.high).capitalize()
     if doubt:
-        shares = say_shares(uplift, " right")
-        return f"{doubt} at the first try ({ends} points): {shares}"
+        about = f"at the first try ({ends} points)"
+        return ProofWords(doubt, about, say_shares(uplift, " right"))
 
     gain = points(uplift.gain or 0.0)
-    return f"{gain} points right at the first try ({ends}): {say_shares(uplift)}"
+    about = f"right at the first try ({ends})"
+    return ProofWords(f"{gain} points", about, say_shares(uplift))
 
 
 def say_shares(uplift: Effect, of: str = "") -> str:
@@ -49,20 +71,6 @@ def say_shares(uplift: Effect, of: str = "") -> str:
         return ""
     base = without(100 * uplift.shown, 100 * uplift.withheld, 100 * uplift.gain)
     return f"{percent(uplift.shown)}{of} with, {percent(base / 100)} without"
-
-
-def proof_figure(sentence: str) -> str:
-    """Return the beginning of what is said of a proof that a page shows large.
-
-    >>> proof_figure("+52 points right at the first try (+35 to +63): 63 % with")
-    '+52 points'
-    >>> proof_figure("No difference shown yet at the first try (−51 to +44 points)")
-    'No difference shown yet'
-    """
-    for beginning in (NO_VERDICT, NO_DIFFERENCE.capitalize()):
-        if sentence.startswith(beginning):
-            return beginning
-    return " ".join(sentence.split(" ")[:2])
 
 
 def unbounded(calls: Effect) -> str:
@@ -208,14 +216,14 @@ conclusion or 200 loops have ended; such a loop counts for no lesson by itself'
     )
 
 
-def say_proof(
+def word_proof(
     pooled: Comparison,
     *,
     holdout: float,
     ended: int,
     pending: int,
     coins: int,
-) -> str:
+) -> ProofWords:
     """Return what is proven of memory as a whole.
 
     `holdout` is the share that was asked for, `ended` counts the loops of the scope
@@ -230,9 +238,9 @@ def say_proof(
             why = why_nothing_withheld(holdout, ended, coins)
         if pooled.withheld:
             why = "no loop was shown lessons, so there is nothing to compare with"
-        return f"{NO_VERDICT}: {why}"
+        return ProofWords("No verdict yet", why)
 
-    facts = [say_gain(pooled.uplift)]
+    facts = []
     if pooled.calls.shown or pooled.calls.withheld:
         facts.append(say_calls(pooled.calls))
     if not say_doubt(pooled.uplift.low, pooled.uplift.high):
@@ -241,4 +249,4 @@ def say_proof(
     if pooled.conclusion == "insufficient data":
         missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
         facts.append(f"missing for a verdict: {missing}")
-    return "; ".join(facts)
+    return word_gain(pooled.uplift)._replace(facts=tuple(facts))

@@ -13,7 +13,7 @@ from typing import Any
 from heedful.drive.result import Result
 from heedful.lessons.lesson import Lesson, Match, Matches
 from heedful.lessons.proof import Proof
-from heedful.lessons.sentence import proof_figure, say_gain, say_missing
+from heedful.lessons.sentence import say_missing, word_gain
 from heedful.loop.runs import Report
 from heedful.pages.report import STYLE_FILE, environment
 
@@ -43,9 +43,8 @@ def _template() -> Any:
     """Return the template of cells."""
     names = {
         "MOST": MAX_CELL_ROWS,
-        "proof_figure": proof_figure,
-        "say_gain": say_gain,
         "say_missing": say_missing,
+        "word_gain": word_gain,
     }
     return environment().get_template("cell.html.j2", globals=names)
 

@@ -501,7 +501,9 @@ class StageState:
 
         self.unstored = ""
         if described and self.run and not self.stage.rerun:
-            self.unstored = self._unstorable_message(change.changed, next(iter(described)))
+            name = next(iter(described))
+            kind = _describe_kind(change.changed[name])
+            self.unstored = self._unstorable_message(name, kind)
 
         stored_change = StateChange(storable, change.gone, type_name=type_name)
         if described or self.stage.rerun:
@@ -540,12 +542,11 @@ class StageState:
 
         return f"{_describe_kind(value)} of attempt {attempt}{describe(value)}"
 
-    def _unstorable_message(self, changed: Mapping[str, Any], name: str) -> str:
-        """Return the message for a value that cannot be stored, the field `name`."""
+    def _unstorable_message(self, name: str, kind: str) -> str:
+        """Return the message for a field with a value of a `kind` that is not stored."""
         place = f"the state's {name!r}"
         if name == self.stage.name:
             place = "its output"
-        kind = _describe_kind(changed[name])
         return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
 
     def previous(self, at: Context) -> Any:
@@ -600,7 +601,8 @@ class StageState:
     async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:
         """Run the stage again, because its change is not stored."""
         if not self.stage.rerun:
-            raise NotJournalable(self._unstorable_message(described))
+            name, value = next(iter(described.items()))
+            raise NotJournalable(self._unstorable_message(name, value))
         failed = partial(StageFailed, self.stage.name, self.run)
         rung = 1
         if context.attempt <= len(self.rungs):

@@ -28,6 +28,7 @@ from heedful.lessons.before import ActionHistory, KnownFailure
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.reminders import ReminderFigures
+from heedful.lessons.sentence import ProofWords
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS
@@ -654,11 +655,12 @@ class ProofAnswer:
     generators. `reminders` has what sessions of coding agents were told, and whether
     the mistakes came again. `verdict` is the one in force, "" without one: if memory
     "hurts", it is shown to one loop in 40, unless the `holdout` is 0. `sentence` says
-    what is proven of memory as a whole, or what is missing.
+    what is proven of memory as a whole, or what is missing; `words` has its parts.
     """
 
     model: str
     sentence: str
+    words: ProofWords
     pooled: proof.Comparison
     balance: proof.Balance
     models: dict[str, proof.Comparison]

@@ -25,7 +25,7 @@ from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
-from heedful.lessons.sentence import say_proof
+from heedful.lessons.sentence import word_proof
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
@@ -309,7 +309,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     missing_loops = pooled.missing
     if not pooled.withheld and holdout:
         missing_loops = max(0, FIRST_LOOPS_WITHOUT_HOLDOUT - ended) or None
-    sentence = say_proof(
+    words = word_proof(
         pooled,
         holdout=holdout,
         ended=ended,
@@ -320,7 +320,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
         **asdict(saved),
         "is_sure": is_sure,
         "uplift": asdict(pooled.uplift),
-        "sentence": sentence,
+        "words": words._asdict(),
         "conclusion": pooled.conclusion,
         "missing_loops": missing_loops,
         "cost": cost,

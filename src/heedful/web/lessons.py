@@ -20,13 +20,12 @@ from heedful.lessons.lesson import (
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import (
-    NO_VERDICT,
     say_draws,
-    say_gain,
     say_missing,
     say_repeats,
     say_shares,
     unbounded,
+    word_gain,
 )
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
@@ -383,7 +382,7 @@ def say_draws_of(measures: Measures) -> str:
     """Return when draws withhold one lesson by itself, or why nothing was withheld."""
     answer = measures.proof.answer
     if not answer["pooled"]["withheld"]:
-        return str(answer["sentence"]).removeprefix(f"{NO_VERDICT}: ")
+        return str(answer["words"]["about"])
     return say_draws(answer["holdout"], answer["ended"], answer["verdict"])
 
 
@@ -395,7 +394,7 @@ def words_of(comparison: Document) -> Document:
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:
-        gain = say_gain(uplift)
+        gain = word_gain(uplift).sentence
 
     missing = ""
     if comparison["conclusion"] == NO_CONCLUSION:

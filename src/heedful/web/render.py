@@ -11,7 +11,6 @@ from urllib.parse import quote, urlencode
 
 from heedful.display import ago
 from heedful.lessons.holdout import HOLDOUT_REASON
-from heedful.lessons.sentence import proof_figure
 from heedful.loop.codec import from_document
 from heedful.loop.reasons import Stop, describe_rule_name, describe_stops
 from heedful.loop.share import percent
@@ -73,7 +72,6 @@ def _pages() -> Environment:
     }
     pages.globals |= {
         "address": address,
-        "proof_figure": proof_figure,
         "HOLDOUT_REASON": HOLDOUT_REASON,
         "MENU": MENU,
     }

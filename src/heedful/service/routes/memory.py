@@ -26,7 +26,7 @@ from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.proof import TrialProof
 from heedful.lessons.scope import name_scope
-from heedful.lessons.sentence import say_proof
+from heedful.lessons.sentence import word_proof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
 from heedful.memory.arrivals import receive
@@ -201,7 +201,7 @@ async def proof(
         proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld)
     )
     past = await caller.read(exposures.past, "")
-    sentence = say_proof(
+    words = word_proof(
         proven.pooled,
         holdout=memory.holdout,
         ended=past.ended,
@@ -210,7 +210,8 @@ async def proof(
     )
     return schemas.ProofAnswer(
         model=model,
-        sentence=sentence,
+        sentence=words.sentence,
+        words=words,
         pooled=proven.pooled,
         balance=proven.balance,
         models=dict(proven.models),
