@@ -6,7 +6,7 @@ them have the same words and the same rounding.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from heedful.lessons.holdout import (
     MAX_POOLED_LOOPS,
@@ -19,7 +19,8 @@ from heedful.loop.share import percent, points, say_doubt, without
 MAX_SAID_LOOPS = 10_000
 
 
-class ProofWords(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProofWords:
     """What is proven, in parts: a figure, what it is about, and further facts.
 
     `shares` are those with and without memory, "" where they are not known.
@@ -249,4 +250,4 @@ def word_proof(
     if pooled.conclusion == "insufficient data":
         missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
         facts.append(f"missing for a verdict: {missing}")
-    return word_gain(pooled.uplift)._replace(facts=tuple(facts))
+    return replace(word_gain(pooled.uplift), facts=tuple(facts))

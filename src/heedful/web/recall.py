@@ -169,7 +169,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     if missed and not prompt:
         first = next(c.kept_back for c in briefing.choices if c.outcome in MISSED)
     if first is not None and first.code != "distance":
-        sentence = f"Nothing would be shown: {first.reason}"
+        sentence = f"Nothing would be shown: {_words_here(first)}"
     if first is not None and first.code in OTHER_KEY_CODES:
         ids = [c.lesson for c in briefing.choices if c.kept_back == first]
         rows = await visit.caller.read(
