@@ -120,8 +120,7 @@ def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, sessio
         shop = Project(api, "shop")
         stranger = Project(api, "shop", "write", "recall")
         memory = api.setup.memory(Scope("acme", "shop"))
-        rule = api.run(memory.user_rules.state("never use npm", by="ann"))
-        api.run(memory.user_rules.deny(rule.id, by="ann"))
+        api.run(memory.user_rules.state("never use npm", by="ann"))
         path = "hooks/claude-code"
         prompt = {**PROMPT, "prompt": "build it", "session_id": session}
         shop.post(path, prompt)
@@ -215,3 +214,16 @@ def test_what_an_agent_has_read_is_kept_before_the_event_without_secrets(tmp_pat
         assert "a.js" in events[2]["content"]
         assert "a page with" in events[1]["content"]
         assert secret not in str(events)
+
+
+@pytest.mark.both_nightly
+def test_a_rule_in_a_prompt_of_an_unstated_key_waits(tmp_path):
+    with served(tmp_path) as api:
+        shop = Project(api, "shop")
+        memory = api.setup.memory(Scope("acme", "shop"))
+        prompt = {**PROMPT, "prompt": "never use npm", "session_id": "s1"}
+        shop.post("hooks/claude-code", prompt)
+
+        (stated,) = api.run(memory.user_rules.list())
+        assert stated.state == "quarantined"
+        assert stated.text == ""

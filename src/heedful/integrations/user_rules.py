@@ -18,6 +18,7 @@ from heedful.lessons.user_rules import (
 )
 from heedful.memory.memory import Memory
 from heedful.sanitize import delimit, delimiter, sanitize
+from heedful.store import session_marks
 from heedful.store import user_rules as rule_store
 
 
@@ -73,7 +74,7 @@ async def rules_of_session(
     store = memory.store
     scope = memory.scope
     shown = {rule_store.SHOWN_MARK}
-    marks = await store.read(scope, rule_store.has_marks, session, shown)
+    marks = await store.read(scope, session_marks.find, session, shown)
     if marks and not again:
         return ()
     await store.write(scope, rule_store.mark, session, shown)

@@ -11,6 +11,7 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Lesson, Signature, digest_of, short_digest
+from heedful.lessons.origin import read_origin
 from heedful.lessons.user_rules import (
     MAX_RULE_CHARS,
     RULE_TYPE,
@@ -104,11 +105,13 @@ class UserRules:
 
     async def _store(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
         memory = self._memory
+        trusts = await memory.stated_trust()
+        stated = {name for name in trusts if read_origin(trusts[name]) != "outside"}
         stored = []
         for text in texts:
             old = await memory.store.read(memory.scope, rule_store.ended_by, text)
             (answer,) = await write_lessons(
-                memory, [rule_lesson(text, source)], rule_store.state
+                memory, [rule_lesson(text, source)], rule_store.state, stated=stated
             )
             stored.append(
                 StatedRule(

@@ -5,22 +5,21 @@ A session remembers by marks of which rules it told.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
-from heedful.store import exposures
+from heedful.store import exposures, session_marks
 from heedful.store.connection import (
-    CONFLICT_SKIP_SQL,
     Db,
     Row,
     holds,
     key_of,
     resumable,
-    storable,
 )
 
 if TYPE_CHECKING:
@@ -82,25 +81,19 @@ def about_call(
     for stated in (*in_force(db, scope), *rules):
         names = stated.named_in(tool, arguments)
         marks = [f"{_TOLD}{stated.digest} {name}" for name in sorted(names)]
-        told = has_marks(db, scope, session, marks) if session and marks else ()
+        told = (
+            session_marks.find(db, scope, session, marks) if session and marks else ()
+        )
         if len(told) < len(marks):
             about[stated] = marks
     return about
-
-
-def has_marks(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> set[str]:
-    """Return which of the marks a session has."""
-    values = {"session": storable(session), "marks": json.dumps(list(marks))}
-    return {row["mark"] for row in db.all("read_marks", scope, **values)}
 
 
 @holds()
 @resumable(result=None)
 def mark(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> None:
     """Remember marks of a session."""
-    key = {**key_of(scope), "session": storable(session)}
-    for text in marks:
-        db.insert("session_mark", {**key, "mark": storable(text)}, CONFLICT_SKIP_SQL)
+    session_marks.mark(db, scope, session, marks)
 
 
 def told_lessons(lessons: Iterable[int]) -> list[str]:
@@ -112,7 +105,7 @@ def known_lessons(
     db: Db, scope: Scope, session: str, lessons: Iterable[int]
 ) -> frozenset[int]:
     """Return the lessons that a session was told, or was shown as rules."""
-    marks = has_marks(db, scope, session, [SHOWN_MARK, *told_lessons(lessons)])
+    marks = session_marks.find(db, scope, session, [SHOWN_MARK, *told_lessons(lessons)])
     ids = {stated.id for stated in in_force(db, scope) if SHOWN_MARK in marks}
     told = {int(text.removeprefix(_TOLD_LESSON)) for text in marks - {SHOWN_MARK}}
     return frozenset(lessons) & (ids | told)
@@ -162,10 +155,17 @@ def state(
     scope: Scope,
     lessons: Sequence[Lesson],
     *,
+    stated: Set[str] = frozenset(),
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Store rules that a person states; `most` and `quota` are as in `remember`."""
-    for lesson in lessons:
-        say_again(db, scope, lesson)
+    """Store rules that a person states; `most` and `quota` are as in `remember`.
+
+    What comes through a key of a service that is not `stated` is from outside.
+    """
+    if db.actor.via and is_outside(db.actor.via, stated):
+        lessons = [replace(lesson, trust="external") for lesson in lessons]
+    else:
+        for lesson in lessons:
+            say_again(db, scope, lesson)
     return exposures.remember(db, scope, lessons, most=most, quota=quota)
