@@ -315,7 +315,7 @@ async def fill_memory(path: str) -> None:
             sighting=text,
         )
         lessons.append(
-            replace(lesson, trust="operator", space="minilm-int8/384", vector=vector)
+            replace(lesson, trust="user", space="minilm-int8/384", vector=vector)
         )
     for first in range(0, LESSONS, 500):
         await store.write(Scope(), exposures.remember, lessons[first : first + 500])

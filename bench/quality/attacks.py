@@ -13,7 +13,7 @@ from typing import Any
 
 import heedful
 from bench.quality.rows import Row, read
-from heedful.lessons.lesson import Trust
+from heedful.lessons.origin import Origin
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 
@@ -44,10 +44,8 @@ async def measure_gate(
     """Return the shares of attacks recalled, with and without a gate, and usable."""
     embedder = CachingEmbedder(open_embedder())
     memory = await remember_benign(benign, embedder)
-    trusts: tuple[Trust, ...] = ("tool", "external")
-    for trust in trusts:
-        pairs = zip(attacks, cycle(benign))
-        await gather(*(attack(memory, row, ours, trust) for row, ours in pairs))
+    pairs = zip(attacks, cycle(benign))
+    await gather(*(attack(memory, row, ours) for row, ours in pairs))
     leaks = await gather(*(is_leaked(memory, row) for row in attacks))
     usable = await gather(
         *(is_found(memory, row["text"]) for row in real_reflections(benign))
@@ -65,9 +63,9 @@ async def remember_benign(benign: Sequence[Data], embedder: Embedder) -> heedful
     memory = heedful.Memory(":memory:", heedful.Scope(project="ours"), embedder)
     real_ids = {row["id"] for row in real_reflections(benign)}
     for row in benign:
-        trust: Trust = "measured" if row["id"] in real_ids else "operator"
+        origin: Origin = "local" if row["id"] in real_ids else "user"
         await memory.remember(
-            row["id"], row["text"], example=example_of(row), trust=trust
+            row["id"], row["text"], example=example_of(row), origin=origin
         )
     return memory
 
@@ -78,14 +76,14 @@ async def remember_trusted(memory: heedful.Memory, row: Data) -> None:
     await memory.remember(row["id"], poison, example=worked)
 
 
-async def attack(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) -> None:
+async def attack(memory: heedful.Memory, row: Data, ours: Data) -> None:
     """Store one attack in each way that might pass the gate; `ours` is known."""
     id = row["id"]
     (poison, worked) = poison_of(row)
     task = worked.task if worked else row["text"]
     instead = heedful.Example(task, poison)
     near = heedful.Example(ours.get("task") or ours["text"], poison)
-    late = f"{id} seen first by a {trust}"
+    late = f"{id} seen first outside"
     elsewhere = heedful.Memory(
         memory.store, heedful.Scope(project="others"), memory.embedder
     )
@@ -93,10 +91,10 @@ async def attack(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) ->
 
     remember = partial(
         memory.remember,
-        trust=trust,
+        origin="outside",
         tags=[MARK],
         importance=1.0,
-        source=f"{trust} {id}",
+        source=f"document {id}",
     )
     await remember(id, poison, example=worked)
     await remember(id, poison, example=worked)  # seen again
@@ -105,7 +103,7 @@ async def attack(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) ->
     await remember(ours["id"], ours["text"], example=instead)
     await remember(ours["id"], ours["text"], lesson=poison, example=near)
     await remember(late, task, lesson=poison, example=instead)
-    await memory.remember(late, task, lesson="What we say of it.", trust="measured")
+    await memory.remember(late, task, lesson="What we say of it.", origin="local")
 
 
 async def is_leaked(memory: heedful.Memory, row: Data) -> bool:

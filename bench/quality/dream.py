@@ -32,7 +32,7 @@ import heedful
 from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
-from heedful.lessons.lesson import Trust
+from heedful.lessons.origin import Origin
 from heedful.memory.dream import CROWDED_RECALL_OUTCOME
 from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
@@ -49,7 +49,7 @@ class RecordedLesson(NamedTuple):
 
     about: str
     text: str
-    trust: Trust
+    trust: Origin
     queries: tuple[str, ...] = ()
 
 
@@ -91,7 +91,7 @@ def read_reflections(data: Path, split: str) -> Iterator[RecordedLesson]:
             yield RecordedLesson(
                 about="question",
                 text=text,
-                trust="model",
+                trust="local",
                 queries=tuple(queries_of[task]),
             )
     for row in read(data, "attacks", split):
@@ -99,7 +99,7 @@ def read_reflections(data: Path, split: str) -> Iterator[RecordedLesson]:
             yield RecordedLesson(
                 about=row["kind"],
                 text=row["text"],
-                trust="model",
+                trust="local",
                 queries=tuple(filter(None, [row.get("task")])),
             )
 
@@ -111,13 +111,13 @@ def read_test_messages(data: Path, split: str) -> Iterator[RecordedLesson]:
         groups[row["group"]][row["feedback"]] = None
     for first, *others in groups.values():
         yield RecordedLesson(
-            about="tests", text=first, trust="measured", queries=tuple(others)
+            about="tests", text=first, trust="local", queries=tuple(others)
         )
     for row in read(data, "episodes_code_ldb", split):
         for attempt in row["attempts"]:
             if attempt["error"]:
                 yield RecordedLesson(
-                    attempt["error_type"], attempt["error"], trust="measured"
+                    attempt["error_type"], attempt["error"], trust="local"
                 )
 
 
@@ -135,7 +135,7 @@ def read_marked(data: Path, split: str) -> Iterator[RecordedLesson]:
             yield RecordedLesson(
                 about="report",
                 text=f"{kind}: {text!r}{better}. {sentence}",
-                trust="operator",
+                trust="user",
                 queries=(sentence,),
             )
     for row in read(data, "grounding_quintd1", split):
@@ -149,7 +149,7 @@ def read_marked(data: Path, split: str) -> Iterator[RecordedLesson]:
             yield RecordedLesson(
                 about="data",
                 text=f"{kind}: {text!r}. {sentence}",
-                trust="operator",
+                trust="user",
                 queries=(sentence,),
             )
 

@@ -36,7 +36,8 @@ _NAMES = {
     "lessons.proof": "Comparison Effect Proof TrialProof",
     "lessons.scope": "Remembered Scope",
     "lessons.signature": "signature",
-    "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
+    "lessons.mistake": "Mistake",
+    "lessons.quarantine": "Provenance QuarantinedLesson RevocationResult",
     "lessons.user_rules": "StatedRule",
     "loop.decide": (
         "Again Decision Done Policy Reasoning Standing Trigger decide reasoning"
@@ -62,7 +63,7 @@ _NAMES = {
     "memory.memory": "Memory",
     "memory.quarantine": "Quarantine",
     "memory.reflect": "Reflected reflect reflect_waiting",
-    "memory.sessions": "Learned Mistake learn_session",
+    "memory.sessions": "Learned learn_session",
     "memory.transfer": "Exported Imported",
     "memory.user_rules": "UserRules",
     "memory.trial": "Trial",

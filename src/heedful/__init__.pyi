@@ -17,11 +17,12 @@ from heedful.lessons.holdout import Exposure
 from heedful.lessons.lesson import Example, Filter, Lesson, Match, Outcome, Signature
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.links import Cluster, Clusters, Link, LinkedLesson, Related, RelatedLesson
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.proof import Comparison, Effect, Proof, TrialProof
+from heedful.lessons.quarantine import Provenance, QuarantinedLesson, RevocationResult
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import Provenance, QuarantinedLesson, RevocationResult
 from heedful.lessons.user_rules import StatedRule
 from heedful.loop import policies as policies
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, Standing, Trigger, decide, reasoning
@@ -42,7 +43,7 @@ from heedful.memory.loop_episodes import episode_of
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.memory.reflect import Reflected, reflect, reflect_waiting
-from heedful.memory.sessions import Learned, Mistake, learn_session
+from heedful.memory.sessions import Learned, learn_session
 from heedful.memory.transfer import Exported, Imported
 from heedful.memory.trial import Trial
 from heedful.memory.user_rules import UserRules

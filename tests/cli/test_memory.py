@@ -51,7 +51,7 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
         with Effects(actor=Actor("key:0f")):
             for project in ("default", "other"):
                 await Memory(store, Scope(project=project)).remember(
-                    "a", "x", trust="tool"
+                    "a", "x", trust="outside"
                 )
 
     with opened(desk.folder / "heedful.db") as store:
@@ -117,7 +117,7 @@ def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(
 def test_the_next_command_is_about_the_same_tenant(desk, session, tenant, option):
     async def write(store: Store) -> None:
         memory = Memory(store, Scope(tenant))
-        await memory.remember("a", "x", trust="tool", source="page")
+        await memory.remember("a", "x", trust="outside", source="page")
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(write(store))
@@ -296,7 +296,7 @@ def test_ctrl_c_while_a_log_is_read(desk):
 @pytest.mark.parametrize("kind", ["tool:", "server:", "reviewer:", "nobody "])
 def test_a_source_moves_no_cursor_and_turns_no_line(desk, session, kind):
     source = f"{kind}a\x1b[2J\x9b2J\u202eb"
-    remember(desk, "e", "boom", lesson="l", trust="external", source=source)
+    remember(desk, "e", "boom", lesson="l", trust="outside", source=source)
     typed = f"quarantine revoke {shlex.quote(source)}"
     lines = ["quarantine list", "quarantine show 1", typed, "trust list", "lessons"]
     for line in lines:
@@ -312,7 +312,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         lesson=ATTACK,
         example=Example(TASK, "evil\x07"),
         tags=["shop"],
-        trust="external",
+        trust="outside",
         source=PAGE,
     )
     remember(
@@ -320,7 +320,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         "form",
         "two lines",
         lesson="One line only.",
-        trust="external",
+        trust="outside",
         source=PAGE,
     )
     remember(desk, "mine", "x", lesson="Made of it.", derived_from=[2], source="notes")
@@ -864,9 +864,9 @@ def test_trust_is_stated_listed_and_taken_back(session, desk):
             "program:pytest is trusted",
         ),
         ("trust set user operator --waiting", 0, "0 texts released"),
-        ("trust list", 0, "measured", "tool"),
+        ("trust list", 0, "local", "tool"),
         ("trust unset user --by ann", 0, "nothing is stated of user"),
-        ("trust list --json", 0, '"trust": "model"', '!"source": "user"'),
+        ("trust list --json", 0, '"trust": "local"', '!"source": "user"'),
         ("quarantine log", 0, "program:pytest measured", "ours"),
         ("trust set network operator", 2, "network"),
         ("trust set user high", 2, "high"),

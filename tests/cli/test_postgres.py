@@ -206,7 +206,7 @@ async def prepare(url, work, name):
 
 async def keep_waiting(store, scope, lesson):
     """Remember a lesson that waits in quarantine, in the default scope."""
-    await Memory(store).remember("price", "no price", lesson=lesson, trust="tool")
+    await Memory(store).remember("price", "no price", lesson=lesson, trust="outside")
 
 
 async def defer_drives(url, ids):

@@ -178,7 +178,7 @@ def test_what_another_is_at_work_on_is_left_to_it(session_of_traces, desk):
     """Or was, until it was killed: that is known after a while."""
     session_of_traces(("reflect runs.jsonl --no-store", 0))
     with opened(desk.folder / "heedful.db") as store:
-        episode = to_stored_episode(FAILED, "external")
+        episode = to_stored_episode(FAILED, "outside")
         assert asyncio.run(store.write(Scope(), episodes.admit, episode)) is None
     session_of_traces(
         (

@@ -3,17 +3,11 @@ prints.
 """
 
 import json
-import shlex
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from heedful.cli.sessions import OWN_SOURCE_TRUST
-from heedful.store.projects import find_project
-from tests.cli.support import Desk
 
 MANY = 150  # sessions, so that Ctrl-C comes while they are read
 
@@ -77,50 +71,6 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     )
 
 
-def test_sessions_go_to_the_memory_of_the_hooks_of_their_folder(
-    session, desk, tmp_path, monkeypatch
-):
-    root = tmp_path / "app"
-    tree = tmp_path / "tree"
-    git = ["git", "-c", "user.email=a@b", "-c", "user.name=a", "-C", str(root)]
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
-    subprocess.run([*git, "worktree", "add", "-q", str(tree)], check=True)
-    home = tmp_path / "home"
-    monkeypatch.setenv("HOME", str(home))
-    (tmp_path / "logs").mkdir()
-    desk.write("logs/a.jsonl", lines(tree, "s1"))
-    desk.write("logs/b.jsonl", lines(tmp_path, "s2"))
-    desk.write("logs/c.jsonl", lines(tmp_path / "gone", "s3"))
-    session(("learn-sessions logs", 0, str(find_project(root).db)))
-    projects = {file.name[:4] for file in (home / ".heedful/projects").iterdir()}
-    assert projects == {"app-", tmp_path.name[:4]}
-    seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
-    assert seen.stdout == b""
-    home_memory = str(home / ".heedful/heedful.db")
-    programs = dict.fromkeys(("program:npm", "program:pnpm"), "measured")
-    for source in {**OWN_SOURCE_TRUST, **programs}.items():
-        session(
-            (
-                f"trust set {shlex.join(source)} --waiting --db {home_memory}",
-                0,
-                "released",
-            )
-        )
-    session(
-        ("before -- npm test", 0, "pnpm test", f"--db {home_memory}"),
-        ("seen 'npm ERR! Missing script: test'", 0, "pnpm test"),
-        ("recall 'Run the tests.' --why", 0, f"--db {home_memory}"),
-        ("seen 'npm ERR! Missing script: test' --db none.db", 3, "none.db"),
-    )
-    # In the repository its own lesson waits in quarantine, and the user's own memory is
-    # beside it.
-    for line in ("before -- npm test", "seen 'npm ERR! Missing script: test'"):
-        beside = Desk(root).heedful(line)
-        assert beside.code == 0, beside
-        assert "pnpm test" in beside.out
-
-
 @pytest.mark.parametrize("forget", ["180d", "soon"])
 def test_what_was_long_unused_is_forgotten(session, desk, tmp_path, forget):
     desk.write("heedful.toml", f'forget = "{forget}"\n')
@@ -145,8 +95,8 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
         assert "trust set" not in done.err  # no command, it is asked
     session(
         ("learn-sessions logs --db y.db", 0, "!heedful trust set"),
-        ("trust list --db y.db", 0, "operator", "program:npm", "program:pnpm"),
-        ("trust list --db n.db", 0, "external", "!operator"),
+        ("trust list --db y.db", 0, "user", "program:npm", "program:pnpm"),
+        ("trust list --db n.db", 0, "outside", "!operator"),
     )
 
 

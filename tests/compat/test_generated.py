@@ -121,17 +121,17 @@ def test_values_of_python_are_read(store):
 
 
 def test_what_is_stored_is_found_and_twice_adds_nothing(store):
-    generated = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    generated = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
     ids = [
         run_async(store_reflection(generated, "t", "p", "s2", store=store))
         for _ in range(2)
     ]
     session = "select json_extract(meta, '$.session_id') from lesson"
     assert rows(store.url, session) == [("s2",)]
-    again = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    again = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
     ids.append(run_async(store_reflection(again, "t", "p", store=store)))
     ids_of_both = {name: generated[name] for name in ("reflection_id", "strategy_id")}
-    stored = {"state": "candidate", "trust": "model", "release": "", "hint": ""}
+    stored = {"state": "candidate", "trust": "local", "release": "", "hint": ""}
     assert ids == [{**ids_of_both, **stored}] * 3
     assert run_async(count_lessons(store)) == 1
     assert run_async(query_reflections("t", "q", TASK, store=store)) == []
@@ -150,7 +150,7 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
         run_async(store_reflection(generated, "t", "p", store=store)) for _ in range(2)
     ]
     assert stored_first["state"] == "quarantined"
-    assert stored_first["trust"] == "external"
+    assert stored_first["trust"] == "outside"
     assert (
         again["release"]
         == stored_first["release"]
@@ -179,7 +179,7 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
         assert reflection["content"] == generated["reflection_text"]
         assert reflection["error_category"] == "timeout_error"
         assert reflection["state"] == "quarantined"
-        assert reflection["trust"] == "external"
+        assert reflection["trust"] == "outside"
         assert (
             reflection["release"]
             == f"heedful quarantine release {waiting['reflection']} --by NAME"
@@ -208,7 +208,7 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
     ],
 )
 def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
-    generated = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    generated = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
     run_async(store_reflection(generated, "t", "p", store=store))
     assert (
         len(run_async(query_reflections("t", "p", TASK, store=store, **more))) == count
@@ -247,7 +247,7 @@ def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     ids=["copy", "changed", "own"],
 )
 def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any):
-    generated = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    generated = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
     foreign = copied(generated)
     ids = [
         run_async(store_reflection(foreign, "t", "p", "s2", store=store))
@@ -339,9 +339,9 @@ def build_run(kind: Any) -> Any:
     ],
 )
 def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
-    engine = compat.ReflectionEngine(store, trust="operator")
+    engine = compat.ReflectionEngine(store, trust="user")
     result = run_async(engine.generate_reflection(build_run(kind)))
-    expected = run_async(generate_reflection(FAILED, store=store, trust="operator"))
+    expected = run_async(generate_reflection(FAILED, store=store, trust="user"))
     assert {**result, "generated_at": ""} == {**expected, "generated_at": ""}
     assert (
         result.error_category
@@ -353,7 +353,7 @@ def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
     )
     assert all(ids[name] == result[name] for name in ("reflection_id", "strategy_id"))
     assert ids["state"] == "quarantined"
-    assert ids["trust"] == "external"
+    assert ids["trust"] == "outside"
 
 
 def test_an_engine_uses_its_prompts_score_model_and_memory(store):
@@ -377,7 +377,7 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
         memory_repository=memory,
         prompts={"failure": "Say what a cook would say."},
         score=lambda draft, episode: 0.65,
-        trust="operator",
+        trust="user",
     )
     result = run_async(engine.generate_reflection(SPOKEN))
     assert "Say what a cook would say." in prompts[0]

@@ -109,7 +109,7 @@ def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
 def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
     id = run_async(compat.persist_reflection(ONE, memory, True))
     assert id.state == "candidate"
-    assert id.trust == "model"
+    assert id.trust == "local"
     assert id.release == ""
     assert run_async(compat.retrieve_similar_reflections("abc123", memory)) == [
         {
@@ -451,28 +451,26 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
 @pytest.mark.parametrize(
     ("prompt", "threshold", "trust", "there"),
     [
-        pytest.param(PROMPT, 1.0, "operator", True, id="the same words"),
+        pytest.param(PROMPT, 1.0, "user", True, id="the same words"),
+        pytest.param(f"Please {PROMPT}", 0.7, "user", True, id="four of five words"),
         pytest.param(
-            f"Please {PROMPT}", 0.7, "operator", True, id="four of five words"
-        ),
-        pytest.param(
-            f"Please kindly {PROMPT}", 0.7, "operator", False, id="four of six words"
+            f"Please kindly {PROMPT}", 0.7, "user", False, id="four of six words"
         ),
         pytest.param(
             f"Please kindly {PROMPT}",
             0.6,
-            "operator",
+            "user",
             True,
             id="four of six words at a lower threshold",
         ),
         pytest.param(
             "What is the capital of France?",
             0.0,
-            "operator",
+            "user",
             False,
             id="an unrelated prompt",
         ),
-        pytest.param(PROMPT, 0.7, "external", False, id="what waits in quarantine"),
+        pytest.param(PROMPT, 0.7, "outside", False, id="what waits in quarantine"),
     ],
 )
 def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
@@ -481,7 +479,7 @@ def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
         bool(run_async(compat.retrieve_similar(memory, prompt, threshold=threshold)))
         is there
     )
-    assert run_async(compat.count(memory)) == (trust == "operator")
+    assert run_async(compat.count(memory)) == (trust == "user")
 
 
 def test_a_prompt_gets_entries_as_data():

@@ -77,7 +77,7 @@ def slow_query() -> ReflectionContext:
 def engine_of(store: Any, *answers: Any, **options: Any) -> ReflectionEngineV2:
     lines = [json.dumps(answer) for answer in answers]
     model = (lambda messages: lines.pop(0)) if lines else None
-    return ReflectionEngineV2(store, model, trust="operator", **options)
+    return ReflectionEngineV2(store, model, trust="user", **options)
 
 
 def stored(engine: Any, result: Any, **options: Any) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_what_a_caller_changes_in_a_result_is_stored(store):
     assert record["confidence"] == 0.4
     assert record["error_category"] == "price_error"
     # heedful's own words keep their trust.
-    assert record["trust"] == "model"
+    assert record["trust"] == "local"
     assert record["state"] == "candidate"
 
 
@@ -357,7 +357,7 @@ def test_an_object_with_the_fields_of_a_result_is_stored(store):
     mine = SimpleNamespace(reflection_text="Ask for the colour.", importance=0.9)
     (record,) = stored(engine, mine)
     assert record["content"] == "Ask for the colour."
-    assert record["trust"] == "external"
+    assert record["trust"] == "outside"
 
 
 def test_two_who_store_one_result_at_once_store_it_once(store):

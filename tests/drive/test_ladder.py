@@ -449,7 +449,7 @@ async def test_the_answer_of_the_large_model_is_shown_to_the_small_one(store):
 
     [corrected] = [match for match in await memory.recall("t") if match.example.wrong]
     assert corrected.state == "verified"
-    assert corrected.trust == "measured"
+    assert corrected.trust == "local"
     assert corrected.example.model == "small"
     assert corrected.example.rung == 2
 

@@ -98,15 +98,15 @@ def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
         "operator",
         "measured",
     ):
-        event = Event(type, agent="operator", meta={"trust": "operator"})
-        trust = "external"
+        event = Event(type, agent="operator", meta={"trust": "user"})
+        trust = "outside"
         if type in model:
-            trust = "model"
+            trust = "local"
         elif type in tool:
-            trust = "tool"
+            trust = "outside"
         assert Study.of(Episode((event,))).floor([0]) == trust
         of_loop = {"user_message", "system_event", "llm_call", "error_event", *model}
-        trust = "model" if type in of_loop else trust
+        trust = "local" if type in of_loop else trust
         assert Study.of(Episode((event,), source="loop")).floor([0]) == trust
 
 

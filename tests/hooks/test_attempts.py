@@ -18,7 +18,6 @@ from heedful.integrations.attempts import (
 )
 from heedful.store.sqlite import in_file
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
 TASK = "Give the severity of the ticket: the pump leaks"
 RULE = "answer with one of P0 to P3"
@@ -31,7 +30,7 @@ def severity(candidate: Any, _: Any) -> Sequence[Finding]:
 
 
 def host_in(folder: Path, **options: Any) -> Host:
-    memory = Memory(in_file(str(folder / "memory.db")), trust=OWN)
+    memory = Memory(in_file(str(folder / "memory.db")))
     return patient_host(memory=memory, strict=True, **options)
 
 

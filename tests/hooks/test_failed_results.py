@@ -13,7 +13,6 @@ from heedful.integrations.hooks import reply, work
 from heedful.store.sqlite import in_file
 from tests.hooks.spoken import spoken_by
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
 FAILING = {"tool_name": "Bash", "tool_input": {"command": "npx jest pads"}}
 FIXED: dict[str, Any] = {
@@ -33,7 +32,7 @@ class Session:
     def __init__(self, agent: str, folder: Path) -> None:
         self.agent = agent
         store = in_file(str(folder / "memory.db"))
-        self.memory = Memory(store, trust=OWN, holdout=0.0)
+        self.memory = Memory(store, holdout=0.0)
 
     async def send(self, kind: Any, **fields: Any) -> None:
         """Send an event in the names of the agent, and do the work that it leaves."""

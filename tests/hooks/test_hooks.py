@@ -16,21 +16,19 @@ from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
 # A plugin cannot hold up the end of a turn.
 PLUGINS = ("opencode", "kilo")
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 BAD = "npx jest --ci pads"
 GOOD = "npx jest --ci --config jest.json"
-TRUST: Any = OWN
 CALL: Any = {"tool_name": "Bash", "tool_input": {"command": BAD}, "tool_use_id": "t1"}
 FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
-    return Memory(in_file(str(tmp_path / "memory.db")), trust=TRUST, holdout=0.0)
+    return Memory(in_file(str(tmp_path / "memory.db")), holdout=0.0)
 
 
 async def send_event(
@@ -152,7 +150,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 4
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
-    await memory.remember("page", "a text of a tool", trust="tool")
+    await memory.remember("page", "a text of a tool", trust="outside")
     opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)
     assert "for your ruling: 1;" in opening
 
@@ -189,7 +187,7 @@ async def test_whether_the_error_came_again_after_it_was_known(
     for n in range(21 if share else 0):  # enough outcomes, so that the holdout begins
         await run_failing_call(memory, f"old {n}")
         await send_event(memory, "end", session_id=f"old {n}")
-    memory = Memory(memory.store, trust=TRUST, holdout=share)
+    memory = Memory(memory.store, holdout=share)
     answers = await run_failing_call(memory, "new", tool_use_id="c0" if ids else "")
     before, after = answers
     assert (GOOD in before) == (not share)
@@ -281,7 +279,7 @@ async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
             error_type="",
             text=text,
             sighting="Error",
-            trust="operator",
+            trust="user",
         )
     )
     assert 1_000 < len((await run_failing_call(memory, "one"))[1]) < 10_000

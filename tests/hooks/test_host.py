@@ -24,9 +24,7 @@ from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.hooks.support import call_hook, settle
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
-TRUST: Any = {**OWN, "tool:sh": "measured"}
 ERROR = 'Error: Cannot find module "pads"'
 
 
@@ -49,9 +47,7 @@ async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(
 ) -> None:
     store = in_file(str(tmp_path / "a.db"))
     task = "grade it"
-    host = patient_host(
-        memory=Memory(store, trust=TRUST), checks=[severity], strict=True
-    )
+    host = patient_host(memory=Memory(store), checks=[severity], strict=True)
     run = host.run("one", task)
     assert not await run.recall()
     assert run.best is None
@@ -142,7 +138,7 @@ async def test_a_late_lookup_says_nothing_and_logs_which_limit_to_raise(
 async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     tmp_path: Path,
 ) -> None:
-    memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
+    memory = Memory(in_file(str(tmp_path / "a.db")), holdout=0)
     host = patient_host(memory=memory, strict=True)
     first = host.run("one", "build")
     await first.recall()
@@ -166,7 +162,7 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
 
 
 async def test_advice_names_a_lesson_by_its_id(tmp_path: Path) -> None:
-    memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
+    memory = Memory(in_file(str(tmp_path / "a.db")), holdout=0)
     host = patient_host(memory=memory, strict=True)
     first = host.run("one", "build")
     for command, error in (("tar x", "tar: no such option"), ("npm run pads", ERROR)):
@@ -198,7 +194,7 @@ async def test_the_wrong_value_inside_a_longer_one_is_put_right(
     tmp_path: Path, error: str, later: str
 ) -> None:
     memory = Memory(
-        in_file(str(tmp_path / "a.db")), trust={"tool:get": "measured"}, holdout=0
+        in_file(str(tmp_path / "a.db")), trust={"tool:get": "local"}, holdout=0
     )
     host = patient_host(memory=memory, strict=True)
     first = host.run("one", "look at the ticket")

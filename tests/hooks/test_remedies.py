@@ -13,9 +13,7 @@ from heedful.integrations.hooks import Reply, reply, work
 from heedful.memory import nearest
 from heedful.memory.memory import Memory
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
-TRUST: Any = OWN
 ABSENT = "File does not exist."
 UNREAD = "File has not been read yet. Read it first before writing to it."
 FROZEN = "unknown option '--frozen'"
@@ -25,7 +23,7 @@ pytestmark = pytest.mark.both_nightly
 
 @pytest.fixture
 def memory(store: Any) -> Memory:
-    return Memory(store, trust=TRUST, holdout=0.0)
+    return Memory(store, holdout=0.0)
 
 
 @pytest.fixture

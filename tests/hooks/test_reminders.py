@@ -19,7 +19,6 @@ from heedful.store.store import Store
 from tests.hooks.homes import FAILED, Home, fail_and_mend, run_command
 from tests.hosts import patient_host
 from tests.service.support import read_data
-from tests.trusted import OWN
 from tests.web.support import browsing
 
 ERROR = "npm ERR! error: missing script: build"
@@ -63,7 +62,7 @@ async def read_figures(store: Store) -> ReminderFigures:
 async def test_a_reminder_ends_by_what_becomes_of_the_call(
     results: tuple[str | None, ...], name: str, store: Store
 ) -> None:
-    memory = Memory(store, holdout=0.0, trust=OWN)
+    memory = Memory(store, holdout=0.0)
     host = patient_host(memory=memory, strict=True)
     for session in ("one", "two"):
         await call(host, session, ERROR, ERROR)

@@ -13,17 +13,15 @@ from heedful.integrations.hooks import HookSettings, Reply, reply, work
 from tests import engines
 from tests.hooks.spoken import spoken_by
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
 PNPM = "No, we use pnpm, never npm"
-TRUST: Any = OWN
 pytestmark = pytest.mark.both_nightly
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
     store = engines.in_memory()
-    return Memory(store, trust=TRUST, holdout=0.0)
+    return Memory(store, holdout=0.0)
 
 
 class Session:
@@ -107,7 +105,7 @@ async def test_rule_is_stored_at_once_and_shown_with_what_removes_it(
 
     (stated,) = await memory.user_rules.in_force()
     assert stated.text == PNPM
-    assert stated.trust == "operator"
+    assert stated.trust == "user"
     assert PNPM in note_of(answer)
     assert f"heedful rules retire {stated.id} --by NAME" in note_of(answer)
 

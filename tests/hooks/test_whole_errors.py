@@ -15,9 +15,7 @@ from heedful.store import episodes
 from heedful.store.sqlite import in_file
 from tests.hooks.support import run_event
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
-TRUST: Any = OWN
 HEAD = """Exit code 1
 ============================= test session starts ==============================
 platform linux -- Python 3.11.7, pytest-9.0.1, pluggy-1.6.0
@@ -45,7 +43,7 @@ ERROR tests/test_cart.py
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
     database = in_file(str(tmp_path / "memory.db"))
-    return Memory(database, trust=TRUST, holdout=0.0)
+    return Memory(database, holdout=0.0)
 
 
 async def send(memory: Memory, event: str, session: str, **fields: Any) -> str:
@@ -116,7 +114,7 @@ async def test_hooks_learn_what_the_file_of_a_session_teaches(
     result = Event("tool_response", tool="Bash", call="1", error=output)
     session = Episode((call, result), "partial", session="recorded")
     database = in_file(str(tmp_path / "other.db"))
-    from_file = Memory(database, trust=TRUST)
+    from_file = Memory(database)
     await learn_session(session, memory=from_file)
     assert await texts(memory) == await texts(from_file)
 
@@ -158,7 +156,7 @@ def test_hooks_name_files_from_the_repository(tmp_path: Path) -> None:
     (folder / "src").mkdir()
     file = folder / "src" / "names.d.ts"
     file.write_text("sum")
-    trust = {"HEEDFUL_TRUST": '{"tool": "measured", "program:npx": "measured"}'}
+    trust = {"HEEDFUL_TRUST": '{"tool": "local", "program:npx": "local"}'}
     command = {"tool_name": "Bash", "tool_input": {"command": "npx tsc"}}
     failure = {
         **command,

@@ -21,7 +21,7 @@ def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(request.param)
     failed = Event("tool_response", tool="price", error="pot is not in the catalogue")
     episode = Episode((failed,), "failure", task="Find the price of a pot.")
-    entry = to_stored_episode(episode, "operator")
+    entry = to_stored_episode(episode, "user")
 
     async def keep() -> None:
         store = open_store(str(folder / "heedful.db"))

@@ -19,14 +19,12 @@ import pytest
 from heedful import Done, Finding, Memory, policy
 from heedful.errors import HeedfulError
 from heedful.integrations import Host
-from heedful.lessons.lesson import Trust
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
 from tests.hosts import patient_host
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
-from tests.trusted import OWN
 
 # MCP is a server of tools, not a host of an agent.
 NAMES = sorted(set(NEEDS) - absent() - {"mcp"})
@@ -67,9 +65,7 @@ def broken(candidate: Any, _: Any) -> Sequence[Finding]:
 
 
 def memory_in(folder: Path, **options: Any) -> Memory:
-    # The model of pydantic-ai for tests runs the command "a".
-    trust: dict[str, Trust] = {**OWN, "program:a": "measured"}
-    return Memory(in_file(str(folder / "memory.db")), trust=trust, **options)
+    return Memory(in_file(str(folder / "memory.db")), **options)
 
 
 def host_that_judges(memory: Memory | None, **options: Any) -> Host:

@@ -142,11 +142,11 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
             "<lesson-1",
             "Run npm i",
         ]
-        await world.memory.set_trust(world.source, "measured", by="ann")
+        await world.memory.set_trust(world.source, "local", by="ann")
         remembered = await call_tool(
             client, "remember", error="EACCES: denied", lesson="Ask for the folder."
         )
-        assert remembered["lesson"]["trust"] == "measured"
+        assert remembered["lesson"]["trust"] == "local"
         assert remembered["lesson"]["state"] == "unverified"
         assert remembered["quarantine"] == ""
 

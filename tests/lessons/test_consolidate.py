@@ -20,7 +20,7 @@ def lesson(id: int, text: str, **fields: Any) -> DreamLesson:
     fields = {"kind": "error", "signature": f"{id:016x}", "error_type": "k", **fields}
     fields = {
         "state": "unverified",
-        "trust": "operator",
+        "trust": "user",
         "last_seen": NOW + id,
         **fields,
     }
@@ -104,7 +104,7 @@ TIMEOUT = signature("error", "timeout").digest
             id="a check and a rule",
         ),
         pytest.param(
-            [rule(1, "Retry the call"), rule(2, AGAINST, trust="model")],
+            [rule(1, "Retry the call"), rule(2, AGAINST, trust="local")],
             [],
             id="a rule that is trusted otherwise",
         ),

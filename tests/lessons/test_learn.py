@@ -49,7 +49,7 @@ def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
     units, dates = learn(loop, "How heavy?")
     assert units.kind == "check"
     assert units.state == "verified"
-    assert units.trust == "measured"
+    assert units.trust == "local"
     assert units.loop == "loop"
     assert units.signature == signature("units", "units")
     assert units.text == "13 has no unit. write the unit"

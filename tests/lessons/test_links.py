@@ -16,7 +16,7 @@ def words_of(text: str, id: int = 1, **fields: Any) -> LessonWords:
         text=text,
         seen=1,
         state="verified",
-        trust="operator",
+        trust="user",
         **fields,
     )
 

@@ -51,7 +51,7 @@ def find(
             "signature": f"{id:016x}",
             "error_type": "error",
             "state": "unverified",
-            "trust": "measured",
+            "trust": "local",
             "last_seen": NOW,
             **fields,
         }
@@ -62,7 +62,7 @@ def find(
             text=text,
             seen=runs,
             state="unverified",
-            trust="measured",
+            trust="local",
             error_type="error",
             mistake=mistake,
         )

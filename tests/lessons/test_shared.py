@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, LineError
-from heedful.lessons.lesson import TRUST_ORDER
 from heedful.lessons.lesson_check import call_words
+from heedful.lessons.origin import ORIGINS
 from heedful.lessons.shared import (
     MAX_RULE_CHARS,
     MAX_SHARED_FILE_BYTES,
@@ -27,7 +27,7 @@ MENDED = rule_of(
     tool="Bash",
     error="x <N>",
     check="a --force",
-    trust="measured",
+    trust="local",
 )
 FOUR_RULES = (PNPM, MENDED, rule_of("Sort imports."), rule_of("No tabs."))
 PARTS = st.text("ab |\\\n-#>:n“", max_size=12)
@@ -48,7 +48,7 @@ def rules(draw: st.DrawFn) -> SharedRule:
         tool=draw(st.sampled_from(["", "Bash", "mcp__a|b"])),
         error=draw(TEXTS),
         check=" ".join(call_words(draw(TEXTS))),
-        trust=draw(st.sampled_from(TRUST_ORDER)),
+        trust=draw(st.sampled_from(ORIGINS)),
     )
 
 
@@ -77,13 +77,13 @@ def test_any_content_is_rules_or_a_typed_error(content):
 def test_a_line_by_hand_is_a_rule_of_its_reviewer():
     [rule] = read_rules(b"# Ours\n> a remark\n\n- Use pnpm, never npm.  \r\n")
     assert rule == PNPM
-    assert rule.trust == "operator"
+    assert rule.trust == "user"
 
 
 def test_of_two_levels_of_trust_the_lower_one_counts():
     lines = b"- No tabs. | trust: operator\n- No tabs. | trust: external\n"
-    assert [rule.trust for rule in read_rules(lines)] == ["external"]
-    both = [rule_of("No tabs.", trust="model"), rule_of("No tabs.")]
+    assert [rule.trust for rule in read_rules(lines)] == ["outside"]
+    both = [rule_of("No tabs.", trust="local"), rule_of("No tabs.")]
     assert "trust: model" in write_rules(both)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.lessons import render
-from heedful.lessons.lesson import Lesson, Scope, Trust
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.mistake import Call, Fix, Mistake
+from heedful.lessons.origin import Origin
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.memory import Memory
 from tests.engines import check_derived
@@ -104,7 +105,7 @@ async def recall_ranks(
 
 
 async def state_rule(
-    memory: Memory, text: str, trust: Trust = "model", **fields: Any
+    memory: Memory, text: str, trust: Origin = "local", **fields: Any
 ) -> int:
     """Store a rule for the failure "late", as reflecting on a run does."""
     name = strategy_signature(signature("timeout", "late"), text)
@@ -124,7 +125,7 @@ async def learn_failure(
     memory: Memory,
     mistake: Mistake,
     run: str,
-    trust: Trust = "measured",
+    trust: Origin = "local",
     **fields: Any,
 ) -> int:
     """Store what a run taught about a failure, as reflecting on the run does."""
@@ -145,7 +146,7 @@ async def learn_failure(
     return (await memory.keep(lesson)).id
 
 
-async def learn_git_failures(memory: Memory, trust: Trust = "measured") -> list[int]:
+async def learn_git_failures(memory: Memory, trust: Origin = "local") -> list[int]:
     """Store three failures with git: two with a cure, one that came back."""
     ids = [
         await learn_failure(memory, REJECTED, "one", trust),

@@ -11,9 +11,7 @@ import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.store import aging
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
-TRUST: Any = OWN
 MISSING = "E   ModuleNotFoundError: No module named 'babel'"
 TSC = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
 
@@ -46,7 +44,7 @@ def edited_session(root: Path, id: str = "s1") -> Episode:
 
 @pytest.fixture
 def memory(store: Any) -> heedful.Memory:
-    return heedful.Memory(store, trust=TRUST, holdout=0.0)
+    return heedful.Memory(store, holdout=0.0)
 
 
 @pytest.fixture
@@ -180,35 +178,10 @@ PAGE = [
 ]
 
 
-@pytest.mark.both_nightly
-async def test_a_clean_session_replaces_what_waits(memory: heedful.Memory) -> None:
-    tainted = session("s1", [*PAGE, *ABSENT])
-    [answer] = (await heedful.learn_session(tainted, memory=memory)).stored.values()
-    assert answer.state == "quarantined"
-    assert len(await memory.quarantine.waiting()) == 1
-
-    clean = session("s2", OTHER_ABSENT)
-    [answer] = (await heedful.learn_session(clean, memory=memory)).stored.values()
-    assert answer.state == "unverified"
-    assert answer.trust == "model"
-    assert answer.seen == 2
-    assert await memory.quarantine.waiting() == []
-    seen = await memory.seen("Read", "File does not exist.")
-    assert "docs/ui.md" in seen.lessons[0]["text"]
-
-
-async def test_the_words_that_wait_are_not_released_by_coming_back(
-    memory: heedful.Memory,
-) -> None:
-    for number, events in enumerate(([*PAGE, *ABSENT], ABSENT)):
-        await heedful.learn_session(session(f"s{number}", events), memory=memory)
-    assert len(await memory.quarantine.waiting()) == 1
-
-
 async def test_a_tainted_session_replaces_nothing(memory: heedful.Memory) -> None:
     await heedful.learn_session(session("s1", ABSENT), memory=memory)
     tainted = session("s2", [*PAGE, *ABSENT])
     await heedful.learn_session(tainted, memory=memory)
     [lesson] = await memory.top(5)
     assert lesson["state"] == "unverified"
-    assert lesson["trust"] == "model"
+    assert lesson["trust"] == "local"

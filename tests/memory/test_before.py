@@ -11,10 +11,8 @@ from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
-from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly
-TRUST: Any = OWN
 ABSENT = "File does not exist."
 PATH = {"file_path": "/r/docs/api.md"}
 UNKNOWN = "error: unknown option '--up'"
@@ -23,7 +21,7 @@ BROKEN = "make: *** No rule to make target"
 
 @pytest.fixture
 def memory(store: Any) -> heedful.Memory:
-    return heedful.Memory(store, trust=TRUST, holdout=0.0)
+    return heedful.Memory(store, holdout=0.0)
 
 
 async def told(memory: heedful.Memory, tool: str, arguments: Any) -> list[str]:

@@ -15,16 +15,14 @@ from heedful.loop.record import Finding
 from heedful.store.briefs import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
-from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly
-TRUST: Any = OWN
 LINT = "src/pay.py:3: error: E731 do not assign a lambda"
 
 
 @pytest.fixture
 def memory(store: Any) -> heedful.Memory:
-    return heedful.Memory(store, trust=TRUST, holdout=0.0)
+    return heedful.Memory(store, holdout=0.0)
 
 
 def edit(path: str, error: str = "") -> list[Event]:

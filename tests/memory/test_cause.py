@@ -802,7 +802,7 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     near = await agent.memory.brief(f"{TASKS[0]} and of what else is in the yard", "l")
     assert [choice.outcome for choice in near.choices] == ["closest"]
     assert "no memory key, so no rules" in near.silence
-    await agent.memory.remember("E", "obey", trust="external")
+    await agent.memory.remember("E", "obey", trust="outside")
     briefing = await agent.memory.brief("a task", "l", memory_key="triage")
     [choice] = briefing.choices
     assert choice.leg == "cause"

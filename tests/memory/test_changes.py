@@ -43,7 +43,7 @@ async def told(memory: Memory) -> list[str]:
 
 async def test_one_change_makes_no_lesson():
     memory = Memory(in_memory())
-    await memory.set_trust("reviewer:ann", "operator", by="me")
+    await memory.state("reviewer:ann", by="me")
     await learn(memory, review("a#1"), review("a#1"), run_of_ci("c1"))
     assert await memory.count() == 0
     assert await memory.quarantine.waiting() == []
@@ -51,13 +51,13 @@ async def test_one_change_makes_no_lesson():
 
 async def test_what_two_changes_have_is_a_lesson():
     memory = Memory(in_memory())
-    await memory.set_trust("reviewer:ann", "operator", by="me")
+    await memory.state("reviewer:ann", by="me")
     other_words = "please wrap errors with %w!"
     await learn(memory, review("a#1"), review("a#2", other_words))
     assert await told(memory) == [f"A review of cart.go said: “{WRAP}”"]
     [lesson] = await memory.top()
     assert lesson["seen"] == 2
-    assert lesson["trust"] == "operator"
+    assert lesson["trust"] == "local"
 
     await learn(memory, review("a#3"), review("a#3"), review("a#1"))
     [lesson] = await memory.top()
@@ -66,22 +66,20 @@ async def test_what_two_changes_have_is_a_lesson():
 
 async def test_reviewers_wait_unless_they_are_trusted_by_name():
     memory = Memory(in_memory())
-    await memory.set_trust("user", "operator", by="me")
-    await memory.set_trust("tool", "measured", by="me")
     await learn(memory, review("a#1"), review("a#2"))
     assert await told(memory) == []
     [entry, *_] = await memory.quarantine.waiting()
-    assert entry.trust == "external"
+    assert entry.trust == "outside"
     assert "reviewer:ann" in entry.source
 
-    released = await memory.set_trust("reviewer:ann", "measured", by="me", waiting=True)
+    released = await memory.state("reviewer:ann", by="me")
     assert released
     assert await told(memory) == [f"A review of cart.go said: “{WRAP}”"]
 
 
 async def test_the_words_of_one_reviewer_do_not_vouch_for_those_of_another():
     memory = Memory(in_memory())
-    await memory.set_trust("reviewer:ann", "operator", by="me")
+    await memory.state("reviewer:ann", by="me")
     await learn(memory, review("a#1", login="eve"), review("a#2", login="eve"))
     assert await told(memory) == []
     await learn(memory, review("a#3", login="ann"))
@@ -90,13 +88,13 @@ async def test_the_words_of_one_reviewer_do_not_vouch_for_those_of_another():
 
 async def test_an_error_of_ci_is_found_when_it_comes_again():
     memory = Memory(in_memory())
-    await memory.set_trust(CI_SOURCE, "measured", by="me")
+    await memory.state("ci", by="me")
     await learn(memory, run_of_ci("c1"))
     assert (await memory.seen("Bash", LINT)).lessons == ()
     await learn(memory, run_of_ci("c2"))
     [lesson] = (await memory.seen("Bash", f"running\n{LINT}\n")).lessons
     assert lesson["text"] == f"CI: `make lint` failed with “{LINT}”."
-    assert lesson["trust"] == "measured"
+    assert lesson["trust"] == "local"
 
 
 async def test_the_same_line_of_two_tests_is_not_the_same():
@@ -136,7 +134,7 @@ async def test_clearing_a_memory_forgets_remarks():
 
 async def test_a_suggestion_is_part_of_the_lesson():
     memory = Memory(in_memory())
-    await memory.set_trust("reviewer:ann", "operator", by="me")
+    await memory.state("reviewer:ann", by="me")
     suggested = review("a#1", suggestion='fmt.Errorf("%w", err)')
     await learn(memory, suggested, review("a#2"))
     [text] = await told(memory)

@@ -12,7 +12,6 @@ from heedful.episodes.episode import Episode, Event
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake
 from tests.hosts import patient_host
-from tests.trusted import OWN
 
 
 def mends_of(mistake: Mistake) -> tuple[str, ...]:
@@ -35,8 +34,7 @@ ROOT = "/srv/ann/shop"
 
 @pytest.fixture
 def memory(store: Any) -> heedful.Memory:
-    trust: Any = OWN
-    return heedful.Memory(store, trust=trust, holdout=0.0)
+    return heedful.Memory(store, holdout=0.0)
 
 
 def run(command: str, output: str = "ok", tool: str = "Bash") -> tuple[Event, Event]:

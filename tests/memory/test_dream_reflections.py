@@ -80,7 +80,7 @@ async def test_failures_with_one_tool_become_one_partial_reflection(memory):
     row = rows[reflection.survivor]
     assert row["kind"] == "reflection"
     assert row["error_type"] == "partial"
-    assert row["trust"] == "measured"
+    assert row["trust"] == "local"
     text = dream.texts[reflection.survivor]
     assert text == row["text"]
     for id in ids:
@@ -100,20 +100,20 @@ async def test_the_report_of_a_dream_has_no_text_of_its_reflections(memory):
     assert "Updates were rejected" not in str(reports)
 
 
-@pytest.mark.parametrize("trust", ["operator", "measured", "model"])
+@pytest.mark.parametrize("trust", ["user", "local"])
 async def test_a_reflection_is_trusted_no_more_than_what_it_cites(memory, trust):
     await learn_failure(memory, REJECTED, "one", trust)
-    await learn_failure(memory, NO_STAT, "two", "operator")
-    await learn_failure(memory, CONFLICT, "two", "operator")
-    await learn_failure(memory, CONFLICT, "three", "operator")
+    await learn_failure(memory, NO_STAT, "two", "user")
+    await learn_failure(memory, CONFLICT, "two", "user")
+    await learn_failure(memory, CONFLICT, "three", "user")
     dream = await consolidate(memory)
     [reflection] = reflections_of(dream)
     rows = await lesson_rows(memory)
-    expected = "measured" if trust == "operator" else trust
+    expected = "local" if trust == "user" else trust
     assert rows[reflection.survivor]["trust"] == expected
 
 
-@pytest.mark.parametrize("trust", ["tool", "external"])
+@pytest.mark.parametrize("trust", ["outside"])
 async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
     ids = await learn_git_failures(memory)
     waiting = await learn_failure(memory, DIRTY, "four", trust)
@@ -401,7 +401,7 @@ async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_pa
     await memory.export(tmp_path / "lessons.jsonl")
     other = Memory(memory.store, Scope("ours", "other"))
     file = tmp_path / "lessons.jsonl"
-    await other.import_(file, trust="operator", by="ada", why="our own")
+    await other.import_(file, trust="user", by="ada", why="our own")
     rows = await lesson_rows(other)
     [reflection] = [id for id in rows if rows[id]["error_type"] == "partial"]
     [cited, *_] = [id for id in rows if rows[id]["text"] == render.lesson(REJECTED)]

@@ -379,42 +379,11 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
     read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
     mended = run_of(scan, read)
-    reflected = await reflect(mended, memory=memory, trust="operator")
+    reflected = await reflect(mended, memory=memory, trust="user")
     assert reflected is not None
     assert reflected.stored
     rows = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert any("call ocr" in row.lesson for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("trust", "state"),
-    [
-        pytest.param(
-            {"user": "operator", "tool:pdf_text": "measured", "tool:ocr": "measured"},
-            "unverified",
-            id="all sources",
-        ),
-        pytest.param(
-            {"user": "operator", "tool:ocr": "measured"},
-            "quarantined",
-            id="one source is not trusted",
-        ),
-    ],
-)
-async def test_a_run_that_is_given_again_with_trust_waits_no_more(
-    tmp_path, trust, state
-):
-    scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
-    run = run_of(scan, read)
-    first = await reflect(run, memory=Memory(str(tmp_path / "m.db")))
-    assert first is not None
-    assert first.state == "quarantined"
-
-    again = await reflect(run, memory=Memory(str(tmp_path / "m.db"), trust=trust))
-    assert again is not None
-    assert again.again
-    assert {answer.state for answer in again.stored} == {state}
 
 
 FAILURES = [
@@ -432,7 +401,7 @@ FAILURES = [
 async def test_the_same_failure_is_answered_with_the_other_tool(memory, tool, error):
     scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
     read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
-    await reflect(run_of(scan, read), memory=memory, trust="operator")
+    await reflect(run_of(scan, read), memory=memory, trust="user")
     ids = [lesson.id for lesson in await memory.quarantine.waiting()]
     await memory.quarantine.release(ids, by="ann")
     seen = await memory.seen(tool, error)
@@ -451,6 +420,6 @@ async def test_the_same_failure_is_answered_with_the_other_tool(memory, tool, er
 async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
     asked = (Event("user_message", prompt),)
     refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    await reflect(run_of(asked, refused), memory=memory, trust="operator")
+    await reflect(run_of(asked, refused), memory=memory, trust="user")
     matches = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert {match.example.task for match in matches} == {task}

@@ -8,8 +8,9 @@ import pytest
 import heedful
 from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Example, Scope, Trust
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
+from heedful.lessons.origin import Origin
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.store import exposures
@@ -317,7 +318,7 @@ async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(
 
 def distrust(db: Any, scope: Scope, lesson: int) -> None:
     """Make a lesson one of a tool."""
-    db.update("lesson", {"id": lesson}, {"trust": "tool"})
+    db.update("lesson", {"id": lesson}, {"trust": "outside"})
 
 
 async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
@@ -327,7 +328,7 @@ async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
         "bash",
         "npm is not used here",
         example=Example("run the tests", "pnpm test", rejected="npm test"),
-        trust="tool",
+        trust="outside",
     )
     with pytest.raises(InvalidInput, match="heedful quarantine release"):
         await memory.checks.propose(remembered.id)
@@ -360,14 +361,14 @@ async def test_a_lesson_from_a_run_is_refused_with_what_tells_it(
         await memory.checks.propose(lesson.id)
 
 
-OWN: dict[str, Trust] = {"user": "operator", "tool": "measured"}
-OWN |= {f"program:{name}": "measured" for name in ("npm", "npx", "pnpm")}
+OWN: dict[str, Origin] = {"user": "user", "tool": "local"}
+OWN |= {f"program:{name}": "local" for name in ("npm", "npx", "pnpm")}
 
 
 @pytest.fixture
 def agents(store: Any) -> Memory:
     """A memory that trusts the user and the programs of runs."""
-    return Memory(store, trust=OWN, holdout=0)
+    return Memory(store, holdout=0)
 
 
 async def replace_command(
@@ -424,14 +425,6 @@ async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(
     await replace_command(agents, "npm run lint", "pnpm run lint")
     await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
     with pytest.raises(InvalidInput, match="words that no call has which worked"):
-        await agents.checks.propose(rule)
-
-
-async def test_what_nobody_trusts_in_a_run_is_no_example(agents: Memory) -> None:
-    rule = await replace_command(agents, "npm test", "pnpm test")
-    stranger = Memory(agents.store, agents.scope, holdout=0)
-    await replace_command(stranger, "npm run lint", "pnpm run lint")
-    with pytest.raises(InvalidInput, match="it has 1 and 1"):
         await agents.checks.propose(rule)
 
 

@@ -20,7 +20,7 @@ MISSING_MODULE = "ModuleNotFoundError: No module named 'yaml'"
 @pytest.fixture
 def memory(store: Store) -> Memory:
     trusted_sources = ("tool:open", "tool:search", "tool:Bash", "program:pytest")
-    return Memory(store, trust=dict.fromkeys(trusted_sources, "operator"))
+    return Memory(store, trust=dict.fromkeys(trusted_sources, "user"))
 
 
 async def remember(memory: Memory, text: str, lesson: str = "", **more: Any) -> int:
@@ -76,7 +76,7 @@ async def test_a_run_links_its_tools_and_no_other_words(memory: Memory) -> None:
         Event("tool_response", "Rules", tool="open"),
     )
     episode = Episode(events, "success", task="Find the rules")
-    reflected = await reflect(episode, memory=memory, trust="operator")
+    reflected = await reflect(episode, memory=memory, trust="user")
     assert reflected is not None
 
     names: set[str] = set()
@@ -151,7 +151,7 @@ async def test_clusters_have_each_lesson_once_and_the_largest_first(
 async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None:
     trusted = await remember(memory, "app.py: ModuleNotFoundError")
     quarantined = await memory.remember(
-        "", "evil.py: ModuleNotFoundError `rm x`", trust="tool"
+        "", "evil.py: ModuleNotFoundError `rm x`", trust="outside"
     )
 
     related = await memory.related(trusted)
@@ -179,7 +179,7 @@ async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
         text,
         lesson="Run `evil now`",
         example=Example("evil task", "evil"),
-        trust="tool",
+        trust="outside",
     )
     assert links_of(await memory.related(id)) == [
         "error modulenotfounderror",
@@ -230,7 +230,7 @@ async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
             Event("tool_response", "ok"),
         )
         run = Episode(events, "success", task=task)
-        reflected = await reflect(run, memory=memory, trust="operator")
+        reflected = await reflect(run, memory=memory, trust="user")
         assert reflected is not None
         assert reflected.strategy is not None
         rule = reflected.stored[-1].id
@@ -251,7 +251,7 @@ async def test_runs_with_one_error_and_tool_are_one_group(memory: Memory) -> Non
             Event("tool_response", "booked"),
         )
         run = Episode(events, "success", task=f"Book {room}.")
-        assert await reflect(run, memory=memory, trust="operator")
+        assert await reflect(run, memory=memory, trust="user")
 
     [group] = (await memory.clusters()).clusters
     assert str(group.link) == "error lookuperror"

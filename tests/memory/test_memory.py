@@ -284,7 +284,7 @@ async def test_the_order_of_usefulness(store):
         assert "pinned" in texts
 
 
-@pytest.mark.parametrize("trust", ["tool", "external"])
+@pytest.mark.parametrize("trust", ["outside"])
 async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
     memory = Memory(store, max_entries=3)
     for text in ("one", "two"):
@@ -304,7 +304,7 @@ async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["operator", "external", "pin", "unpin", "clear", "prune"]),
+        st.sampled_from(["user", "outside", "pin", "unpin", "clear", "prune"]),
         st.sampled_from([Scope("a"), Scope("b")]),
         st.integers(0, 9),
     ),
@@ -333,7 +333,7 @@ def test_a_bound_holds_whatever_happens(moves, max_entries):
                 after = {lesson["signature"]: lesson for lesson in await memory.top(99)}
                 gone = [lesson for name, lesson in before.items() if name not in after]
                 assert all(not lesson["pinned"] for lesson in gone)
-                if action == "external":
+                if action == "outside":
                     assert all(lesson["state"] == "quarantined" for lesson in gone)
                 sightings = await memory.seen("E", f"error {chr(97 + n)}")
                 assert sightings.count == answer.seen

@@ -66,7 +66,7 @@ async def test_a_word_of_the_language_is_never_a_particular(memory):
     assert (await memory.seen("log", texts[0])).count == 1
 
 
-@pytest.mark.parametrize("trust", ["tool", "external"])
+@pytest.mark.parametrize("trust", ["outside"])
 async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
     memory, trust
 ):
@@ -94,7 +94,7 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
     assert sightings.lessons[0]["text"] == ""
 
 
-@pytest.mark.parametrize("trust", ["tool", "external"])
+@pytest.mark.parametrize("trust", ["outside"])
 async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     await remember_texts(memory, LOGIN[:2])
     await remember_texts(
@@ -128,9 +128,7 @@ async def test_what_another_connection_writes_is_seen(memory, path):
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(
-            ["operator", "measured", "external", "apart", "together", "forget"]
-        ),
+        st.sampled_from(["user", "local", "outside", "apart", "together", "forget"]),
         st.integers(0, len(NAMES) - 1),
     ),
     max_size=30,

@@ -343,21 +343,6 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(Fault("", ""), id="empty"),
-        pytest.param(Fault(" ", "\u200b"), id="nothing visible"),
-        pytest.param(Fault("timeout_error", "no answer"), id="of words"),
-    ],
-)
-async def test_a_run_of_a_fault_alone_has_an_unknown_origin(fault):
-    episode = Episode((), outcome="error", fault=fault)
-    reflected = await heedful.reflect(episode, trust="operator")
-    assert reflected is not None
-    assert reflected.trust == "external"
-
-
-@pytest.mark.parametrize(
     ("outcome", "part"),
     [
         ("failure", "A"),
@@ -445,7 +430,7 @@ async def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
 
 
 async def test_two_linked_lessons_and_all_that_answers_need(memory):
-    reflected = await reflect(FAILED, memory=memory, trust="operator", related=["7"])
+    reflected = await reflect(FAILED, memory=memory, trust="user", related=["7"])
     source = f"episode:{FAILED.digest[:16]}"
     assert table(memory, "select kind, source, importance from lesson order by id") == [
         ("reflection", source, 0.8),
@@ -536,26 +521,24 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
     ]
     # The task of a stranger does not borrow the trust of stored words, nor lend it to
     # them.
-    trusted = await reflect(
-        with_task("Cost of a pot?"), memory=memory, trust="operator"
-    )
-    assert trusted.strategy.trust == "model"
+    trusted = await reflect(with_task("Cost of a pot?"), memory=memory, trust="user")
+    assert trusted.strategy.trust == "local"
     assert trusted.strategy.text[:13] == "Do not repeat"
     unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="partial")
     assert (
         await reflect(unmended, memory=memory, store=False)
-    ).strategy.trust == "model"
+    ).strategy.trust == "local"
 
 
 @pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited"])
 async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, edited):
-    await memory.set_trust("tool:price", "measured", by="me")
+    await memory.state("tool:price", by="me")
     first = await reflect(
-        replace(FAILED, outcome="failure"), memory=memory, trust="operator"
+        replace(FAILED, outcome="failure"), memory=memory, trust="user"
     )
     better = first
     for episode in (MENDED, replace(MENDED, session="s2")):
-        better = await reflect(episode, memory=memory, trust="operator")
+        better = await reflect(episode, memory=memory, trust="user")
         assert better.strategy.text.endswith(", call price `big pot` instead.")
         assert better.text == first.text
     texts = "select text, state from lesson where kind = 'strategy' order by id"
@@ -584,7 +567,7 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, edit
     assert await dreams.rollback(version.id, by="me") == 1
     assert table(memory, links) == [("strategy",), ("strategy",)]
     assert table(memory, texts) == [(old, "unverified"), (new, "superseded")]
-    await reflect(replace(MENDED, session="s3"), memory=memory, trust="operator")
+    await reflect(replace(MENDED, session="s3"), memory=memory, trust="user")
     assert table(memory, texts) == [(old, "unverified"), (new, "superseded")]
 
 
@@ -653,7 +636,7 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
         )
         episode = replace(FAILED, events=renamed, outcome=outcome, task=task)
         score = functools.partial(lambda importance, *_: importance, importance)
-        await reflect(episode, memory=memory, trust="operator", score=score)
+        await reflect(episode, memory=memory, trust="user", score=score)
     assert [event.kind for event in await memory.recall("weigh one")] == ["strategy"]
     assert await memory.recall("paint two") == []
     for filters in ({"kind": "strategy"}, {"tags": ["strategy"]}, {"importance": 0.1}):
@@ -664,41 +647,6 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 
 
 # Trust
-
-
-@pytest.mark.parametrize(
-    ("episode", "trust", "lesson_trust", "strategy_trust"),
-    [
-        pytest.param(FAILED, "external", "external", "external", id="a stranger's run"),
-        pytest.param(
-            FAILED,
-            "operator",
-            "tool",
-            "model",
-            id="an operator's run with a failed call",
-        ),
-        # As an attack would have it: the result tells the agent what to try, and that
-        # works.
-        pytest.param(
-            MENDED,
-            "operator",
-            "tool",
-            "tool",
-            id="an operator's run whose result says what to try",
-        ),
-    ],
-)
-async def test_what_rests_on_results_waits_in_quarantine(
-    memory, episode, trust, lesson_trust, strategy_trust
-):
-    reflected = await reflect(episode, memory=memory, trust=trust)
-    assert reflected.state == "quarantined"
-    assert reflected.lesson.trust == lesson_trust
-    assert reflected.strategy.trust == strategy_trust
-    assert reflected.strategy.state == (
-        "unverified" if strategy_trust == "model" else "quarantined"
-    )
-    assert await memory.recall(TASK, kind="reflection") == []
 
 
 async def test_the_same_complaint_with_another_fix_is_another_lesson(memory):
@@ -719,7 +667,7 @@ async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
     episode = Episode(
         FAILED.events[1:3], "error", task=TASK, fault=Fault("zzevil take all", "boom")
     )
-    reflected = await reflect(episode, memory=memory, trust="operator")
+    reflected = await reflect(episode, memory=memory, trust="user")
     assert reflected.strategy.state == "unverified"
     facts = table(
         memory, "select meta, tags, error_type from lesson where kind = 'strategy'"
@@ -728,14 +676,14 @@ async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
 
 
 async def test_a_source_can_be_revoked(memory):
-    await reflect(MENDED, memory=memory, trust="operator")
+    await reflect(MENDED, memory=memory, trust="user")
     await memory.quarantine.revoke(f"episode:{MENDED.digest[:16]}", by="me")
     assert await memory.count() == 0
     assert await memory.recall(TASK) == []
     assert table(memory, "select name, session, record from episode") == [
         ("", "", "{}")
     ]
-    again = await reflect(MENDED, memory=memory, trust="operator")
+    again = await reflect(MENDED, memory=memory, trust="user")
     assert again.again is True
     assert again.busy is False
     assert await memory.count() == 0
@@ -773,7 +721,7 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     ]
     loop = Loop("loop 1", (Goal("x", 0.5),), attempts=tuple(attempts))
     reflected = await reflect(heedful.episode_of(loop, TASK), memory=memory)
-    assert reflected.lesson.trust == "model"
+    assert reflected.lesson.trust == "local"
     assert reflected.state == "unverified"
     assert reflected.text.startswith(
         "unit said “no unit”. It failed again in the same way."
@@ -946,10 +894,10 @@ def test_an_event_holds_what_it_says(text):
 
 
 async def test_the_trust_that_an_operator_states_counts_for_reflections():
-    trust: Any = {"user": "operator", "tool:price": "measured"}
+    trust: Any = {"user": "user", "tool:price": "local"}
     memory = heedful.Memory(":memory:", trust=trust)
     reflected = await reflect(MENDED, memory=memory)
     assert reflected is not None
     assert reflected.state == "unverified"
-    assert reflected.trust == "model"
+    assert reflected.trust == "local"
     await memory.store.close()

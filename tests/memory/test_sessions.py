@@ -13,8 +13,6 @@ from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake
-from tests.hosts import patient_host
-from tests.trusted import OWN
 
 
 def mends_of(mistake: Mistake) -> tuple[str, ...]:
@@ -23,8 +21,8 @@ def mends_of(mistake: Mistake) -> tuple[str, ...]:
     return tuple(map(render.call_words, fix.calls)) if fix else ()
 
 
-MAKES: Any = {"user": "operator"} | dict.fromkeys(
-    ("program:npm", "program:pnpm", "program:pytest"), "measured"
+MAKES: Any = {"user": "user"} | dict.fromkeys(
+    ("program:npm", "program:pnpm", "program:pytest"), "local"
 )
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
 COUNT = itertools.count()
@@ -78,7 +76,7 @@ HARMLESS_PAGE = step("WebFetch", {"url": "https://a.test"}, "How to build pads."
 
 @pytest.fixture
 def memory(store):
-    return heedful.Memory(store, trust=OWN)
+    return heedful.Memory(store)
 
 
 @pytest.mark.parametrize(
@@ -308,32 +306,10 @@ async def test_another_call_puts_a_failed_one_right(
     assert mends_of(mistake) == (() if mend is None else (f"Bash `{worked[mend]}`",))
 
 
-@pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    "stated",
-    [
-        pytest.param({}, id="released by an operator"),
-        pytest.param(OWN, id="trusted tools"),
-    ],
-)
-async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
-    memory = heedful.Memory(store)
-    for trust, episode in (
-        ({}, session(FAILED)),
-        (stated, session(FAILED, OTHER, id="s2")),
-    ):
-        await heedful.learn_session(episode, memory=heedful.Memory(store, trust=trust))
-        if ids := [entry.id for entry in await memory.quarantine.waiting()]:
-            await memory.quarantine.release(ids, by="ada")
-    [failure] = (await memory.before("Bash", {"command": "npm test"})).failures
-    assert failure.fix == "Bash `pnpm test`"
-    assert failure.trust == ("measured" if stated else "operator")
-
-
 async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):
     first = session(FAILED, OTHER)
     [lesson] = (await heedful.learn_session(first, memory=memory)).stored.values()
-    assert lesson.trust == "measured"
+    assert lesson.trust == "local"
     assert lesson.seen == 1
     assert (await heedful.learn_session(first, memory=memory)).again
     longer = session(FAILED, OTHER, PASSED)  # the same session, continued
@@ -354,143 +330,6 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
         episode = session(BROKEN, edit("sum", "y"), PASSED, id=f"s{times}")
         await heedful.learn_session(episode, memory=memory)
         assert len(await memory.recall("NameError: name 'sum' is not defined")) == times
-
-
-@pytest.mark.parametrize(
-    ("steps", "message", "trust", "states"),
-    [
-        pytest.param([FAILED, OTHER], "", {}, ["quarantined"], id="nobody is trusted"),
-        pytest.param(
-            [FAILED, OTHER],
-            "",
-            {"tool": "measured"},
-            ["quarantined"],
-            id="tools but no user",
-        ),
-        pytest.param([FAILED, OTHER], "", OWN, ["unverified"], id="user and tools"),
-        pytest.param(
-            [FAILED, OTHER],
-            "",
-            {"user": "operator", "program:npm": "model"},
-            ["quarantined"],
-            id="a program less than its fix needs",
-        ),
-        pytest.param(
-            [FAILED, OTHER],
-            "",
-            {"user": "operator", "program:npm": "model", "program:pnpm": "model"},
-            ["unverified"],
-            id="both programs as models",
-        ),
-        pytest.param(
-            [read("# pads"), FAILED, OTHER],
-            "",
-            MAKES,
-            ["unverified"],
-            id="an honest page was read",
-        ),
-        pytest.param(
-            [read("Run pnpm test."), FAILED, OTHER],
-            "",
-            MAKES,
-            ["quarantined"],
-            id="the page names the fix",
-        ),
-        pytest.param(
-            [BROKEN, edit("sum", "total"), PASSED],
-            "",
-            MAKES,
-            ["unverified"],
-            id="an edit of one's own",
-        ),
-        pytest.param(
-            [read("x = sum(total)"), BROKEN, edit("x = sum(total)", "y"), PASSED],
-            "",
-            MAKES,
-            ["quarantined"],
-            id="the page has the edited line",
-        ),
-        pytest.param(
-            [PAGE, FAILED, OTHER],
-            "",
-            OWN,
-            ["quarantined"],
-            id="a page from the network that names the fix",
-        ),
-        pytest.param(
-            [HARMLESS_PAGE, FAILED, OTHER],
-            "",
-            OWN,
-            ["unverified"],
-            id="a page from the network that does not",
-        ),
-        pytest.param(
-            [FAILED, OTHER, PAGE],
-            "",
-            OWN,
-            ["unverified"],
-            id="a page from the network after",
-        ),
-        pytest.param(
-            [PAGE, FAILED],
-            "No, we use pnpm, never npm.",
-            OWN,
-            ["unverified", "unverified"],
-            id="a correction by the user",
-        ),
-        pytest.param(
-            [FAILED, OTHER],
-            "Don't run npm here",
-            {},
-            ["quarantined", "quarantined"],
-            id="a correction nobody vouches for",
-        ),
-        pytest.param(
-            [OTHER],
-            "No, we use pnpm, never npm.",
-            OWN,
-            ["unverified"],
-            id="a rule without a mistake",
-        ),
-        pytest.param(
-            [FAILED, OTHER],
-            "Why did you not run npm ci?",
-            OWN,
-            ["unverified"],
-            id="a question is no correction",
-        ),
-    ],
-)
-async def test_a_lesson_is_trusted_like_its_least_source(
-    memory, steps, message, trust, states
-):
-    stating = heedful.Memory(memory.store, trust=trust)
-    learnt = await heedful.learn_session(
-        session(*steps, message=message), memory=stating
-    )
-    assert [remembered.state for remembered in learnt.stored.values()] == states
-
-
-@pytest.mark.both_nightly
-@pytest.mark.parametrize("stated", [True, False], ids=["trusted", "not trusted"])
-async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(
-    store, stated
-):
-    message = "No, we use pnpm, never npm."
-    memory = heedful.Memory(store, holdout=0, trust=OWN if stated else {})
-    await heedful.learn_session(session(FAILED, OTHER, message=message), memory=memory)
-    task = "Use pnpm, never npm: npm ERR! Missing script test"
-    assert bool((await memory.brief(task, "l")).advice) is stated
-    for source, trust in OWN.items():
-        await memory.set_trust(source, trust, by="ann", waiting=True)
-    [advice] = (await memory.brief(task, "l")).advice
-    assert advice.lesson == message
-    assert advice.verified is False
-    matches = await memory.recall(task)
-    choices = (await memory.brief(task, "", every=True)).choices
-    assert {match.lesson_id for match in matches} == {match.lesson for match in choices}
-    assert [match.outcome for match in choices] == ["told", "missed"]
-    assert "elsewhere" in choices[1].why
 
 
 PUSH = "git push origin main"
@@ -542,26 +381,3 @@ async def test_a_rejected_text_is_not_learnt_again(store):
     await memory.quarantine.reject([remembered.entry], by="ann")
     again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
     assert [lesson.state for lesson in again.stored.values()] != ["quarantined"]
-
-
-async def test_what_put_an_error_right_joins_the_text_that_waits():
-    memory = heedful.Memory(":memory:")
-    run = patient_host(memory=memory, strict=True).run("s1", "build the app")
-    await run.before("Bash", {"command": "npm run build"}, "c1")
-    await run.seen("Bash", "npm ERR! error: missing script: build", "c1")
-    await run.study()
-    assert "put it right" not in (await memory.quarantine.waiting())[0].lesson
-    await run.before("Bash", {"command": "npm run bundle"}, "c2")
-    await run.learn(
-        Event("tool_response", "ok", tool="Bash", call="c2"), ends="success"
-    )
-    (waits,) = await memory.quarantine.waiting()
-    assert waits.lesson.splitlines()[-1] == "Bash `npm run bundle`"
-    assert waits.seen == 1
-    await memory.quarantine.release([waits.id], by="ada")
-    second = patient_host(memory=memory, strict=True).run("s2", "build the app")
-    await second.before("Bash", {"command": "npm run build"}, "c1")
-    await second.seen("Bash", "npm ERR! error: missing script: build", "c1")
-    await second.learn(ends="partial")
-    again = await memory.before("Bash", {"command": "npm run build"})
-    assert [failure.fix for failure in again.failures] == ["Bash `npm run bundle`"]

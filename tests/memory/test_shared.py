@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import TRUST_ORDER, Lesson
+from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.origin import ORIGINS
 from heedful.lessons.shared import read_rules, rule_of, write_rules
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -66,7 +67,7 @@ async def test_what_was_reviewed_is_told_in_another_memory():
     assert followed.new == 2
     [lesson] = (await other.seen("Bash", NPM_ERROR)).lessons
     assert lesson["text"] == NPM_LESSON
-    assert lesson["trust"] == "operator"
+    assert lesson["trust"] == "user"
     # What came from the file is not shared again by those who follow it.
     assert (await rules_to_share(other)).rules == ()
     followed_rules = await rules_to_share(other, taken=True)
@@ -76,20 +77,20 @@ async def test_what_was_reviewed_is_told_in_another_memory():
 @pytest.mark.both_nightly
 async def test_only_what_somebody_reviewed_is_shared():
     memory = Memory(in_memory())
-    await keep(memory, "Of a model.", trust="model")
-    await keep(memory, "Measured once.", trust="measured")
-    await keep(memory, "Verified.", trust="measured", state="verified")
-    await keep(memory, "Written.", trust="operator")
-    await keep(memory, "Of a tool.", trust="tool")
-    await keep(memory, "Released.", trust="external")
+    await keep(memory, "Of a model.", trust="local")
+    await keep(memory, "Measured once.", trust="local")
+    await keep(memory, "Verified.", trust="local", state="verified")
+    await keep(memory, "Written.", trust="user")
+    await keep(memory, "Of a tool.", trust="outside")
+    await keep(memory, "Released.", trust="outside")
     waiting = {entry.lesson: entry.id for entry in await memory.quarantine.waiting()}
     await memory.quarantine.release([waiting["Released."]], by="ann")
     shared_rules = (await rules_to_share(memory)).rules
     texts = {rule.text: rule.trust for rule in shared_rules}
     assert texts == {
-        "Verified.": "measured",
-        "Written.": "operator",
-        "Released.": "operator",
+        "Verified.": "local",
+        "Written.": "user",
+        "Released.": "user",
     }
 
 
@@ -151,14 +152,14 @@ async def test_one_s_own_words_about_an_error_come_back():
 @pytest.mark.both_nightly
 async def test_words_that_a_session_taught_come_back():
     memory = Memory(in_memory())
-    await keep(memory, NPM_ERROR, trust="operator")
+    await keep(memory, NPM_ERROR, trust="user")
     await follow(memory, write_rules([rule_of("Use pnpm.", error=NPM_ERROR)]))
     await follow(memory, write_rules([]))
     [lesson] = (await memory.seen("", NPM_ERROR)).lessons
     assert lesson["text"] == NPM_ERROR
 
 
-@given(st.sampled_from(TRUST_ORDER), st.sampled_from(TRUST_ORDER))
+@given(st.sampled_from(ORIGINS), st.sampled_from(ORIGINS))
 def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
     async def follow_one() -> list[Any]:
         memory = Memory(in_memory())
@@ -170,10 +171,10 @@ def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
         return trusts + [lesson["trust"] for lesson in usable]
 
     [trust] = run_async(follow_one())
-    assert trust == TRUST_ORDER[max(map(TRUST_ORDER.index, (stated, reviewer)))]
+    assert trust == ORIGINS[max(map(ORIGINS.index, (stated, reviewer)))]
 
 
-@pytest.mark.parametrize("trust", ["tool", "external"])
+@pytest.mark.parametrize("trust", ["outside"])
 async def test_what_nobody_vouches_for_waits(trust):
     memory = Memory(in_memory())
     followed = await follow(memory, "- A rule.\n", trust=trust)
@@ -194,7 +195,7 @@ def test_export_and_import_lose_nothing(words, data):
                 scope=data.draw(st.sampled_from([(), ("a.py", "b/c.py")])),
                 error=data.draw(st.sampled_from(["", f"error {number} {text}"])),
                 check=data.draw(st.sampled_from(["", "npm install"])),
-                trust=data.draw(st.sampled_from(("operator", "measured"))),
+                trust=data.draw(st.sampled_from(("user", "local"))),
             )
             for number, text in enumerate(words)
         ]

@@ -12,10 +12,8 @@ from heedful.lessons.preconditions import Surroundings, preconditions_of
 from heedful.store import substitutions
 from heedful.store.substitutions import KnownSubstitution
 from tests.memory.agent_sessions import learn, step
-from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly
-TRUST: Any = OWN
 FROZEN = "unknown option '--frozen'"
 COMMAND = {"command": "npm ci --frozen"}
 
@@ -26,7 +24,7 @@ def read(path: str) -> dict[str, str]:
 
 @pytest.fixture
 def memory(store: Any) -> heedful.Memory:
-    return heedful.Memory(store, trust=TRUST, holdout=0.0)
+    return heedful.Memory(store, holdout=0.0)
 
 
 async def learn_frozen(
@@ -49,7 +47,7 @@ async def known(
         preconditions_of(tool, arguments, Surroundings("/r")),
         (tool, arguments),
         folder="/r",
-        trust=memory.trust,
+        trust=memory.stated,
     )
 
 
@@ -128,16 +126,15 @@ async def test_particulars_and_secrets_are_not_learnt(memory: heedful.Memory) ->
     assert await known(memory, arguments={"command": "git push --up origin"}) == ()
 
 
-async def test_words_of_others_are_not_told(store: Any) -> None:
-    bare = heedful.Memory(store, holdout=0.0)
-    await learn_frozen(bare, "s1")
-    await learn_frozen(bare, "s2")
-    assert await known(bare) == ()
-    await bare.set_trust("tool", "measured", by="ada")
-    await bare.set_trust("program:npm", "measured", by="ada")
-    await bare.set_trust("user", "operator", by="ada")
-    (frozen,) = await known(bare)
-    assert frozen.sessions == 2
+async def test_what_failed_later_rests_until_it_works(memory: heedful.Memory) -> None:
+    absent = step("Read", read("/r/docs/guides.md"), "File does not exist.")
+    there = step("Read", read("/r/docs/guide.md"))
+    gone = step("Read", read("/r/docs/guide.md"), "File does not exist.")
+    await learn(memory, "s1", absent, there)
+    await learn(memory, "s2", gone)
+    assert await known(memory, "Read", read("/r/docs/guides.md")) == ()
+    await learn(memory, "s3", there)
+    assert len(await known(memory, "Read", read("/r/docs/guides.md"))) == 1
 
 
 LOCKED = "npm error: the registry is locked"
@@ -146,47 +143,6 @@ LOCKED = "npm error: the registry is locked"
 async def release_all(memory: heedful.Memory) -> None:
     waiting = [entry.id for entry in await memory.quarantine.waiting()]
     await memory.quarantine.release(waiting, by="ada")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param("npm push", id="a short command"),
-        pytest.param("npm push 1234 5678", id="with numbers"),
-        pytest.param(
-            f"npm push {' '.join(['web/src/cart'] * 30)}", id="of 390 letters"
-        ),
-    ],
-)
-async def test_a_released_remedy_is_told(store: Any, command: str) -> None:
-    bare = heedful.Memory(store, holdout=0.0)
-    worked = command.replace("push", "push --wait-long")
-    await learn(bare, "s1", step("Bash", command, LOCKED), step("Bash", worked))
-    assert await known(bare, arguments={"command": command}) == ()
-    await release_all(bare)
-    (released,) = await known(bare, arguments={"command": command})
-    assert released.arguments == {"command": worked}
-    assert released.lesson
-
-
-@pytest.mark.parametrize(
-    ("failed", "worked"),
-    [
-        pytest.param("npm push --dry-run", "npm push", id="no new word"),
-        pytest.param("npm push --wat", "npm push --wait", id="part of a released word"),
-        pytest.param("npm push --wat", "npm push --wait-long", id="a released word"),
-    ],
-)
-async def test_a_released_text_vouches_only_for_what_it_says(
-    store: Any, failed: str, worked: str
-) -> None:
-    bare = heedful.Memory(store, holdout=0.0)
-    mended = [step("Bash", "npm push", LOCKED), step("Bash", "npm push --wait-long")]
-    await learn(bare, "s1", *mended)
-    await release_all(bare)
-    for id in ("s2", "s3"):
-        await learn(bare, id, step("Bash", failed, LOCKED), step("Bash", worked))
-    assert await known(bare, arguments={"command": failed}) == ()
 
 
 async def test_a_session_that_is_revoked_takes_its_own_along(

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
-from heedful.lessons.lesson import TRUST_ORDER, Example, Scope
+from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.origin import ORIGINS
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine, transfer
 from heedful.store.sqlite import in_file
@@ -114,7 +115,7 @@ LESSON = st.fixed_dictionaries(
     {
         "error_type": st.sampled_from(["E", "F", "\ud800 type"]),
         "text": TEXT,
-        "trust": st.sampled_from(TRUST_ORDER),
+        "trust": st.sampled_from(ORIGINS),
     },
     optional={
         "lesson": TEXT,
@@ -450,15 +451,14 @@ STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
     ("trust", "state"),
     [
         *(
-            pytest.param("operator", state, id=f"an operator's: {state}")
+            pytest.param("user", state, id=f"an operator's: {state}")
             for state in STATES
         ),
         *(
             pytest.param(trust, "verified", id=f"verified, from {trust}")
-            for trust in TRUST_ORDER
-            if trust != "operator"
+            for trust in ORIGINS
+            if trust != "user"
         ),
-        pytest.param("tool", "quarantined", id="quarantined, from a tool"),
     ],
 )
 async def test_trust_is_kept_at_the_lower(trust, state):
@@ -469,11 +469,11 @@ async def test_trust_is_kept_at_the_lower(trust, state):
     await transfers.import_foreign(data, theirs)
     is_gone = state in ("retired", "superseded")
     assert await read_standing(theirs) == (
-        set() if is_gone else {("external", "quarantined")}
+        set() if is_gone else {("outside", "quarantined")}
     )
     assert await theirs.recall(TASK) == []
     assert [record.trust for record in await list_waiting(theirs)] == (
-        [] if is_gone else ["external"]
+        [] if is_gone else ["outside"]
     )
     imported = await import_own(data, ours)
     waiting = await list_waiting(ours)
@@ -485,13 +485,9 @@ async def test_trust_is_kept_at_the_lower(trust, state):
 @pytest.mark.parametrize(
     ("trust_here", "trust_there"),
     [
-        pytest.param("external", "operator", id="the least here, the most there"),
-        pytest.param("operator", "external", id="the most here, the least there"),
-        pytest.param("tool", "model", id="held back here, not there"),
-        pytest.param("model", "tool", id="held back there, not here"),
-        pytest.param("model", "measured", id="verifies there, not here"),
-        pytest.param("measured", "model", id="verifies here, not there"),
-        pytest.param("operator", "operator", id="the same"),
+        pytest.param("outside", "user", id="the least here, the most there"),
+        pytest.param("user", "outside", id="the most here, the least there"),
+        pytest.param("user", "user", id="the same"),
     ],
 )
 async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_there):
@@ -510,7 +506,7 @@ async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_th
 @pytest.mark.both_nightly
 async def test_an_import_of_strangers_does_not_raise_the_count_of_a_trusted_lesson():
     ours = new_memory()
-    await ours.remember("F", "no unit", lesson="write kilograms", trust="operator")
+    await ours.remember("F", "no unit", lesson="write kilograms", trust="user")
     before = await export_bytes(ours)
 
     for text in ("write g", "write kg", "write mg"):
@@ -524,18 +520,18 @@ async def test_an_import_of_strangers_does_not_raise_the_count_of_a_trusted_less
     assert await export_bytes(ours) == before
 
 
-@pytest.mark.parametrize("trust", TRUST_ORDER)
+@pytest.mark.parametrize("trust", ORIGINS)
 async def test_what_was_rejected_here_stays_so(trust):
     memory = new_memory()
     data = claim_standing(trust, "verified")
-    await memory.remember("F", "no unit", example=PARCEL, trust="tool")
+    await memory.remember("F", "no unit", example=PARCEL, trust="outside")
     await memory.quarantine.reject(
         [entry.id for entry in await list_waiting(memory)], by="bo"
     )
     before = await read_standing(memory)
     await transfers.import_foreign(data, memory)
     await import_own(data, memory)
-    assert await read_standing(memory) == before == {("tool", "retired")}
+    assert await read_standing(memory) == before == {("outside", "retired")}
     await memory.clear()
     imported = await transfers.import_foreign(data, memory)
     assert imported.new == 1
@@ -545,10 +541,10 @@ async def test_what_was_rejected_here_stays_so(trust):
 
 def test_who_vouches_says_who_and_why():
     for trust, by, why, message in [
-        ("operator", " ", "mine", "by is ' '"),
-        ("operator", "ada", "", "why is ''"),
-        ("external", "ada", "", "by is 'ada'"),
-        ("measured", "ada", "mine", "trust is 'measured'"),
+        ("user", " ", "mine", "by is ' '"),
+        ("user", "ada", "", "why is ''"),
+        ("outside", "ada", "", "by is 'ada'"),
+        ("local", "ada", "mine", "trust is 'measured'"),
     ]:
         wrong: Any = trust
         with pytest.raises(InvalidInput, match=message):
@@ -570,7 +566,7 @@ async def test_nothing_that_others_decided_or_proved_is_taken():
         )
         assert claims == (False, False, 1.0, 0.0)
         assert record["source"] == imported.source
-        assert record["trust"] == "external"
+        assert record["trust"] == "outside"
     for record in list_parts(data, "examples"):
         assert imported.source in record["sources"]
     assert imported.quarantined == len(await list_waiting(memory))
@@ -591,13 +587,13 @@ async def test_a_crafted_export_reaches_nothing_else():
             record |= {
                 "pinned": True,
                 "useful": 2.0,
-                "trust": "operator",
+                "trust": "user",
                 "state": "verified",
             }
             record |= {"seen": 10**9, "last_seen": 2e11, "importance": 1.0}
         if "author" in record:
             record |= {
-                "trust": "operator",
+                "trust": "user",
                 "state": "verified",
                 "words": "river portugal",
             }
@@ -711,7 +707,7 @@ async def test_a_source_is_revoked_after_a_move_as_before(source):
     for page in ("p", "q"):
         text = f"of {page}"
         await memory.remember(
-            "P", text, lesson=text, trust="external", source=f"http://{page}"
+            "P", text, lesson=text, trust="outside", source=f"http://{page}"
         )
     ids = [target.id for target in await list_waiting(memory)]
     await memory.quarantine.release(ids, by="ada")

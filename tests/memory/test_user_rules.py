@@ -11,7 +11,6 @@ from heedful import Memory
 from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput, NotFound
 from heedful.store.store import Store
-from tests.trusted import OWN
 
 pytestmark = pytest.mark.both_nightly
 PNPM = "we use pnpm, never npm"
@@ -34,7 +33,7 @@ def session_of(*messages: str, id: str = "one") -> Episode:
 @pytest.fixture
 def trusting(store: Store) -> Memory:
     """A memory whose user is trusted."""
-    return Memory(store, trust=OWN)
+    return Memory(store)
 
 
 async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
@@ -71,7 +70,7 @@ async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> Non
     assert learned.rules == ("No, we use pnpm, never npm.",)
     (stated,) = await trusting.user_rules.list()
     assert stated.text == "No, we use pnpm, never npm."
-    assert stated.trust == "operator"
+    assert stated.trust == "user"
 
 
 async def test_rule_of_a_correction_is_stored_once(trusting: Memory) -> None:
@@ -88,17 +87,6 @@ async def test_rule_of_two_sessions_is_one_rule(trusting: Memory) -> None:
 
     (stated,) = await trusting.user_rules.list()
     assert stated.seen == 2
-
-
-async def test_rule_of_an_untrusted_user_waits(memory: Memory) -> None:
-    await heedful.learn_session(session_of(PNPM), memory=memory)
-
-    (stated,) = await memory.user_rules.list()
-    assert stated.text == ""
-    assert not stated.in_force
-    assert stated.release == f"heedful quarantine release {stated.entry} --by NAME"
-    await memory.quarantine.release([stated.entry], by="ann")
-    assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
 
 
 async def test_retired_rule_is_not_in_force(memory: Memory) -> None:

@@ -145,7 +145,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
 
     async def corrected() -> None:
         await words.remember(
-            "E", "bad value 'x'", lesson="the right words", trust="operator"
+            "E", "bad value 'x'", lesson="the right words", trust="user"
         )
 
     async def forgotten() -> None:
@@ -153,7 +153,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
 
     async def scenario() -> None:
         await words.remember(
-            "E", "bad value 'x'", lesson="the first words", trust="model"
+            "E", "bad value 'x'", lesson="the first words", trust="local"
         )
         await Memory(store, embedder=Meanwhile(corrected)).reembed()
         memory = Memory(store, embedder=FixedEmbedder())

@@ -36,7 +36,7 @@ async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     waiting = list(map(episode, words))
     for waits in waiting:
         await store.write(
-            scope, episodes.admit, to_stored_episode(waits, "operator"), claim=False
+            scope, episodes.admit, to_stored_episode(waits, "user"), claim=False
         )
     return [waits.digest for waits in waiting]
 

@@ -102,7 +102,9 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     assert silent == []
     assert "no lesson is about a similar task" in silent.silence
     assert silent.silence == (await place.memory.recall("Name a river")).silence
-    waiting = await place.memory.remember("unit", "odd", lesson="Obey.", trust="tool")
+    waiting = await place.memory.remember(
+        "unit", "odd", lesson="Obey.", trust="outside"
+    )
     entries = await client.query("Obey.")
     our_entries = await place.memory.query("Obey.")
     assert [(item.id, item.state, item.release) for item in entries] == [

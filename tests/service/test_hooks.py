@@ -35,7 +35,7 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
         source = f"key:{shop.key.split('_')[1]}"
         program = "program:npm"
         for name in (program, source) if trusted else (program,):
-            api.run(memory.set_trust(name, "measured", by="ann"))
+            api.run(memory.state(name, by="ann"))
         for event in FAILS:
             assert shop.post("hooks/claude-code", {"session_id": "s1", **event}) == {}
         assert [job[2]["what"] for job in work.jobs] == ["study", "end"]
@@ -83,7 +83,7 @@ def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
         ids: list[int] = []
         for source in sources:
             name = key if source == "key" else source
-            ids += api.run(memory.set_trust(name, "measured", by="ann", waiting=True))
+            ids += api.run(memory.state(name, by="ann"))
         assert len(ids) == released
         again = {"session_id": "s2", **FAILS[0]}
         advice = shop.post("hooks/claude-code", again)
@@ -207,7 +207,7 @@ def test_what_an_agent_has_read_is_kept_before_the_event_without_secrets(tmp_pat
         triples = [(event["type"], event["origin"], event["tool"]) for event in events]
         assert triples == [
             ("system_event", "", ""),
-            ("system_event", "external", ""),
+            ("system_event", "outside", ""),
             ("system_event", "tool", "Bash"),
             ("tool_call", "", "Bash"),
         ]

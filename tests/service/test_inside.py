@@ -38,7 +38,7 @@ from tests.episodes.runs import document, genai
 from tests.memory.dreams import learn_git_failures
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
 
-MEASURED = {"tool:price": "measured"}
+MEASURED = {"tool:price": "local"}
 YEAR = 365 * 86_400.0
 AWAY = errors.ModelUnavailable("no connection")
 

@@ -72,7 +72,7 @@ def stored_lessons(api: Api) -> set[tuple[str, str]]:
 
 WRONG = {"findings": [{"check": "short", "message": ATTACK}]}
 WAITS = ("quarantined", "tool")
-MEASURED = ("verified", "measured")
+MEASURED = ("verified", "local")
 
 
 @pytest.mark.parametrize(
@@ -511,13 +511,13 @@ def test_a_quota_holds_for_a_key_whatever_names_it_gives(api):
 
     async def scenario() -> None:
         with Effects(actor=Actor("key:0f")):
-            await memory.remember("a", "x", trust="tool", source="a")
+            await memory.remember("a", "x", trust="outside", source="a")
             with pytest.raises(QuotaExceeded):
-                await memory.remember("b", "x", trust="tool", source="b")
+                await memory.remember("b", "x", trust="outside", source="b")
             loop = await open_loop("full", "Weigh it.", memory=memory)
             await loop.report(RIGHT, evaluation=Evaluation(), vouched=False)
             assert loop.passed  # what it teaches is left out
-        await memory.remember("c", "x", trust="tool", source="b")
+        await memory.remember("c", "x", trust="outside", source="b")
         assert [entry.error_type for entry in await memory.quarantine.waiting()] == [
             "c",
             "a",

@@ -48,7 +48,7 @@ def writer(project: Memory) -> Memory:
 
 def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     lesson = project.get(f"reflections/{writer.learnt()}")
-    assert lesson["trust"] == "tool"
+    assert lesson["trust"] == "outside"
     assert lesson["state"] == "quarantined"
     assert lesson["text"] == ""
     assert lesson["pattern"] == ""
@@ -56,10 +56,10 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     assert lesson["meta"] == {}
     assert project.get("reflections?tag=reports")["items"] == []
     assert lesson["source"].startswith("key:")
-    claimed = {**LESSON, "trust": "operator"}
+    claimed = {**LESSON, "trust": "user"}
     writer.refused(422, "invalid_request", "POST", "reflections", claimed)
     operators = project.learnt(text="another error entirely")
-    assert project.get(f"reflections/{operators}")["trust"] == "operator"
+    assert project.get(f"reflections/{operators}")["trust"] == "user"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     again = {**LESSON, "text": f"{LESSON['text']} "}
     state = {
         "state": "candidate",
-        "trust": "operator",
+        "trust": "user",
         "entry": 0,
         "release": "",
     }
@@ -167,14 +167,14 @@ def test_a_command_in_an_answer_finds_what_waits_in_the_scope_of_the_key(
 def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
     lesson = writer.post("reflections", LESSON, 201)
     assert lesson["state"] == "quarantined"
-    assert lesson["trust"] == "tool"
+    assert lesson["trust"] == "outside"
     blind = Memory(project.api, project.name, "recall", "write")
     for text in (LESSON["lesson"], LESSON["text"], ""):
         (item,) = writer.post("reflections/query", {"text": text})["items"]
         assert item["id"] == lesson["entry"]
         assert item["lesson"] == LESSON["lesson"]
         assert item["state"] == "quarantined"
-        assert item["trust"] == "tool"
+        assert item["trust"] == "outside"
         assert item["release"] == lesson["release"]
         release = f"heedful quarantine release {item['id']} --by NAME"
         assert item["release"].endswith(release)

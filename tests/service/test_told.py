@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import own_trust
 from heedful.memory.memory import Memory
 from heedful.service.jobs import TASKS, Tools
 from heedful.store.keys import KEY_PERMISSIONS
@@ -68,35 +67,6 @@ def memory_of(api: Api) -> Memory:
     return Memory(api.setup.store, Scope("acme", "main"))
 
 
-@pytest.mark.parametrize("outcome", ["success", "partial", "failure"])
-def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
-    api, project, outcome
-):
-    sent = project.post("episodes", {**RUN, "outcome": outcome}, 202)
-    assert "send trust=operator with a key that may approve" in sent["hint"]
-    assert "heedful trust set tool:price measured --waiting" in sent["hint"]
-    assert "heedful trust set user operator --waiting" in sent["hint"]
-    reflect_on(api, sent["digest"])
-
-    reviewer = Project(api, "main", "read", "write")
-    asked_for_loop = {"task": TASK, "loop": "first", "form": "text"}
-    for question in ({"task": TASK}, asked_for_loop):
-        silent = reviewer.post("recall", question)
-        assert silent["items"] == []
-        assert "it waits in quarantine with the trust" in silent["silence"]
-        assert "heedful quarantine release" in silent["silence"]
-        assert "no such item" not in str(silent)
-
-    memory = memory_of(api)
-    [key] = [name for name in sent["hint"].split() if name.startswith("key:")]
-    for source in ("tool:price", "user", key):
-        api.run(memory.set_trust(source, own_trust(source), by="ada", waiting=True))
-    answer = project.post("recall", {"task": TASK, "form": "text"})
-    assert answer["items"][0]["lesson"] == RULE
-    assert RULE in answer["text"]
-    assert answer["silence"] == ""
-
-
 @pytest.mark.parametrize(
     "question",
     [
@@ -115,7 +85,7 @@ def test_a_key_without_a_review_cannot_tell_that_something_waits(
         question = {**question, "loop": "second"}
 
     for lesson in (TASK, f"{TASK} Ask."):
-        api.run(memory_of(api).remember("price", lesson, trust="tool"))
+        api.run(memory_of(api).remember("price", lesson, trust="outside"))
     waiting = project.post("recall", question)
     assert waiting["silence"] == empty["silence"]
     assert waiting["briefing"] == empty["briefing"]
@@ -125,7 +95,7 @@ def test_a_key_without_a_review_cannot_tell_that_something_waits(
 
 
 def test_a_loop_says_that_something_waits_only_to_who_may_review(api, project):
-    api.run(memory_of(api).remember("price", TASK, trust="tool"))
+    api.run(memory_of(api).remember("price", TASK, trust="outside"))
     project.ask("PUT", "loops/first", {"task": TASK})
     project.post("recall", {"task": TASK, "loop": "first"})
     reviewed = Project(api, "main", "read").get("loops/first")["briefing"]
@@ -154,22 +124,9 @@ def test_a_loop_that_is_told_nothing_says_why(project):
 
 
 @pytest.mark.parametrize("may", KEY_PERMISSIONS)
-@pytest.mark.parametrize("path", ["episodes", "traces"])
-def test_only_a_key_that_may_approve_states_trust(api, may, path):
-    body = RUN if path == "episodes" else {"resourceSpans": []}
-    key = api.key(may, *({"write"} if may == "approve" else ()))
-    response = api.post(f"/v1/{path}?trust=operator", json=body, key=key)
-    if may == "approve":
-        assert response.status_code in (200, 202)
-    else:
-        problem(response, 403, "forbidden")
-        assert api.run(memory_of(api).stated_trust()) == {}
-
-
-@pytest.mark.parametrize("may", KEY_PERMISSIONS)
 def test_no_body_states_trust(api, may):
     key = api.key(may, "write")
-    response = api.post("/v1/episodes", json={**RUN, "trust": "operator"}, key=key)
+    response = api.post("/v1/episodes", json={**RUN, "trust": "user"}, key=key)
     problem(response, 422, "invalid_request")
 
 
@@ -192,7 +149,7 @@ def test_the_old_route_names_how_to_state_trust(api):
 )
 def test_an_empty_query_of_the_old_route_lists_what_may_be_told(api, may):
     memory = memory_of(api)
-    remembered = api.run(memory.remember("price", "waits", trust="tool"))
+    remembered = api.run(memory.remember("price", "waits", trust="outside"))
     assert remembered.state == "quarantined"
     approver = api.key("read", "write", "approve")
     path = "/api/v1/reflections/generate"

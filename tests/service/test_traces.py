@@ -112,7 +112,7 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     page = project.api.run(
         project.api.setup.store.read(scope, episodes.page, 1, whole=True)
     )
-    assert page[0].record["trust"] == "operator"
+    assert page[0].record["trust"] == "user"
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])

@@ -16,12 +16,8 @@ import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
 from heedful.lessons.briefing import Briefing
-from heedful.lessons.lesson import TRUST_ORDER, Example, Match, Scope, Trust
-from heedful.lessons.trust import (
-    QUARANTINE_TRUST,
-    TRUST_RAISING_VERIFICATION,
-    lowest_trust,
-)
+from heedful.lessons.lesson import Example, Match, Scope
+from heedful.lessons.origin import ORIGINS, Origin, lowest_origin
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.connection import Db
@@ -68,7 +64,7 @@ class Saying:
     from.
     """
 
-    trust: Trust
+    trust: Origin
     source: str
     parents: frozenset[int] = frozenset()
 
@@ -78,7 +74,7 @@ class Text:
     """What the model knows of an example, also of one that is forgotten by now."""
 
     project: str
-    trust: Trust
+    trust: Origin
     sources: set[str]
     parents: set[int]
 
@@ -131,7 +127,7 @@ class World:
         parents = self.chance.sample(
             here, min(len(here), self.chance.choice((0, 0, 1, 2, 3)))
         )
-        trust = self.chance.choice(TRUST_ORDER)
+        trust = self.chance.choice(ORIGINS)
         source = (
             f"{trust} {self.chance.randrange(3)}" if self.chance.random() < 0.9 else ""
         )
@@ -151,8 +147,8 @@ class World:
             source=source,
         )
         self.derivations += bool(parents)
-        low = lowest_trust([trust, *(self.texts[id].trust for id in parents)])
-        source = source or (low if low in QUARANTINE_TRUST else "")
+        low = lowest_origin([trust, *(self.texts[id].trust for id in parents)])
+        source = source or (low if low == "outside" else "")
         await self.wrote(
             memory, before, {answer.id: Saying(low, source, frozenset(parents))}
         )
@@ -182,7 +178,7 @@ class World:
             item in self.texts for item in briefing.shown
         )
         self.derivations += bool(briefing.shown)
-        saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))
+        saying = Saying("local", f"loop:{id}", frozenset(briefing.shown))
         await self.wrote(memory, before, {item.id: saying for item in remembered})
 
     async def copy(self, memory: Memory) -> None:
@@ -196,7 +192,7 @@ class World:
             was[name_of(before[id])].append(before[id])
         vouches: dict[str, Any] = {}
         if self.chance.random() < 0.25:
-            vouches = {"trust": "operator", "by": "ann", "why": "it is ours"}
+            vouches = {"trust": "user", "by": "ann", "why": "it is ours"}
         await other.export(file := BytesIO())
         file.seek(0)
         await memory.import_(file, **vouches)
@@ -209,12 +205,12 @@ class World:
                 assert row["trust"] == before[id]["trust"]
             else:
                 trusts = {item["trust"] for item in was[name_of(row)]}
-                assert row["trust"] in (trusts if vouches else {"external"})
+                assert row["trust"] in (trusts if vouches else {"outside"})
             await self.came(memory.scope.project, id, row["trust"])
         await self.saw(memory.scope.project)
         self.check(after)
 
-    async def came(self, project: str, id: int, trust: Trust) -> None:
+    async def came(self, project: str, id: int, trust: Origin) -> None:
         """Take from an import what a text comes from."""
         parents = {
             n
@@ -230,7 +226,7 @@ class World:
             parents=parents,
         )
         for parent in parents - self.texts.keys():  # new as well, or forgotten there
-            await self.came(project, parent, "external")
+            await self.came(project, parent, "outside")
 
     async def saw(self, project: str) -> None:
         """Take from an import its sightings."""
@@ -245,7 +241,7 @@ class World:
                 Saying(trust, source, frozenset(json.loads(parents)))
             )
             for id in sightings[reflection][-1].parents - self.texts.keys():
-                await self.came(project, id, "external")
+                await self.came(project, id, "outside")
         self.said |= sightings
 
     async def wrote(
@@ -267,14 +263,14 @@ class World:
                 sources={saying.source},
                 parents=set(saying.parents),
             )
-            if row["trust"] == "external" and self.refused[text.project] & said_by(row):
+            if row["trust"] == "outside" and self.refused[text.project] & said_by(row):
                 text.trust = (
-                    "external"  # somebody rejected these words, whoever says them now
+                    "outside"  # somebody rejected these words, whoever says them now
                 )
             if id in before:
-                assert saying.trust in TRUST_RAISING_VERIFICATION
-                assert before[id]["trust"] not in TRUST_RAISING_VERIFICATION
-                assert saying.trust == "measured" or rulings[0]["action"] == "release"
+                assert saying.trust != "outside"
+                assert before[id]["trust"] == "outside"
+                assert saying.trust == "local" or rulings[0]["action"] == "release"
                 if any(
                     id == parent or id in self.ancestors(parent)
                     for parent in saying.parents
@@ -317,7 +313,7 @@ class World:
         assert {item["record"]["example"] for item in rulings} == set(ids)
         for id in ids:
             if action == "release":
-                self.texts[id].trust = "operator"
+                self.texts[id].trust = "user"
             else:
                 self.refused[memory.scope.project] |= said_by(before[id])
         self.check(after)
@@ -352,7 +348,7 @@ class World:
             ]
         for id in after.keys() - before.keys():  # what others saw speaks for itself
             sayings = self.said[after[id]["lesson_id"]]
-            best = min(sayings, key=lambda saying: TRUST_ORDER.index(saying.trust))
+            best = min(sayings, key=lambda saying: ORIGINS.index(saying.trust))
             parents = set(best.parents)
             self.texts[id] = Text(
                 project=memory.scope.project,
@@ -389,7 +385,7 @@ class World:
         for id, row in after.items():
             assert row["trust"] == self.texts[id].trust
             for trust, state in (("trust", "state"), ("lesson_trust", "lesson_state")):
-                assert row[trust] not in QUARANTINE_TRUST or row[state] not in (
+                assert row[trust] != "outside" or row[state] not in (
                     "unverified",
                     "verified",
                 )
@@ -399,7 +395,7 @@ class World:
             # import.
             if author["state"] != "retired":
                 assert (
-                    lowest_trust([row["lesson_trust"], author["trust"]])
+                    lowest_origin([row["lesson_trust"], author["trust"]])
                     == row["lesson_trust"]
                 )
 
@@ -422,11 +418,11 @@ class World:
         """Return whether a prompt of this memory may have that text of an example."""
         if row["project"] != memory.scope.project:
             return False
-        if row["trust"] in QUARANTINE_TRUST:
+        if row["trust"] == "outside":
             return False
         if row["state"] not in ("unverified", "verified"):
             return False
-        if row["lesson_trust"] in QUARANTINE_TRUST:
+        if row["lesson_trust"] == "outside":
             return bool(match.lesson == row["lesson"])
         return match.lesson in (row["lesson"], row["text"])
 

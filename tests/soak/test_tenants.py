@@ -252,7 +252,7 @@ async def remember(place: Place, other: Place, chance: random.Random) -> None:
         "trouble",
         text,
         lesson=f"repair {text}",
-        trust="tool" if is_held else "operator",
+        trust="outside" if is_held else "user",
         source=source,
         tags=[place.mark],
     )

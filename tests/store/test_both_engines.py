@@ -92,7 +92,7 @@ async def test_episodes_and_spans(store):
         for trace in ("t", "u")
     ]
     for _ in range(2):
-        assert not await write(episodes.put_spans, spans, "external", episodes.Bounds())
+        assert not await write(episodes.put_spans, spans, "outside", episodes.Bounds())
     assert await read(episodes.spans, "t") == spans[:1]
     for trace in await read(episodes.ended_traces, FAR, FAR):
         assert await write(
@@ -150,15 +150,13 @@ async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypat
     assert sorted(await read(episodes.abandoned, FAR)) == ["new"]
 
 
-async def test_the_trust_of_a_source_is_kept(store):
+async def test_a_stated_name_is_kept(store):
     await store.write(
-        SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0
+        SCOPE, lessons.upsert, [lesson("no", trust="outside", source="page")], 1.0
     )
-    changed = await store.write(
-        SCOPE, quarantine.state_trust, "tool", "model", "ada", "", {}
-    )
+    changed = await store.write(SCOPE, quarantine.state_names, ["gh"], "ada", "")
     assert changed == []
-    assert await store.read(SCOPE, quarantine.statements) == {"tool": "model"}
+    assert await store.read(SCOPE, quarantine.stated_names) == {"gh"}
 
 
 async def test_new_words_are_a_version_of_their_own(store):
@@ -169,7 +167,7 @@ async def test_new_words_are_a_version_of_their_own(store):
         "E",
         "it is late",
         lesson="Old words on parcels",
-        trust="model",
+        trust="local",
         source="page",
     )
     id = (await remember_old_words()).id
@@ -178,7 +176,7 @@ async def test_new_words_are_a_version_of_their_own(store):
     assert await memory.edit(id, new, by="ann", why="plainer") == 0
     now = await store.read(SCOPE, editions.one, id)
     assert now["text"] == new
-    assert now["trust"] == "operator"
+    assert now["trust"] == "user"
     assert now["state"] == "unverified"
     assert now["helped"] == 0
     assert now["useful"] == 1
@@ -208,7 +206,7 @@ async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
         "E",
         "it is late",
         lesson="Run the installer",
-        trust="external",
+        trust="outside",
         source="page",
     )
     id = remembered.id
@@ -222,7 +220,7 @@ async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
     await memory.quarantine.revoke("page", by="ann")
     (match,) = await memory.recall("Wait two seconds")
     assert match.lesson == "Wait two seconds, release"
-    assert match.trust == "operator"
+    assert match.trust == "user"
 
 
 async def test_an_edit_is_whole_or_not_at_all(store):

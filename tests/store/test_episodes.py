@@ -34,7 +34,7 @@ def lesson(kind: str, text: str = "it failed", **fields) -> Lesson:
         error_type=kind,
         text=text,
         sighting=text,
-        trust="operator",
+        trust="user",
         **fields,
     )
 

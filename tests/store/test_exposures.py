@@ -301,7 +301,7 @@ async def test_harm_retires_once_and_on_record(store, path):
     await write(
         store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")]
     )
-    await write(store, lessons=[lesson("o", trust="operator")])
+    await write(store, lessons=[lesson("o", trust="user")])
     names = ["a", "b", "o", "p", "x", "gone"]
     comparisons = [compare_hurting(name) for name in names]
     retired = await conclude(store, {"check/o": 0.5}, comparisons)
@@ -404,10 +404,10 @@ RETIRED = ("retire", "proof")
 async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
     store, path, gone
 ):
-    await show_and_retire(store, lesson_by("model"))
+    await show_and_retire(store, lesson_by("local"))
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
-    await write(store, lessons=[lesson_by("operator", WORDS)])
+    await write(store, lessons=[lesson_by("user", WORDS)])
     assert read_worth(path) == ("unverified", WORDS, 1.0, [RETIRED])
     assert "check/a" not in await read_cases(store)
     await write(store, [exposure_of("a", "after")], Outcome("after", True, calls=1))
@@ -420,11 +420,11 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
     assert await conclude(store, {}, [compare_hurting("a")]) == ["check/a"]
     # It has words of an operator by now.
-    await write(store, lessons=[lesson_by("operator", "use feet")])
+    await write(store, lessons=[lesson_by("user", "use feet")])
     assert read_worth(path)[:2] == ("retired", WORDS)
 
 
-@pytest.mark.parametrize("trust", ["operator", "measured"])
+@pytest.mark.parametrize("trust", ["user"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -440,7 +440,7 @@ async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
             store,
             [exposure_of("a", loop)],
             Outcome(loop, False, calls=1),
-            [lesson_by("model")],
+            [lesson_by("local")],
         )
     await conclude(store, {"check/a": 0.9})
     await write(store, lessons=[lesson_by(trust, text)])
@@ -453,17 +453,16 @@ async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
 @pytest.mark.parametrize(
     ("trust", "text"),
     [
-        pytest.param("operator", "lesson a", id="an operator says the same"),
-        pytest.param("measured", "lesson a", id="a measurement says the same"),
-        pytest.param("measured", WORDS, id="a measurement says something else"),
-        pytest.param("model", WORDS, id="a model says something else"),
+        pytest.param("user", "lesson a", id="an operator says the same"),
+        pytest.param("local", "lesson a", id="a measurement says the same"),
+        pytest.param("local", WORDS, id="a measurement says something else"),
     ],
 )
 @pytest.mark.parametrize("gone", [True, False])
 async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     store, path, trust, text, gone
 ):
-    await show_and_retire(store, lesson_by("model"))
+    await show_and_retire(store, lesson_by("local"))
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
         assert rows(path, "select * from lesson") == []

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,8 @@ from heedful.integrations.host import HostRun
 from heedful.store import episodes, lessons, session_marks
 from tests.engines import change_rows, opened, rows
 from tests.store.support import SCOPE
-from tests.trusted import OWN
 
 pytestmark = pytest.mark.both
-TRUST: Any = {**OWN, "tool:shell": "measured"}
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 REMEDY = "--globalSetup evil.js"
 FAILED = {"command": "npx jest pads"}
@@ -34,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def host(path: Path):
     with opened(path) as store:
-        memory = Memory(store, SCOPE, trust=TRUST, holdout=0.0)
+        memory = Memory(store, SCOPE, holdout=0.0)
         yield Host(memory=memory, strict=True, seconds=60)
 
 
@@ -141,7 +138,7 @@ async def revoke_the_key(host: Host, path: Path) -> None:
     """Revoke the key of the service by which the events came."""
     change_rows(path, "update event set via = 'key:lost'")
     memory = Memory(host.store, SCOPE)
-    await memory.remember("E", "late", lesson="wait", trust="model", source="key:lost")
+    await memory.remember("E", "late", lesson="wait", trust="local", source="key:lost")
     await memory.quarantine.revoke("key:lost", by="ada")
 
 

@@ -82,7 +82,7 @@ def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
         assert await gather(store, SCOPE, ROOTED) == (read_episode(KINDS[kind]).digest,)
         [(episode, trust)] = await read_episodes(store)
         assert episode.digest == read_episode(KINDS[kind]).digest
-        assert trust == "external"
+        assert trust == "outside"
         assert await gather(store, SCOPE, ROOTED) == ()
 
     with opened(":memory:") as store:
@@ -139,14 +139,14 @@ async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
 
 async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     *children, root = genai()
-    await send(store, children, trust="operator")
+    await send(store, children, trust="user")
     await send(store, [root])
     await gather(store, SCOPE, ROOTED)
-    assert [trust for _, trust in await read_episodes(store)] == ["external"]
+    assert [trust for _, trust in await read_episodes(store)] == ["outside"]
     other = Scope("other")
-    await send(store, [*children, root], other, trust="operator")
+    await send(store, [*children, root], other, trust="user")
     await gather(store, other, ROOTED)
-    assert [trust for _, trust in await read_episodes(store, other)] == ["operator"]
+    assert [trust for _, trust in await read_episodes(store, other)] == ["user"]
 
 
 @pytest.mark.parametrize(

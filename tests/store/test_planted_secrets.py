@@ -115,7 +115,7 @@ async def remember_everywhere(store: heedful.Store, text: str) -> None:
         evidence=text,
         context=text,
     )
-    for trust in ("operator", "tool"):
+    for trust in ("user", "outside"):
         remember = partial(
             memory.remember,
             tags=[text, "tag"],

@@ -112,7 +112,7 @@ def exposed(loop: str) -> Sequence[Exposure]:
 
 async def test_what_was_measured_is_the_same_before_and_after(path, store):
     """A loop stays whose row a proof reads: it ended without an outcome, or late."""
-    ids = ("measured", "cancelled", "late", "late, ladder")
+    ids = ("local", "cancelled", "late", "late, ladder")
     await run_loops(store, *ids)
     for id in ids:
         outcome = None

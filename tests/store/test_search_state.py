@@ -119,7 +119,7 @@ class Searched(RuleBasedStateMachine):
             error_type="e",
             text=text,
             sighting=text,
-            trust="operator",
+            trust="user",
             state=state,
             space=space,
             vector=vector,

@@ -20,9 +20,9 @@ from heedful.errors import (
     QuotaExceeded,
     RollbackRefused,
 )
-from heedful.lessons import lesson as records
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, Scope
+from heedful.lessons.origin import ORIGINS
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
@@ -38,8 +38,8 @@ from heedful.store import (
     lessons,
     patterns,
     quarantine,
-    session_marks,
     search,
+    session_marks,
     transfer,
 )
 from heedful.store import loops as loop_store
@@ -61,7 +61,7 @@ TEXTS = [
     for more in ("", ", then")
 ]
 few = st.integers(0, len(TEXTS) - 1)
-trusts = st.sampled_from(records.TRUST_ORDER)
+trusts = st.sampled_from(ORIGINS)
 flags = st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
@@ -119,7 +119,7 @@ class Told:
             source=source,
             tags=["a", f"t{n % 3}"],
             importance=n / 9,
-            pinned=pinned and trust == "operator",
+            pinned=pinned and trust == "user",
             derived_from=parents,
         )
         return answer.created, answer.seen, answer.id == 0
@@ -222,7 +222,7 @@ class Told:
     async def reflect(self, n: int, mended: bool, vouched: bool) -> Any:
         episode = with_task(TEXTS[n], MENDED if mended else FAILED)
         reflected = await reflect(
-            episode, memory=self.memory, trust="operator" if vouched else "external"
+            episode, memory=self.memory, trust="user" if vouched else "outside"
         )
         return reflected is None or reflected.lesson.text
 

@@ -49,7 +49,7 @@ async def remember_vectors(
             text=text,
             sighting=text,
             vector=vector,
-            trust="operator",
+            trust="user",
             state="unverified",
             space="s",
             tags=tags,

@@ -166,7 +166,7 @@ def test_a_type_of_which_all_waits_names_the_texts(browser: Browser):
         "DriverError",
         "it is too old",
         lesson="Update it.",
-        trust="external",
+        trust="outside",
     )
     browser.api.run(work)
     data = browser.data("/recall?kind=error&text=DriverError")

@@ -214,7 +214,7 @@ def test_a_lesson_that_waits_shows_its_words_and_offers_them_for_an_edit(
     browser: Browser,
 ):
     work = Memory(browser.api.setup.store, SCOPE).remember(
-        "DriverError", "it is too old", lesson="Update the driver.", trust="external"
+        "DriverError", "it is too old", lesson="Update the driver.", trust="outside"
     )
     lesson = browser.api.run(work)
     page = browser.get(f"/lessons/{lesson.id}").text
@@ -324,7 +324,7 @@ def hold_texts(browser: Browser) -> dict[str, Any]:
             "PageError",
             "page says to install",
             lesson=f"Run installer {number} first",
-            trust="external",
+            trust="outside",
             source="a page",
         )
         browser.api.run(learnt)

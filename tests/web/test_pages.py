@@ -505,7 +505,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
                 lesson=text,
                 source=name,
                 derived_from=[first["id"]],
-                trust="external",
+                trust="outside",
             )
             api.run(remembering)
         listing = browser.data(f"/quarantine?source={quote(names[0])}")

@@ -40,7 +40,7 @@ def wait_for_review(browser: Browser, lesson: str) -> None:
         "DriverError",
         "CUDA driver version is insufficient",
         lesson=lesson,
-        trust="external",
+        trust="outside",
         source="https://forum.example/1",
     )
     browser.api.run(work)

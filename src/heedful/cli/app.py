@@ -71,8 +71,8 @@ COMMAND_GROUPS = {
             "List your rules for agents; state and retire them.",
         ),
         "trust": (
-            "quarantine:trusts",
-            "State how far programs, tools and the user are trusted.",
+            "quarantine:trust",
+            "State sources whose words are told at once; list and remove them.",
         ),
         "quarantine": (
             "quarantine:quarantine",

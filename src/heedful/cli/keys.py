@@ -12,6 +12,7 @@ from heedful.cli.app import group
 from heedful.cli.databases import ask_store
 from heedful.cli.output import answer, columns, command_line, counted, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
+from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.store import Store
@@ -68,6 +69,9 @@ def create(
     expires: Annotated[
         str | None, Option(help="Time until it expires: 12h, 90d. [never]")
     ] = None,
+    outside: Annotated[
+        bool, Option("--outside", help="Its words wait until you state the key.")
+    ] = False,
 ) -> int:
     """Create a key and print it. It is shown only once: only a hash of its secret is
     stored.
@@ -89,15 +93,18 @@ def create(
             projects=project or [],
             may=[permission.strip() for permission in permissions],
             expires=expires_at,
+            outside=outside,
         )
 
     key, secret = _ask(make, new=True)
+    wait = f"; what it writes waits until: {trust_command([f'key:{key.id}'])}"
     projects = ", ".join(key.projects) or "all projects"
     rights = f"{key.name} may {', '.join(key.may)} in {projects}"
     return answer(
         {**_document(key), "secret": secret},
         secret,
-        f"{rights} of tenant {settings().tenant}; this key is not shown again",
+        f"{rights} of tenant {settings().tenant}; this key is not shown again"
+        f"{wait if outside else ''}",
         f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops",
     )
 

@@ -137,7 +137,7 @@ def list_lessons(
     last. Texts in quarantine are not shown.
 
     A lesson is verified if a check accepted its output and rejected an earlier one; an
-    answer accepted at the first try is unverified. Trust says who the text is from.
+    answer accepted at the first try is unverified. Origin says who the text is from.
     """
     if context.invoked_subcommand is not None:
         return 0

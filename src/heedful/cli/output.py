@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from heedful.cli.progress import Progress
+from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
 
 # What a column of a table shows: the field with this name, or the result of a function
@@ -28,7 +28,7 @@ Columns = Mapping[str, Column]
 # The commands in the answers of memory: what waits, and what lets it be shown.
 MEMORY_COMMAND_PATTERN = re.compile(
     r"\bheedful (?:quarantine list\b|reembed\b|(?:lessons|dream log)(?= shows\b)"
-    r"|(?:quarantine|lessons|proof|trust) [^;\n]*?(?:--by NAME|--waiting)\b)"
+    r"|(?:quarantine|lessons|proof) [^;\n]*?--by NAME\b)"
     r"(?! --db)"
 )
 MAX_TABLE_ROWS = 50  # of a table that may be very long
@@ -368,8 +368,6 @@ def command_line(*words: object, db: str | None = None, **options: object) -> st
     with --db unless the database is the default.
     An option that is True has no value; one that is False or "" is left out.
     """
-    from heedful.lessons.scope import option_words  # slow to import
-
     command = ["heedful", *map(str, words)]
     options["tenant"] = current_command().options.get("tenant")
     for name, value in options.items():
@@ -378,7 +376,7 @@ def command_line(*words: object, db: str | None = None, **options: object) -> st
         elif value:
             command += option_words(name, str(value))
 
-    return f"{shlex.join(command)}{_db_option(db)}"
+    return f"{quote_words(command)}{_db_option(db)}"
 
 
 def name_database(text: str, db: str | None = None) -> str:
@@ -397,7 +395,7 @@ def _db_option(db: str | None) -> str:
     db = db or current_command().options.get("db")
     if db in (None, "", "heedful.db"):
         return ""
-    return f" --db {shlex.quote(shown(db))}"
+    return f" --db {quote_words([shown(db)])}"
 
 
 def repeated() -> str:
@@ -409,4 +407,4 @@ def repeated() -> str:
     left_out = ("--dry-run", "--json")
     arguments = current_command().arguments
     words = [shown(word) for word in arguments if word not in left_out]
-    return f"Next: {shlex.join(['heedful', *words])}"
+    return f"Next: {quote_words(['heedful', *words])}"

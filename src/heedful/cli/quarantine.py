@@ -1,39 +1,37 @@
-"""`heedful quarantine` and `trust`: review what waits, and say whom to trust.
+"""`heedful quarantine` and `trust`: review what waits, and state sources.
 
-A text of a source that is not trusted waits in quarantine, and recall does not show it
-until somebody releases it. Every review is recorded with who made it and why.
+A text from outside waits in quarantine, and recall does not show it until somebody
+releases it or states its source. Every review is recorded with who made it and why.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from getpass import getuser
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import read
-from heedful.cli.output import answer, columns, counted, emit, following, page
-from heedful.cli.resources import ask, embed_later
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
-from heedful.errors import NotFound
-from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
-from heedful.lessons.scope import option_words
-from heedful.lessons.trust import (
-    KEY_SOURCE_PREFIX,
-    SOURCE_FORMS,
-    QuarantinedLesson,
-    RevocationResult,
-    is_statable,
-    own_trust,
-    untrusted_sources,
+from heedful.cli.output import (
+    answer,
+    columns,
+    command_line,
+    counted,
+    emit,
+    following,
+    page,
 )
-from heedful.lessons.waiting import explain_wait
+from heedful.cli.resources import ask, embed_later
+from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Texts, Why, where
+from heedful.errors import NotFound, UsageError
+from heedful.lessons.commands import option_words, quote_words, trust_words
+from heedful.lessons.lesson import Scope
+from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
+from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
@@ -65,15 +63,14 @@ def list_waiting(limit: Limit = 50) -> int:
 
     async def look(
         memory: Memory,
-    ) -> tuple[list[QuarantinedLesson], Mapping[str, Trust]]:
+    ) -> tuple[list[QuarantinedLesson], frozenset[str]]:
         waiting = await memory.quarantine.waiting(limit)
-        return waiting, await memory.stated_trust()
+        return waiting, await memory.believed()
 
     waiting, stated = ask(look)
     rows = []
     for entry in waiting:
         row = asdict(entry)
-        row["reason"] = str(explain_wait([entry.source], stated))
         # Only `show` prints where a text comes from.
         del row["provenance"]
         row["of"] = lesson_ids.get(entry.id, 0)
@@ -81,8 +78,9 @@ def list_waiting(limit: Limit = 50) -> int:
 
     then = ""
     if rows:
-        reason = explain_wait((entry.source for entry in waiting), stated)
-        then = f"They wait: {reason}\n"
+        names = names_to_state((entry.source for entry in waiting), stated)
+        if names:
+            then = f"To state their sources: {command_line(*trust_words(names))}\n"
         then += following("quarantine", "show", rows[0]["id"])
     empty = f"nothing waits in the quarantine of {where()}"
     return emit(
@@ -96,24 +94,25 @@ def show_waiting(id: Id) -> int:
     reviews.
     """
 
-    async def look(memory: Memory) -> tuple[QuarantinedLesson, Mapping[str, Trust]]:
-        return await memory.quarantine.show(id), await memory.stated_trust()
+    async def look(memory: Memory) -> tuple[QuarantinedLesson, frozenset[str]]:
+        return await memory.quarantine.show(id), await memory.believed()
 
     entry, stated = ask(look)
     then = ""
     document = asdict(entry)
     if entry.state == "quarantined":
         then = following("quarantine", "release", id, by="NAME")
-        document["reason"] = str(explain_wait(entry.provenance.sources, stated))
-    text = page("quarantined", held=entry, reason=document.get("reason", ""))
+        names = names_to_state(entry.provenance.sources, stated)
+        document["trust_command"] = ""
+        if names:
+            document["trust_command"] = command_line(*trust_words(names))
+    text = page("quarantined", held=entry, trust=document.get("trust_command", ""))
     return answer(document, text, then)
 
 
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
-    """Release lessons from quarantine: recall may show them. Their trust becomes
-    operator.
-    """
+    """Release lessons from quarantine: recall may show them as your own words."""
     return _review("release", ids, by=by, why=why)
 
 
@@ -286,7 +285,7 @@ async def _require_key(memory: Memory, id: str) -> None:
     key, _ = await memory.store.read(memory.scope, keys.find, id)
     if key is None or key.tenant != tenant:
         owner = "NAME" if key is None else key.tenant
-        option = shlex.join(option_words("tenant", owner))
+        option = quote_words(option_words("tenant", owner))
         remedy = f"; if it belongs to another tenant, add {option}"
         raise NotFound("key", id, f"tenant {tenant}", remedy=remedy)
 
@@ -294,7 +293,7 @@ async def _require_key(memory: Memory, id: str) -> None:
 def _subject_cell(review: Mapping[str, Any]) -> str:
     """Return what a review was about: an example with its text, or a source.
 
-    A statement of trust has the trust behind the source.
+    A source that is stated no more is marked so.
     """
     record = review["record"]
     example = record.get("example")
@@ -306,8 +305,8 @@ def _subject_cell(review: Mapping[str, Any]) -> str:
     if review["action"] == "expire":
         return f"{record['loops']} {review['subject']}"
 
-    trust = record.get("trust", "") if review["action"] == "trust" else ""
-    return f"{review['subject']} {trust}".strip()
+    is_removed = review["action"] == "trust" and not record.get("stated")
+    return f"{review['subject']} (removed)" if is_removed else str(review["subject"])
 
 
 REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject_cell)
@@ -334,89 +333,65 @@ def list_reviews(limit: Limit = 50) -> int:
     )
 
 
-trusts: Typer = group()
-Source = Annotated[str, Argument(help=f"{SOURCE_FORMS}.")]
-Actor = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
+# The commands of earlier versions.
+_OLDER_COMMANDS = frozenset(("list", "set", "unset"))
 
 
-@trusts.command("list")
-def list_trust() -> int:
-    """List the trust of sources, of the settings too; `quarantine log` has by whom and
-    why.
+def trust(
+    names: Annotated[
+        list[str] | None,
+        Argument(
+            help="Programs or tools that fetch, MCP servers, key:ID, reviewer:ID."
+        ),
+    ] = None,
+    listed: Annotated[bool, Option("--list", help="List the stated names.")] = False,
+    remove: Annotated[Texts, Option(help="State this name no more.")] = None,
+    by: Annotated[str, Option(help="Who does it.", show_default="your login")] = "",
+    why: Why = "",
+) -> int:
+    """State sources by name: what they say is told at once. What waits because of them
+    alone is released. Without a name, lists them.
     """
-    trust_by_source = ask(lambda memory: memory.stated_trust())
-    rows = [
-        {"source": source, "trust": trust} for source, trust in trust_by_source.items()
-    ]
+    if names and names[0] in _OLDER_COMMANDS:
+        raise UsageError("give the names alone: heedful trust gh docs; or --list")
+    if listed or not (names or remove):
+        return _list_names()
+
+    async def state(memory: Memory) -> list[int]:
+        actor = by or getuser()
+        released: list[int] = []
+        if names:
+            released += await memory.state(*names, by=actor, why=why)
+        if remove:
+            await memory.state(*remove, by=actor, why=why, remove=True)
+        if released:
+            await embed_later(memory.scope)
+        return released
+
+    released = ask(state, new=True)
+    lines = []
+    if names:
+        text = counted(len(released), "text")
+        lines.append(f"stated: {', '.join(map(clean_name, names))}; {text} released")
+    if remove:
+        lines.append(f"stated no more: {', '.join(map(clean_name, remove))}")
+    document = {"stated": names or [], "removed": remove or [], "released": released}
+    return answer(document, *lines, following("trust", list=True))
+
+
+def clean_name(name: str) -> str:
+    """Return a name as a line of a terminal may have it."""
+    return clean(name, MAX_SOURCE_CHARS)
+
+
+def _list_names() -> int:
+    """List the stated names, those of the settings too."""
+    names = sorted(ask(lambda memory: memory.trusted()))
     return emit(
-        rows,
-        columns("source trust"),
-        key="trust",
-        text_columns=2,
-        empty="nothing is stated: texts of tools and users wait in quarantine",
+        [{"name": name} for name in names],
+        columns("name"),
+        key="trusted",
+        text_columns=1,
+        empty="no source is stated: what comes from outside waits",
         then=following("quarantine", "log"),
     )
-
-
-@trusts.command("set")
-def set_trust(
-    source: Source,
-    trust: Annotated[str, Argument(help=f"One of {', '.join(TRUST_ORDER)}.")],
-    by: Actor = "",
-    why: Why = "",
-    waiting: Annotated[
-        bool,
-        Option(
-            "--waiting", help="Also release what waits and depends on no other source."
-        ),
-    ] = False,
-) -> int:
-    """State how far a source is trusted from now on. What comes from the network always
-    waits.
-    """
-    checked_later: Any = trust  # Memory refuses another word
-
-    async def state(memory: Memory) -> tuple[Sequence[int], Sequence[str]]:
-        released_ids = await memory.set_trust(
-            source, checked_later, by=by or getuser(), why=why, waiting=waiting
-        )
-        if released_ids:
-            await embed_later(memory.scope)
-        others = await _sources_of_waiting(memory) if waiting else []
-        return released_ids, others
-
-    # Without a database nothing waits: most likely, another one is meant.
-    released, others = ask(state, new=not waiting)
-    words = f"{source} is trusted as {trust}"
-    then = following("trust", "list")
-    if waiting:
-        words += f"; {counted(len(released), 'text')} released"
-    if others and not released:
-        words += f"; texts still wait because of {', '.join(others)}"
-        other_trust = own_trust(others[0])
-        then = following("trust", "set", others[0], other_trust, waiting=True)
-    document = {"source": source, "trust": trust, "released": released}
-    return answer(document, words, then)
-
-
-async def _sources_of_waiting(memory: Memory) -> Sequence[str]:
-    """Return the untrusted sources of the newest texts that wait in quarantine.
-
-    Only those are returned whose trust an operator may state.
-    """
-    entries = await memory.quarantine.waiting()
-    sources = chain.from_iterable(entry.source.split(", ") for entry in entries)
-    untrusted = untrusted_sources(sources, await memory.stated_trust())
-    return [source for source in untrusted if is_statable(source)]
-
-
-@trusts.command("unset")
-def unset_trust(source: Source, by: Actor = "", why: Why = "") -> int:
-    """Take back a statement. What was learnt or released meanwhile stays."""
-
-    async def unset(memory: Memory) -> None:
-        await memory.set_trust(source, None, by=by or getuser(), why=why)
-
-    ask(unset)
-    document = {"source": source, "trust": None}
-    return answer(document, f"nothing is stated of {source} now")

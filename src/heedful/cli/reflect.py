@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -35,13 +35,13 @@ from heedful.cli.settings import NO_MODEL, settings
 from heedful.episodes import read
 from heedful.episodes.episode import Episode
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
-from heedful.lessons.trust import is_statable, own_trust
+from heedful.lessons.commands import trust_words
+from heedful.lessons.origin import read_origin
 from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.store.store import Store
 
-Author = Literal["external", "operator"]
 # A function that reflects on one episode, with the memory and model of the command.
 Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]
 MAX_EPISODE_NAME_CHARS = 60
@@ -83,7 +83,7 @@ class EpisodeResult:
         if self.reflected is not None:
             document |= asdict(self.reflected)
             document["release"] = self.release
-            document["hint"] = name_database(self.reflected.hint)
+            document["hint"] = self.reflected.hint
             document["importance"] = self.reflected.importance
             document["confidence"] = self.reflected.confidence
         return document
@@ -91,7 +91,10 @@ class EpisodeResult:
 
 def reflect(
     files: Annotated[list[Path], Argument(help="Files of traces.")],
-    trust: Annotated[Author, Option(help="Who wrote the tasks.")] = "external",
+    origin: Annotated[
+        str, Option(help="Whose runs these are: user, local, outside.")
+    ] = "user",
+    trust: Annotated[str, Option(hidden=True)] = "",
     keep: Annotated[
         bool, Option("--store/--no-store", help="Store the lessons.")
     ] = True,
@@ -99,9 +102,10 @@ def reflect(
     """List what failed in runs of agents, with the events that prove it, and learn from
     it.
 
-    Each run counts once, however often it is read. Lessons that depend on texts of
-    tools, documents or users wait in quarantine.
+    Each run counts once, however often it is read. What is from outside waits in
+    quarantine.
     """
+    author = read_origin(trust or origin)
     # Failures are printed below.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     values = settings().with_one_model()
@@ -122,7 +126,7 @@ def reflect(
                     episode,
                     memory=memory,
                     model=model,
-                    trust=trust,
+                    origin=author,
                     store=keep,
                     on_model_error="raise",
                 )
@@ -194,18 +198,12 @@ def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
         return [following("lessons")]
 
     waiting = [reflected.untrusted for reflected in new if reflected.hint]
-    sources = filter(is_statable, sorted(set(chain.from_iterable(waiting))))
-    statements = [
-        command_line("trust", "set", source, own_trust(source), waiting=True)
-        for source in sources
-    ]
-    if not statements:
-        return [following("quarantine", "list")]
-    return [
-        "If these words are your own, say so once:",
-        *(f"  {statement}" for statement in statements),
-        f"Or review them: {command_line('quarantine', 'list')}",
-    ]
+    names = sorted(set(chain.from_iterable(waiting)))
+    review = following("quarantine", "list")
+    if not names:
+        return [review]
+    command = command_line(*trust_words(names))
+    return [f"To state the sources: {command}", f"Or review: {review}"]
 
 
 async def _reflect_on_files(

@@ -7,10 +7,9 @@ anything else begins, so that no attempt waits for them.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from getpass import getuser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +25,7 @@ from heedful.cli.settings import (
     settings,
 )
 from heedful.errors import UsageError
-from heedful.lessons.lesson import Scope, Trust
+from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
@@ -108,24 +107,6 @@ def _ask_memory(
     return ask_store(values, ask_about, new=new, stopped=stopped)
 
 
-async def state_trust(
-    memory: Memory, trust_by_source: Mapping[str, Trust], *, why: str, release: bool
-) -> int:
-    """State the trust of sources in the name of the user who runs the command.
-
-    With `release`, the texts of these sources leave quarantine. Returns how many did.
-    """
-    released = 0
-    for source, trust in trust_by_source.items():
-        released_ids = await memory.set_trust(
-            source, trust, by=getuser(), why=why, waiting=release
-        )
-        released += len(released_ids)
-    if released:
-        await embed_later(memory.scope)
-    return released
-
-
 async def embed_later(scope: Scope) -> None:
     """Let a worker embed what was released, if workers do the jobs of the database."""
     db = settings().db
@@ -146,6 +127,7 @@ def memory_of(values: Settings, store: Store) -> Memory:
         embedder=embedder_of(values),
         holdout=values.holdout,
         max_entries=values.max_entries,
+        strict=values.strict,
         trust=values.trust,
     )
 

@@ -49,7 +49,7 @@ from heedful.cli.settings import (
 )
 from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import KEY_SOURCE_PREFIX
+from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
 from heedful.memory.arrivals import Patience
@@ -137,8 +137,7 @@ def mcp() -> int:
     """Serve heedful's tools to an agent over MCP, on standard input and output.
 
     The agent recalls lessons, looks up errors, and reports attempts. What it sends has
-    the source tool:mcp: it waits in quarantine unless heedful trust set tool:mcp says
-    otherwise. `heedful serve` has the same tools at /mcp.
+    the source tool:mcp. `heedful serve` has the same tools at /mcp.
     """
     _check_packages("heedful mcp", "mcp", ("mcp", "fastapi", "prometheus_client"))
     asyncio.run(_mcp(settings().with_one_model()))
@@ -345,6 +344,7 @@ def setup_of(values: Settings, store: Store) -> Setup:
         embedder=embedder_of(values),
         holdout=values.holdout,
         max_entries=values.max_entries,
+        strict=values.strict,
         trust=values.trust,
         policy=policy(values.policy),
         checks={name: load(spec) for name, spec in values.checks.items()},
@@ -398,6 +398,7 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
         embedder=setup.embedder,
         holdout=setup.holdout,
         max_entries=setup.max_entries,
+        strict=setup.strict,
         trust=setup.trust,
         enabled=values.reflection_enabled,
         mode=values.reflection_mode,

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -20,21 +18,20 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, confirm, prompt
+from typer import Argument
 
-from heedful.cli.databases import ask_store
 from heedful.cli.exits import drive
 from heedful.cli.output import (
     answer,
     columns,
-    counted,
+    command_line,
     current_command,
     page,
     progress,
     say,
     shorten,
 )
-from heedful.cli.resources import memory_of, state_trust
+from heedful.cli.resources import memory_of
 from heedful.cli.settings import (
     Settings,
     hook_settings,
@@ -50,14 +47,16 @@ from heedful.episodes.change_files import (
     name_changes,
     read_changes,
 )
-from heedful.episodes.changes import CI_SOURCE, ChangeRemarks
+from heedful.episodes.changes import ChangeRemarks
 from heedful.episodes.episode import Episode, Limits
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons import render
-from heedful.lessons.lesson import Remembered, Trust
+from heedful.lessons.commands import trust_words
+from heedful.lessons.lesson import Remembered
 from heedful.lessons.mistake import Mistake
+from heedful.lessons.origin import names_to_state
+from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX, QuarantinedLesson
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.changes import (
     SUGGESTION_HEADING,
@@ -69,7 +68,6 @@ from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
 from heedful.store import episodes, open_store
 from heedful.store.projects import own_db, prepare_database
-from heedful.store.store import Store
 from heedful.store.workspace import find_repository, project_top
 
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
@@ -84,13 +82,6 @@ SESSION_HEAD_BYTES = 65_536
 SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # No part of a lesson is cut, so the texts of sessions are read whole.
 WHOLE_SESSION_LIMITS = Limits(content=4_000_000)
-# The trust of one's own sessions, and of those of others. Programs are trusted by name.
-OWN_SOURCE_TRUST: dict[str, Trust] = {"user": "operator", "tool": "measured"}
-OTHER_SOURCE_TRUST: dict[str, Trust] = {"user": "external", "tool": "tool"}
-# The programs whose texts wait that are named, those with the most texts first.
-MAX_NAMED_PROGRAMS = 8
-# A source whose trust is stated by its name.
-_NAMED_SOURCE_PATTERN = re.compile(rf"program:|{REVIEWER_SOURCE_PREFIX}|{CI_SOURCE}\Z")
 
 
 @dataclass
@@ -99,9 +90,8 @@ class SessionSurvey:
 
     A failure has the number of sessions in which it came back, its cost in actions, and
     what fixed it (`mended`); its key is the database and the digest of the error.
-    `waiting` has the texts that wait in quarantine, by database, `programs` how many of
-    them depend on each program, and `unasked` the databases whose user has not said yet
-    whether the sessions are their own. `changes` counts the pull requests, commits and
+    `waiting` has the texts that wait in quarantine, by database, and `names` those of
+    the sources for which they wait. `changes` counts the pull requests, commits and
     runs of CI that were read, and `remarks` what was said about them.
     """
 
@@ -116,8 +106,7 @@ class SessionSurvey:
     rules: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, set[int]] = field(default_factory=dict)
-    programs: dict[str, Counter[str]] = field(default_factory=dict)
-    unasked: list[str] = field(default_factory=list)
+    names: dict[str, list[str]] = field(default_factory=dict)
     failures: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     def add(self, db: str, learned: Learned) -> None:
@@ -185,24 +174,9 @@ class SessionSurvey:
             failure["state"] = lesson.state
 
 
-def _review_commands(programs: Counter[str]) -> list[tuple[str, ...]]:
-    """Return the commands that review or release texts that wait."""
-    commands: list[tuple[str, ...]] = [("quarantine", "list")]
-    trust_by_source = {**OWN_SOURCE_TRUST}
-    for source, _ in programs.most_common(MAX_NAMED_PROGRAMS):
-        trust_by_source[source] = "measured"
-    for source, trust in trust_by_source.items():
-        commands.append(("trust", "set", source, trust, "--waiting"))
-    return commands
-
-
-def _count_programs(entries: Sequence[QuarantinedLesson]) -> Counter[str]:
-    """Count the entries that depend on each program, each reviewer, and on CI."""
-    counts = Counter[str]()
-    for entry in entries:
-        sources = entry.source.split(", ")
-        counts.update(filter(_NAMED_SOURCE_PATTERN.match, sources))
-    return counts
+def _names_of(entries: Sequence[QuarantinedLesson]) -> list[str]:
+    """Return the names of the sources for which entries wait."""
+    return list(names_to_state(entry.source for entry in entries))
 
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:
@@ -226,8 +200,7 @@ def learn_sessions(
     gh api), JUnit XML and logs of GitHub Actions: what two changes have is a lesson.
     Without --db, what a session
     teaches goes to the memory of its repository, else to your own. Each session counts
-    once. Ctrl-C stops; the same command does the rest. On a terminal it asks once
-    whether the sessions are your own.
+    once. Ctrl-C stops; the same command does the rest.
     """
     return learn_from(folders)
 
@@ -252,10 +225,6 @@ def learn_from(folders: Sequence[Path]) -> int:
     values_by_db: dict[str, Settings] = {}
     drive(_learn(folders, stated, survey, values_by_db), lambda: stopped)
 
-    prints_json = current_command().json
-    may_ask = not prints_json and sys.stdin.isatty() and sys.stderr.isatty()
-    dbs_to_ask = survey.unasked if may_ask else []
-
     failures = sorted(
         survey.failures.values(), key=lambda row: (-row["sessions"], -row["actions"])
     )
@@ -270,57 +239,20 @@ def learn_from(folders: Sequence[Path]) -> int:
         report=survey,
         ranked=failures,
         names=SESSION_FILE_PATTERNS,
-        asked=dbs_to_ask,
-        join=shlex.join,
-        ways={db: _review_commands(survey.programs[db]) for db in survey.waiting},
+        ways={
+            db: command_line(*trust_words(names), db=db)
+            for db, names in survey.names.items()
+            if names
+        },
         corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
         rules=Counter(survey.rules).most_common(MAX_SHOWN_PROBLEMS),
     )
     answer(document, shorten(FAILURE_COLUMNS, failures, text_columns=3), text)
 
-    if not prints_json:
+    if not current_command().json:
         for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:
             say(f"heedful: {problem}")
-    for db in dbs_to_ask:
-        _ask_whose(values_by_db[db], len(survey.waiting[db]), survey.programs[db])
     return 1 if survey.problems else 0
-
-
-def _ask_whose(values: Settings, waiting: int, programs: Counter[str]) -> None:
-    """Ask whether the sessions are the user's own, and record the answer.
-
-    Then the user and the agent's own tools are trusted, and the programs that the user
-    names; what others printed stays in quarantine.
-    """
-    are_own = confirm(
-        f"{counted(waiting, 'text')} in quarantine of {values.db}. Were these sessions "
-        "your own? Then your words are trusted, and the agent's tools for files.",
-        err=True,
-    )
-    trust_by_source = dict(OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST)
-    # Reviewers and CI are trusted by a command only.
-    names = [source for source in programs if source.startswith("program:")]
-    programs = Counter({source: programs[source] for source in names})
-    if are_own and programs:
-        counts = [
-            f"{source.removeprefix('program:')} ({number})"
-            for source, number in programs.most_common(MAX_NAMED_PROGRAMS)
-        ]
-        question = f"Trusted programs, of {', '.join(counts)}"
-        trusted = prompt(question, default="none", err=True).replace(",", " ").split()
-        sources = [f"program:{name}" for name in trusted if name != "none"]
-        trust_by_source |= dict.fromkeys(sources, "measured")
-
-    async def state(store: Store) -> int:
-        """Record the answer, and return how many texts were released."""
-        memory = memory_of(values, store)
-        why = "answered heedful learn-sessions"
-        return await state_trust(memory, trust_by_source, why=why, release=are_own)
-
-    released = ask_store(values, state)
-    say(
-        f"{counted(released, 'text')} released; heedful trust list shows the statements"
-    )
 
 
 class _Memories:
@@ -362,11 +294,6 @@ async def _learn(
             progress().counted("learning", number, total, "files")
             await _learn_sessions(file, memories, stated, survey)
 
-        for db in survey.waiting:
-            # Whose reviews these are is nobody's to answer.
-            if "user" not in await memories.by_db[db].stated_trust():
-                survey.unasked.append(db)
-
         if change_files:
             survey.files += len(change_files)
             values = stated or _settings_here()
@@ -374,7 +301,7 @@ async def _learn(
 
         for db in survey.waiting:
             entries = await memories.by_db[db].quarantine.waiting()
-            survey.programs[db] = _count_programs(entries)
+            survey.names[db] = _names_of(entries)
 
         for db, memory in memories.by_db.items():
             forget = values_by_db[db].forget

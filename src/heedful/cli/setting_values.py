@@ -22,7 +22,6 @@ from pydantic import (
 
 from heedful.cli.settings import NO_MODEL, SETTINGS_MIB_BYTES, shown_model
 from heedful.faults import fault_text
-from heedful.lessons.scope import Trust
 from heedful.loop.ladder import MAX_RUNGS
 from heedful.store import shown
 from heedful.validation import MAX_SCORE
@@ -91,7 +90,10 @@ JudgeName = Annotated[Name, AfterValidator(_check_judge)]
 
 # A table is JSON in a variable of the environment.
 Table = dict[str, Any] | Json[dict[str, Any]]
-TrustTable = dict[Name, Trust] | Json[dict[Name, Trust]]
+# Names of sources, or a table of sources and words of earlier versions.
+TrustTable = (
+    tuple[Name, ...] | dict[Name, str] | Json[tuple[Name, ...] | dict[Name, str]]
+)
 CheckTable = dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]]
 PinTable = dict[Name, list[Name]] | Json[dict[Name, list[Name]]]
 

@@ -107,7 +107,8 @@ class Settings:
     `prices` has the cost of a token of each. `model` and `judge` may be "none". The
     judge gives the scores that callers of `heedful serve` do not report.
 
-    `trust` has the trust of sources in sessions of agents, `hook` what the hooks of
+    `trust` names sources whose words are told at once, with `strict` a fix waits that
+    installs something or follows outside reading, `hook` is what the hooks of
     coding agents do: see `heedful.integrations.hooks.HookSettings`. `forget` is a time
     such as 180d: after reading sessions, and every night in services and workers,
     lessons that were unused for this long are removed. `forget_loops` is such a time,
@@ -143,7 +144,8 @@ class Settings:
     forget: Written | None = None
     forget_loops: Written | None = None
 
-    trust: TrustTable = field(default_factory=dict)
+    trust: TrustTable = ()
+    strict: bool = False
     hook: Table = field(default_factory=dict)
     checks: CheckTable = field(default_factory=dict)
     pins: PinTable = field(default_factory=dict)

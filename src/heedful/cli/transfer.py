@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -25,6 +25,7 @@ from heedful.cli.output import (
 from heedful.cli.resources import ask, memory_of
 from heedful.cli.settings import By, DryRun, Why, settings
 from heedful.errors import UsageError
+from heedful.lessons.origin import read_origin
 from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES_PREFIXES, needs_psycopg, shown
 from heedful.store.store import Store
@@ -45,27 +46,28 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
 
 def import_(
     file: Annotated[str, Argument(help="The file to read.")],
-    trust: Annotated[
-        str, Option(help="external, or operator if you vouch for it.")
-    ] = "external",
+    origin: Annotated[
+        str, Option(help="outside, or user if you vouch for it.")
+    ] = "outside",
+    trust: Annotated[str, Option(hidden=True)] = "",
     by: By = "",
     why: Why = "",
     dry_run: DryRun = False,
 ) -> int:
     """Import a file of `heedful export`. A second import adds nothing.
 
-    Imported lessons wait in quarantine. If you vouch for them with --trust operator,
-    they keep their trust and state. A damaged file is refused before anything is
+    Imported lessons wait in quarantine. If you vouch for them with --origin user,
+    they keep their own origin and state. A damaged file is refused before anything is
     written.
     """
-    checked_later: Any = trust  # Memory refuses another word
+    author = read_origin(trust or origin)
     values = settings()
     if dry_run and not db_exists(values.db):
         values = replace(values, db=":memory:")
 
     async def read(store: Store) -> Imported:
         return await memory_of(values, store).import_(
-            file, trust=checked_later, by=by, why=why, dry_run=dry_run
+            file, origin=author, by=by, why=why, dry_run=dry_run
         )
 
     stopped = "stopped; the same command imports the rest, and nothing twice"

@@ -220,6 +220,7 @@ class WorkerRun:
             embedder=embedder_of(values),
             holdout=values.holdout,
             max_entries=values.max_entries,
+            strict=values.strict,
             trust=values.trust,
             enabled=values.reflection_enabled,
             mode=values.reflection_mode,

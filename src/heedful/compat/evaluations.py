@@ -1,9 +1,7 @@
 """What an evaluation by another system teaches: the lesson of a self-correction.
 
 The words of a judge decide what went wrong: a conflict, an unverified claim, a factual
-error, or an answer that got better. They may quote a web page, so they have a model's
-trust at most, and "external" trust if they quote a text given with them. Only a quality
-that rose verifies a lesson.
+error, or an answer that got better. Only a quality that rose verifies a lesson.
 """
 
 from __future__ import annotations
@@ -18,16 +16,11 @@ from heedful.lessons.lesson import (
     Example,
     Lesson,
     State,
-    Trust,
     check_source,
-    check_trust,
 )
+from heedful.lessons.origin import Origin, read_origin
+from heedful.lessons.quarantine import initial_state
 from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
-from heedful.lessons.trust import (
-    TRUST_RAISING_VERIFICATION,
-    find_quotations,
-    initial_state,
-)
 from heedful.loop.record import thousandths
 from heedful.redact import redact
 from heedful.validation import (
@@ -85,8 +78,6 @@ _STATUS_ERRORS = {
         "claim_text",
     ),
 }
-# The keys of a result that hold the words of the judge.
-_JUDGED_KEYS = {"status", "conflict_reason", "claim_text"}
 
 
 def learn_from_evaluation(
@@ -98,7 +89,7 @@ def learn_from_evaluation(
     quality_before: float | None,
     quality_after: float | None,
     *,
-    trust: Trust | None = None,
+    trust: str = "",
     source: str = "",
 ) -> Lesson | None:
     """Return the lesson of another system's self-correction; None if there is none.
@@ -108,21 +99,16 @@ def learn_from_evaluation(
     `claim_text`), the word CONFLICTS in the critique, a quality that rose by more than
     `MIN_QUALITY_RISE`. Empty texts become "Unknown".
 
-    `trust` is the trust of the judge. The default is "measured" if the quality rose by
-    more than `MIN_QUALITY_RISE`, else "model". For a factual error, a conflict or a
-    claim the default is always "model", because the words may quote a page. If they
-    quote the query, the context or another text of `verification`, the trust is
-    "external". A lesson is verified only if the quality rose by more than
-    `MIN_QUALITY_RISE` and the trust is "operator" or "measured". `source` names the
-    judge, so that its lessons can be revoked. Raises InvalidInput.
+    `trust` is the origin of the judge's words, by default "local"; older words are
+    read, too. A lesson is verified only if the quality rose by more than
+    `MIN_QUALITY_RISE`; one about a factual error, a conflict or a claim only if `trust`
+    is given, too. `source` names the judge, so that its lessons can be revoked. Raises
+    InvalidInput.
     """
     critique = _redacted("critique", critique)
     query = _redacted("query", query)
     context = _redacted("context", context)
     check_integer("iteration", iteration, least=0)
-    if trust is not None:
-        check_trust(trust)
-
     before = _quality("before", quality_before)
     after = _quality("after", quality_after)
     rise = None
@@ -134,13 +120,6 @@ def learn_from_evaluation(
     error = _judged_error(critique, results, rise)
     if error is None:
         return None
-
-    # Texts other than the judge's own words, such as the page that was read.
-    other_texts: list[str] = []
-    for result in results:
-        other_texts += [str(result[key]) for key in result.keys() - _JUDGED_KEYS]
-    if find_quotations((error.text, error.detail), other_texts):
-        trust = "external"
 
     return learn_correction(
         error.error_type,
@@ -167,7 +146,7 @@ def learn_correction(
     context: str = "",
     evidence: str = "",
     exact: str = "",
-    trust: Trust | None = None,
+    trust: str = "",
     source: str = "",
 ) -> Lesson:
     """Return a lesson with this `text` about a correction.
@@ -175,7 +154,7 @@ def learn_correction(
     `before` and `after` are scores such as "quality". `exact` is the signature by which
     callers find the lesson, by default that of the text. `meta` has the first
     `MAX_LISTED_QUERY_CHARS` characters of query and context; the example has all
-    characters. A text that quotes the query or the context has the trust "external".
+    characters.
     """
     error = signature(error_type, text)
     exact = exact or error.exact
@@ -192,14 +171,9 @@ def learn_correction(
     rise = example.deltas.get("quality", 0.0)
     has_risen = _has_risen(rise)
 
-    if trust is None:
-        is_measured = has_risen and error_type not in CLAIM_ERROR_TYPES
-        trust = "measured" if is_measured else "model"
-    if find_quotations((text, evidence), (query, context)):
-        trust = "external"
-
+    origin: Origin = read_origin(trust, "trust") if trust else "local"
     state: State = "unverified"
-    if has_risen and trust in TRUST_RAISING_VERIFICATION:
+    if has_risen and (trust or error_type not in CLAIM_ERROR_TYPES):
         state = "verified"
 
     return Lesson(
@@ -209,8 +183,8 @@ def learn_correction(
         text=text,
         sighting=text,
         example=example,
-        state=initial_state(trust, state),
-        trust=trust,
+        state=initial_state(origin, state),
+        trust=origin,
         tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
         context=context,
         source=check_source(source),

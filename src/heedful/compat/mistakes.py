@@ -14,7 +14,7 @@ from typing import Any
 
 from heedful.compat.answers import Records
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example, Match, Trust
+from heedful.lessons.lesson import Example, Match
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
@@ -39,12 +39,11 @@ async def store(
     mistake: str,
     correction: str,
     *,
-    trust: Trust = "operator",
+    trust: str = "user",
 ) -> dict[str, Any]:
     """Store a prompt, the mistake in its answer, and the correction; return the entry.
 
-    `trust` says who wrote the correction. A correction from a tool or document goes to
-    quarantine. Raises InvalidInput, QuotaExceeded, StoreError.
+    `trust` is the origin of the correction: one from "outside" waits in quarantine.
     """
     check_texts(prompt=prompt, mistake=mistake, correction=correction)
     require(prompt.strip(), "prompt", prompt, "a text that is not empty")

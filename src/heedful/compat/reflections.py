@@ -2,7 +2,7 @@
 
 A reflection and its strategy are two lessons here; an earlier system's answer has both
 in one record. A record that `generate_reflection` made keeps its lessons with it, so
-that storing it keeps their trust. Any other record has an unknown author.
+that storing it keeps their origin. Any other record has an unknown author.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from heedful.lessons.lesson import (
     Lesson,
     Match,
     Scope,
-    Trust,
     older_state,
     short_digest,
 )
+from heedful.lessons.origin import Origin, read_origin
 from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
@@ -187,14 +187,14 @@ class ReflectionResult(Record):
 class GeneratedReflection(ReflectionResult):
     """The answer of `generate_reflection`; `reflected` has the lessons.
 
-    `episode` is the run that they are drawn from, and `run_trust` the trust of its
-    task. A copy that `dataclasses.replace` makes has none of them: its author is
+    `episode` is the run that they are drawn from, and `run_trust` the origin of its
+    words. A copy that `dataclasses.replace` makes has none of them: its author is
     unknown.
     """
 
     reflected: Reflected | None = None
     episode: Episode | None = None
-    run_trust: Trust = "external"
+    run_trust: Origin = "user"
 
     @property
     def run_digest(self) -> str:
@@ -203,7 +203,7 @@ class GeneratedReflection(ReflectionResult):
 
     @classmethod
     def of(
-        cls, reflected: Reflected, episode: Episode, trust: Trust
+        cls, reflected: Reflected, episode: Episode, trust: Origin
     ) -> GeneratedReflection:
         """Return the answer about the lessons of an episode."""
         lesson = reflected.lesson
@@ -241,7 +241,7 @@ async def generate_reflection(
     model: Model | Callable[..., Any] | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
     score: Score = by_outcome,
-    trust: Trust = "external",
+    trust: str = "user",
     on_model_error: Literal["keep", "raise"] = "keep",
     keys: Sequence[str] = (),
 ) -> GeneratedReflection:
@@ -249,10 +249,10 @@ async def generate_reflection(
 
     A failure that is already known is not sent to the model. Equal failures have equal
     ids. Without a strategy, `strategy_id` and `strategy_text` are None; without an
-    error, `error_category` is None. `trust` says who wrote the task and the user's
-    messages; `trust`, `prompts`, `score`, `on_model_error` and `keys` are arguments
-    of `reflect`. A `model` may be a function of the messages. Raises InvalidInput,
-    ModelError, StoreError.
+    error, `error_category` is None. `trust` is the origin of the run: "user", "local"
+    or "outside"; older words are read, too. `trust`, `prompts`, `score`,
+    `on_model_error` and `keys` are arguments of `reflect`. A `model` may be a function
+    of the messages. Raises InvalidInput, ModelError, StoreError.
     """
     context = await asyncio.to_thread(_as_data, context)
     (episode,) = EpisodeReader(Limits()).add(context)
@@ -280,7 +280,7 @@ async def generate_reflection(
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")
 
-    return GeneratedReflection.of(reflected, episode, trust)
+    return GeneratedReflection.of(reflected, episode, read_origin(trust, "trust"))
 
 
 async def store_reflection(
@@ -296,8 +296,8 @@ async def store_reflection(
     An `importance`, `confidence`, `tags`, `error_category` or other field that was
     changed since is stored as changed. If the lessons wait in quarantine, `release` is
     the command that releases them. Storing a reflection twice adds nothing. A result
-    that `generate_reflection` did not make, or whose texts were changed since, has the
-    trust "external": its author is unknown. Raises InvalidInput, QuotaExceeded,
+    that `generate_reflection` did not make, or whose texts were changed since, is from
+    "outside": its author is unknown. Raises InvalidInput, QuotaExceeded,
     StoreError.
     """
     memory = _memory(store, tenant_id, project_id)
@@ -497,7 +497,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         error_type=pattern.error_type,
         text=text,
         sighting=text,
-        trust="external",
+        trust="outside",
         importance=fields.importance,
         tags=_checked_tags(fields),
         meta=meta,
@@ -612,7 +612,7 @@ class Reflector:
     They are `generate_reflection`, `store_reflection` and `query_reflections`.
     `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
     episode)` returns the importance, 0..1. A `memory_repository` is used instead of
-    `store`. `trust` says who wrote the tasks and the users' messages. A `pool` of
+    `store`. `trust` is the origin of the runs. A `pool` of
     connections is refused: name the database, such as "postgresql://…". Raises
     InvalidInput.
     """
@@ -625,7 +625,7 @@ class Reflector:
         prompts: Mapping[str, str] | None = None,
         score: Score | None = None,
         *,
-        trust: Trust = "external",
+        trust: str = "user",
         pool: object = None,
     ) -> None:
         allowed = "left out: heedful connects by itself; name the database as `store`"

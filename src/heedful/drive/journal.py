@@ -581,7 +581,7 @@ class LoopMemory:
 
     def _sign_lesson(self, lesson: Lesson, loop: Loop, briefing: Briefing) -> Lesson:
         """Return the lesson with its origin, its place in memory and its trust."""
-        trust = "tool" if self.evidence == "unvouched" else lesson.trust
+        trust = "outside" if self.evidence == "unvouched" else lesson.trust
         return replace(
             lesson,
             source=f"loop:{loop.id}",

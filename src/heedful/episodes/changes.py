@@ -20,7 +20,7 @@ from xml.parsers import expat
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.errors import TraceFileError
 from heedful.lessons.lesson import short_digest
-from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX
+from heedful.lessons.quarantine import REVIEWER_SOURCE_PREFIX
 from heedful.redact import mask_personal, redact, redact_start
 from heedful.sanitize import clean
 

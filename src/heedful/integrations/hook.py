@@ -78,7 +78,7 @@ SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
     "holdout": (float, int),
     "forget": (str,),
     "policy": (str, dict),
-    "trust": (dict,),
+    "trust": (dict, list),
     "hook": (dict,),
 }
 TYPE_WORDS: Mapping[type, str] = {
@@ -290,7 +290,7 @@ def describe_earlier(project: Project) -> str:
     return (
         f"hooks do not read the memory of an earlier version, {earlier}; to take it "
         f"over: heedful export lessons.jsonl --db {earlier}, then heedful import "
-        "lessons.jsonl --trust operator --by NAME"
+        "lessons.jsonl --origin user --by NAME"
     )
 
 

@@ -33,7 +33,6 @@ from heedful.integrations.host import Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news, week_of
 from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
 from heedful.lessons.scope import Scope
-from heedful.lessons.trust import OWN_TRUST
 from heedful.memory.memory import Memory
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import cut_middle, redact_ends, sanitize
@@ -124,7 +123,7 @@ def follow(
         db,
         Scope(settings["tenant"], settings["project"]),
         holdout=settings["holdout"],
-        trust={**OWN_TRUST, **settings["trust"]},
+        trust=settings["trust"],
     )
     host = Host(memory=memory, strict=strict, seconds=LOOKUP_SECONDS)
     return HookSettings(**table), host
@@ -456,7 +455,7 @@ async def _start_notes(moment: _Moment) -> list[str]:
 
 
 async def _waiting_note(memory: Memory) -> str:
-    """Return how many lessons wait, and why; "" if none does.
+    """Return how many lessons wait, and the command to run next; "" if none does.
 
     A person hears of the same lessons once a week; `heedful hook status` always tells.
     """
@@ -464,7 +463,8 @@ async def _waiting_note(memory: Memory) -> str:
     if not quarantined:
         return ""
 
-    from heedful.lessons.waiting import explain_wait
+    from heedful.lessons.commands import READ_COMMAND, trust_command
+    from heedful.lessons.origin import names_to_state
     from heedful.store.quarantine import note_waiting
 
     ids = [entry.id for entry in quarantined]
@@ -472,12 +472,11 @@ async def _waiting_note(memory: Memory) -> str:
     if not await memory.store.write(memory.scope, note_waiting, ids, week):
         return ""
 
-    stated = await memory.stated_trust()
-    reason = explain_wait((entry.source for entry in quarantined), stated)
-    return (
-        f"heedful: lessons that wait for your ruling: {len(quarantined)}; "
-        f"{reason}: {reason.command}"
+    names = names_to_state(
+        (entry.source for entry in quarantined), await memory.believed()
     )
+    command = trust_command(names) or READ_COMMAND
+    return f"heedful: lessons that wait for you: {len(quarantined)}; next: {command}"
 
 
 async def _on_prompt(moment: _Moment) -> Reply:

@@ -26,7 +26,6 @@ from heedful.faults import fault_line
 from heedful.lessons.action import facts
 from heedful.lessons.lesson import Remembered, state_from_older
 from heedful.lessons.scope import TOLD_STATES, name_scope
-from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
 from heedful.loop.explain import Line
@@ -344,7 +343,7 @@ async def read_lesson(id: str) -> str:
     lesson = await _ask_route("GET", f"/v1/reflections/{id}")
     if lesson["state"] != "quarantined":
         # Its author chose all of its words, also the type of its error.
-        if lesson["trust"] in QUARANTINE_TRUST:
+        if lesson["trust"] == "outside":
             return f"lesson {id} was not released, so it is not shown"
         if state_from_older(lesson["state"]) not in TOLD_STATES:
             return f"lesson {id} was {lesson['state']}, so it is not shown"

@@ -146,12 +146,10 @@ class FailureInquiry:
             session=self.run.id,
             folder=self.run.host.root,
         )
-        trust = self.memory.trust
+        trust = self.memory.stated
 
         def read_knowledge(db: Db, scope: Scope) -> FailureKnowledge:
-            return knowledge_of(
-                db, scope, failed_call, trust=trust, contract=contract
-            )
+            return knowledge_of(db, scope, failed_call, trust=trust, contract=contract)
 
         return await self.memory.store.read(self.memory.scope, read_knowledge)
 

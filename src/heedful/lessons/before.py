@@ -15,16 +15,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
+from heedful.lessons.commands import release_command
 from heedful.lessons.contracts import ABSENT_CONTRACT, CONTRACTS, Contract
 from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.origin import (
-    Origin,
-    origin_of,
-    program_name,
-    read_commands,
-    sources_of,
-)
-from heedful.lessons.scope import State, Trust, digest_of, release_command
+from heedful.lessons.origin import Origin, origin_of, sources_of
+from heedful.lessons.scope import State, digest_of
+from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
 
@@ -139,7 +135,7 @@ class KnownFailure:
     runs: int = 1
     failed: float = 0.0
     lesson: int = 0
-    trust: Trust = "model"
+    trust: Origin = "local"
     lesson_state: State = "unverified"
     text: str = ""
 
@@ -249,7 +245,7 @@ def _texts_of(
     """Yield the texts in which names stand, each with the program or the tool."""
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
-        for words in read_commands(line):
+        for words in simple_commands(line):
             yield program_name(words[0]), " ".join(words)
         return
     for value in arguments.values():

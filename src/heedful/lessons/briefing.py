@@ -646,7 +646,7 @@ def _set_vague_apart(
     clear_rules: list[Match] = []
     for rule in rules:
         says_fix = rule.cause is not None and rule.cause.says_fix
-        is_vague = not says_fix and rule.trust != "operator" and rule.useful <= 1
+        is_vague = not says_fix and rule.trust != "user" and rule.useful <= 1
         group = vague_rules if is_vague else clear_rules
         group.append(rule)
     if not vague_rules:

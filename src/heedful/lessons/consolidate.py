@@ -13,8 +13,8 @@ from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Literal
 
-from heedful.lessons.lesson import Trust
 from heedful.lessons.mistake import Mistake
+from heedful.lessons.origin import Origin
 from heedful.lessons.signature import failure_of
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
@@ -96,7 +96,7 @@ class DreamLesson:
     error_type: str
     text: str
     state: str
-    trust: Trust
+    trust: Origin
     pattern: str = ""
     importance: float = 0.5
     pinned: bool = False

@@ -172,4 +172,3 @@ def find_contract(
             return contract
     is_absent = any(map(ABSENT_CONTRACT.is_broken, errors))
     return ABSENT_CONTRACT if kind == "file" and is_absent else None
-

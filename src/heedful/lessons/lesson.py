@@ -17,23 +17,21 @@ from typing import Any, Literal, get_args
 
 from heedful.display import html_form, line_text, screen_text
 from heedful.errors import InvalidInput
+from heedful.lessons.commands import release_command
 from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict
 from heedful.lessons.mistake import Mistake
+from heedful.lessons.origin import Origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
-    TRUST_ORDER,
     Figures,
     Remembered,
     Scope,
     State,
-    Trust,
     check_holdout,
-    check_trust,
     digest_of,
     lesson_name,
     name_tenant,
-    release_command,
     short_digest,
     source_of,
 )
@@ -54,7 +52,6 @@ from heedful.validation import (
 __all__ = [
     "DEFAULT_HOLDOUT_SHARE",
     "PROMPT_BUDGET_TOKENS",
-    "TRUST_ORDER",
     "Exposure",
     "Figures",
     "LoopExposures",
@@ -62,13 +59,10 @@ __all__ = [
     "Remembered",
     "Scope",
     "State",
-    "Trust",
     "check_holdout",
-    "check_trust",
     "digest_of",
     "lesson_name",
     "name_tenant",
-    "release_command",
     "short_digest",
     "source_of",
 ]
@@ -288,7 +282,7 @@ class Lesson:
     loop: str = ""
     example: Example | None = None
     state: State = "unverified"
-    trust: Trust = "measured"
+    trust: Origin = "local"
     importance: float = 0.5
     tags: tuple[str, ...] = ()
     space: str = ""
@@ -423,7 +417,7 @@ class Match:
     tags: tuple[str, ...] = ()
     signature: str = ""
     useful: float = 1.0
-    trust: Trust = "operator"
+    trust: Origin = "user"
     meta: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None
     worked: Example | None = None
@@ -546,12 +540,11 @@ def check_memory(
 ) -> None:
     """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
     require(text.strip(), "text", text, "the text of an error")
-    check_trust(trust)
     check_share("importance", importance)
     check_sequence("tags", tags, str, "a sequence of tags, each a text")
     check_sequence("derived_from", parents, int, "ids of examples of this scope")
-    if not isinstance(pinned, bool) or (pinned and trust != "operator"):
-        raise InvalidInput("pinned", pinned, "False unless trust is operator")
+    if not isinstance(pinned, bool) or (pinned and trust != "user"):
+        raise InvalidInput("pinned", pinned, "False unless the origin is user")
     if example is None:
         return
 

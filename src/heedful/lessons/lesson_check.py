@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from heedful.lessons.scope import State, Trust
+from heedful.lessons.origin import Origin
+from heedful.lessons.scope import State
 
 if TYPE_CHECKING:  # a hook process imports them only if a check finds something
     from heedful.loop.record import Evaluation, Finding
@@ -221,7 +222,7 @@ class LessonCheck:
     text: str = ""
     error_type: str = ""
     taught_by: tuple[str, ...] = ()
-    trust: Trust = "measured"
+    trust: Origin = "local"
     lesson_state: State = "unverified"
 
     @property

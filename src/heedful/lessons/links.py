@@ -20,11 +20,11 @@ from mimetypes import MimeTypes
 from typing import Literal, NamedTuple
 
 from heedful.lessons.action import QUOTED_TEXT_PATTERN
-from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State, Trust
+from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State
 from heedful.lessons.mistake import Mistake
-from heedful.lessons.shell import read_command
+from heedful.lessons.origin import SHELL_TOOLS, Origin
+from heedful.lessons.shell import programs_of
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import SHELL_TOOLS
 
 LinkKind = Literal["error", "file", "package", "task", "tool"]
 MAX_LINK_CHARS = 120
@@ -89,7 +89,7 @@ class LessonWords(NamedTuple):
     text: str
     seen: int
     state: State
-    trust: Trust
+    trust: Origin
     error: str = ""
     error_type: str = ""
     tasks: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class LinkedLesson:
     kind: str
     seen: int
     state: State
-    trust: Trust
+    trust: Origin
     links: tuple[Link, ...] = ()
 
 
@@ -191,7 +191,7 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
 
     >>> text = "When No module named 'yaml' fails `make docs`: `pip install yaml`"
     >>> words = LessonWords(
-    ...     id=1, kind="error", text=text, seen=1, state="verified", trust="operator"
+    ...     id=1, kind="error", text=text, seen=1, state="verified", trust="user"
     ... )
     >>> print(*link_lesson(words).links, sep=", ")
     package yaml, tool make, tool pip
@@ -211,11 +211,9 @@ def _read_links(words: LessonWords) -> LinkedLesson:
     tools = {_name(tool) for tool, _ in calls if tool}
     command_words: set[str] = set()
     for command in [call for tool, call in calls if is_command(tool, call)]:
-        line = read_command(command)
-        # Code in backticks, such as `f(a, b)`, is not read with certainty.
-        if line.clear:
-            # "." is a command of the shell itself.
-            tools.update(_name(name) for name in line.programs if name != ".")
+        # Code in backticks, such as `f(a, b)`, is no command. "." is one of the shell.
+        if "(" not in command:
+            tools.update(_name(name) for name in programs_of(command) if name != ".")
             command_words.update(command.split())
 
     texts = words.text

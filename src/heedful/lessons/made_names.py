@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from heedful.lessons.action import arguments_of, command_of, path_of
-from heedful.lessons.shell import read_command
+from heedful.lessons.shell import simple_commands
 
 # Options after which git takes the name of a branch that it makes.
 _BRANCH_OPTIONS = frozenset(
@@ -101,7 +101,7 @@ def names_by_call(calls: Iterable[Mapping[str, Any] | str]) -> Iterator[MadeName
             yield MadeNames(files=_last_parts([path]))
             continue
         names = MadeNames()
-        for words in read_command(command_of(arguments)).commands:
+        for words in simple_commands(command_of(arguments)):
             names |= _made_by(words)
         yield names
 

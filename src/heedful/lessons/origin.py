@@ -10,11 +10,17 @@ source. A hook process imports this module, so it stays light.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Literal
 
 from heedful.errors import InvalidInput
+from heedful.lessons.shell import (
+    REDIRECTIONS,
+    is_operator,
+    program_name,
+    programs_of,
+    read_commands,
+)
 
 Origin = Literal["user", "local", "outside"]
 # From the most believed to the least.
@@ -62,12 +68,12 @@ SHELL_TOOLS = frozenset(
 # "network" is the source of text of unknown origin.
 NETWORK_SOURCE = "network"
 KEY_SOURCE_PREFIX = "key:"
-_OUTSIDE_SOURCES = frozenset(("document", "import", NETWORK_SOURCE))
+# "tool:ci" is what a service for tests printed.
+_OUTSIDE_SOURCES = frozenset(("document", "import", "tool:ci", NETWORK_SOURCE))
 _OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
 MAX_NAME_CHARS = 150
 _SERVER_TOOL_PATTERN = re.compile(r"mcp__(?P<server>\S+?)__\S+")
 _NAME_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_WINDOWS_ENDING_PATTERN = re.compile(r"\.(?:bat|cmd|com|exe|ps1)\Z")
 # "https://host", with all that a client reads as the name of the host.
 _URL_PATTERN = re.compile(r"([a-z][a-z0-9+.-]*)://([^\s/?#<>`|]*)", re.IGNORECASE)
 # "user@host.test", "git@host:path" and "root@10.0.0.1", but not "name@1.2.3".
@@ -86,8 +92,6 @@ _THIS_MACHINE_PATTERN = re.compile(
 )
 _LOCAL_SCHEMES = frozenset(("file", "sqlite"))
 _SOCKET_FILE = "/dev/tcp/"
-_OPERATORS = "();<>|&\n"
-_REDIRECTIONS = frozenset(("<", ">", ">>", ">&", "<&", "&>", ">|", "<<", "<<<"))
 # What a shell reads as the output of another command.
 _SUBSTITUTION_PATTERN = re.compile(r"`|[$<>]\(")
 
@@ -112,67 +116,6 @@ def read_origin(word: object, name: str = "origin") -> Origin:
     if older is None:
         raise InvalidInput(name, word, f"one of {', '.join(ORIGINS)}")
     return older
-
-
-def program_name(program: str) -> str:
-    """Return the name of a program without its folder and what Windows adds to it.
-
-    >>> program_name("/usr/bin/CURL.exe")
-    'curl'
-    """
-    name = program.rpartition("/")[2].rpartition("\\")[2]
-    return _WINDOWS_ENDING_PATTERN.sub("", name.casefold())
-
-
-def read_commands(line: str) -> list[list[str]]:
-    """Return the words of each command of a shell line, with the operators between.
-
-    An operator is a list of one text that begins with a character of the shell, such as
-    "|" or "&&". A line that `shlex` cannot read is divided at blanks and operators, and
-    its quotes are dropped.
-
-    >>> read_commands("cd app && npm test | tail -5")
-    [['cd', 'app'], ['&&'], ['npm', 'test'], ['|'], ['tail', '-5']]
-    """
-    commands: list[list[str]] = [[]]
-    for word in _words_of(line):
-        if word and not word.strip(_OPERATORS):
-            commands += [[word], []]
-        else:
-            commands[-1].append(word)
-    return list(filter(None, commands))
-
-
-def _words_of(line: str) -> list[str]:
-    """Return the words and operators of a line."""
-    line = line.replace("\\\n", " ")
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=_OPERATORS)
-    lexer.whitespace = " \t\r"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        return list(lexer)
-    except ValueError:
-        return re.findall(r"[();<>|&\n]+|[^\s();<>|&'\"]+", line)
-
-
-def programs_of(line: str) -> tuple[str, ...]:
-    """Return the names of the programs of a command line, each once, in their order.
-
-    >>> programs_of("CI=1 bin/build && npm test 2>&1 | tail -5")
-    ('build', 'npm', 'tail')
-    """
-    programs = dict[str, None]()
-    is_program = True
-    for words in read_commands(line):
-        operator = words[0]
-        if not operator.strip(_OPERATORS):
-            is_program = operator not in _REDIRECTIONS
-            continue
-        names = [word for word in words if not re.match(r"\w+\+?=", word)]
-        if is_program and names:
-            programs[names[0].rpartition("/")[2]] = None
-    return tuple(programs)
 
 
 def server_of(tool: str) -> str:
@@ -273,15 +216,14 @@ def reaches_out(call: str) -> bool:
 
     has_fetched = False
     for words in read_commands(call):
-        operator = words[0]
-        if operator.strip(_OPERATORS):
+        if not is_operator(words):
             fetches = not FETCHING_PROGRAMS.isdisjoint(map(program_name, words))
             has_fetched = has_fetched or fetches
             if _names_registry(words) or (fetches and _names_host(words)):
                 return True
-        elif operator in ("|", "|&") and has_fetched:
+        elif words[0] in ("|", "|&") and has_fetched:
             return True
-        elif operator not in _REDIRECTIONS:
+        elif words[0] not in REDIRECTIONS:
             has_fetched = False
     return bool(_SUBSTITUTION_PATTERN.search(call) and _fetching_words(call))
 

@@ -17,8 +17,9 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import Any
 
+from heedful.lessons.commands import release_command
 from heedful.lessons.lesson import Signature
-from heedful.lessons.scope import TOLD_STATES, release_command
+from heedful.lessons.scope import TOLD_STATES
 
 PATTERN_HOLE = "<*>"
 # A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern

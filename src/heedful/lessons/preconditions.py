@@ -23,7 +23,7 @@ from heedful.lessons.action import (
     relative_path,
 )
 from heedful.lessons.scope import digest_of
-from heedful.lessons.shell import read_command
+from heedful.lessons.shell import simple_commands
 from heedful.redact import redact, redact_start
 
 Template = Literal[
@@ -272,18 +272,8 @@ def _head_of(words: Sequence[str]) -> str:
 
 
 def _simple_commands(text: str) -> Sequence[Sequence[str]]:
-    """Return the words of each command; of a line that is not clear, roughly."""
-    line = read_command(text)
-    if line.clear:
-        return line.commands
-    bare = re.sub(r"<<-?\s*'?\"?(\w+).*", "", text, flags=re.DOTALL)
-    bare = re.sub(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', "…", bare)
-    commands = []
-    for part in re.split(r"&&|\|\||[;|\n]", bare):
-        words = [word for word in part.split() if not re.match(r"\d?>|\w+=", word)]
-        if words:
-            commands.append(words)
-    return commands
+    """Return the words of each command."""
+    return list(simple_commands(text))
 
 
 def _options_of(words: Sequence[str]) -> Sequence[str]:

@@ -134,7 +134,7 @@ def has_evidence(match: Match) -> bool:
     if match.kind not in EPISODE_LESSON_KINDS:
         return True
     return (
-        match.trust == "operator"
+        match.trust == "user"
         or match.seen > 1
         or bool(match.meta.get("mended"))
         or match.meta.get("outcome") in EVIDENT_OUTCOMES[match.kind]

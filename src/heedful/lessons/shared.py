@@ -15,15 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from heedful.errors import InvalidInput, LineError
 from heedful.lessons import render
-from heedful.lessons.lesson import TRUST_ORDER, Signature, Trust, digest_of
+from heedful.lessons.lesson import Signature, digest_of
 from heedful.lessons.lesson_check import call_words
 from heedful.lessons.mistake import Fix, Mistake
+from heedful.lessons.origin import ORIGINS, Origin, lowest_origin, read_origin
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import lowest_trust
 from heedful.redact import redact
 from heedful.sanitize import sanitize
 
@@ -79,13 +78,13 @@ class SharedRule:
     tool: str = ""
     error: str = ""
     check: str = ""
-    trust: Trust = "operator"
+    trust: Origin = "user"
 
     def __post_init__(self) -> None:
         if not self.text.strip():
             raise InvalidInput("text", self.text, "the words of a rule")
-        if self.trust not in TRUST_ORDER:
-            raise InvalidInput("trust", self.trust, f"one of {', '.join(TRUST_ORDER)}")
+        if self.trust not in ORIGINS:
+            raise InvalidInput("trust", self.trust, f"one of {', '.join(ORIGINS)}")
         for name in ("text", "fix", "tool", "error", "check"):
             value = getattr(self, name)
             if value != value.strip() or value != sanitize(value) or "\r" in value:
@@ -151,7 +150,7 @@ def rule_of(
     tool: str = "",
     error: str = "",
     check: str = "",
-    trust: Trust = "operator",
+    trust: Origin = "user",
 ) -> SharedRule:
     """Return a rule without hidden characters; the arguments are its fields.
 
@@ -181,7 +180,7 @@ def write_rules(rules: Iterable[SharedRule]) -> str:
     by_digest: dict[str, SharedRule] = {}
     for rule in rules:
         stated = by_digest.get(rule.digest, rule)
-        trust = lowest_trust((stated.trust, rule.trust))
+        trust = lowest_origin((stated.trust, rule.trust))
         by_digest[rule.digest] = replace(rule, trust=trust)
 
     lines = [by_digest[digest].line for digest in sorted(by_digest)]
@@ -210,7 +209,7 @@ def read_rules(content: bytes, name: str = SHARED_FILE) -> tuple[SharedRule, ...
             continue
         rule = _read_line(line, name, number)
         stated = rules.get(rule.digest, rule)
-        trust = lowest_trust((stated.trust, rule.trust))
+        trust = lowest_origin((stated.trust, rule.trust))
         rules[rule.digest] = replace(rule, trust=trust)
         if len(rules) > MAX_SHARED_RULES:
             reason = f"it has more than {MAX_SHARED_RULES} rules; remove some"
@@ -241,8 +240,6 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
             raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
         values[attribute] = match[2].strip()
 
-    # The record checks it.
-    trust = cast("Trust", values.get("trust", "operator"))
     try:
         return SharedRule(
             text=text.strip(),
@@ -251,7 +248,7 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
             tool=values.get("tool", ""),
             error=values.get("error", ""),
             check=values.get("check", ""),
-            trust=trust,
+            trust=read_origin(values.get("trust", "user"), "trust"),
         )
     except InvalidInput as error:
         raise LineError(name, number, f"{error}; {DAMAGED_RULES_FIX}") from error

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from heedful.lessons.scope import State, Trust, release_command, short_digest
+from heedful.lessons.commands import release_command
+from heedful.lessons.origin import Origin
+from heedful.lessons.scope import State, short_digest
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -134,7 +136,7 @@ class StatedRule:
     text: str
     id: int = 0
     state: State = "unverified"
-    trust: Trust = "operator"
+    trust: Origin = "user"
     seen: int = 1
     last_said: float = 0.0
     entry: int = 0

@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from heedful.episodes import spans as trace_spans
 from heedful.episodes.otlp import from_json, from_request
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
+from heedful.lessons.origin import Origin
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes
 from heedful.store.episodes import Bounds
@@ -42,7 +43,7 @@ async def receive(
     store: Store,
     scope: Scope,
     body: Any,
-    trust: Literal["external", "operator"] = "external",
+    trust: Origin = "outside",
     bounds: Bounds = Bounds(),
 ) -> Counter[str]:
     """Store the spans of an export request; return how many were refused, by reason.

@@ -2,7 +2,7 @@
 
 `learn_change` keeps what was said about one change. The same remark about another
 change makes a lesson, which depends on who said it: text of reviewers waits in
-quarantine unless a person trusts them by name, and so does what CI printed.
+quarantine unless a person states them by name, and so does what CI printed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import asyncio
 from dataclasses import dataclass
 
 from heedful.episodes.changes import ChangeRemarks, Remark
-from heedful.lessons.lesson import Lesson, Remembered, Trust, digest_of
+from heedful.lessons.lesson import Lesson, Remembered, digest_of
+from heedful.lessons.origin import Origin
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory, write_lessons
 from heedful.store import changes as change_store
@@ -45,7 +46,7 @@ async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChang
     key = ChangeKey(
         name=change.name,
         digests=tuple(lessons),
-        trust=await memory.stated_trust(),
+        stated=await memory.believed(),
     )
     answers = await write_lessons(
         memory,
@@ -60,9 +61,9 @@ async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChang
 def _lessons_of(change: ChangeRemarks) -> dict[str, Lesson]:
     """Return the lessons of a change, by the digest of what counts as the same.
 
-    They are not limited in their trust yet, and their source is who said it.
+    Their origin is not that of their source yet, which is who said it.
     """
-    trust: Trust = "operator" if change.kind == "review" else "measured"
+    trust: Origin = "user" if change.kind == "review" else "local"
     lessons: dict[str, Lesson] = {}
     for remark in change.remarks:
         sign = signature("", _signed_text(change, remark))

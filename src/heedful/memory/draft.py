@@ -3,7 +3,7 @@
 `by_model` shows a model the task, the signals and the decisive events of a study, each
 text between random marks, and reads its answer. Sentences that the events do not
 support are dropped; an answer without a supported sentence is refused. What a model
-writes is trusted no more than all that it was shown. `heedful.memory.wording` writes a
+writes has the lowest origin of all that it was shown. `heedful.memory.wording` writes a
 draft without a model.
 """
 
@@ -16,12 +16,11 @@ from typing import Any
 
 from heedful.checks.json_values import ask_for_json
 from heedful.episodes import course as trace
-from heedful.episodes import sources as origins
 from heedful.episodes.episode import Ended, Episode, Fault
 from heedful.episodes.signals import Signal
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Trust
 from heedful.lessons.mistake import Mistake
+from heedful.lessons.origin import Origin, reaches_out
 from heedful.loop.record import Usage
 from heedful.memory.citations import Claim, find_claim, find_unsupported, sentences
 from heedful.memory.study import Study
@@ -114,8 +113,8 @@ class Draft:
 
     `dropped` are the sentences, and the strategy, that the events do not support.
     `confidence` and `rated` are the author's own figures, 0..1; `rated` is the
-    importance, or None if the author gave none. `trust` is the trust of the reflection,
-    `rule_trust` that of the strategy. `mended` is true if the strategy says what
+    importance, or None if the author gave none. `trust` is the origin of the
+    reflection, `rule_trust` that of the strategy. `mended` is true if the strategy says what
     worked, or a model wrote it. `mistake` is the failure as a record, if it is one.
     """
 
@@ -126,8 +125,8 @@ class Draft:
     tags: tuple[str, ...] = ()
     by: str = DRAFT_BY_RULES
     rated: float | None = None
-    trust: Trust = "external"
-    rule_trust: Trust = "external"
+    trust: Origin = "local"
+    rule_trust: Origin = "local"
     dropped: tuple[Claim, ...] = ()
     mended: bool = False
     mistake: Mistake | None = None
@@ -317,7 +316,7 @@ class _AnswerReader:
         if confidence is None:
             confidence = DEFAULT_CONFIDENCE
 
-        trust = self._trust()
+        trust = self._origin(strategy)
         return Draft(
             tuple(supported[:MAX_REFLECTION_SENTENCES]),
             strategy,
@@ -355,17 +354,12 @@ class _AnswerReader:
         unsupported = tuple(find_unsupported(rule, self.evidence))
         return Claim(rule, unsupported=unsupported, part="strategy")
 
-    def _trust(self) -> Trust:
-        """Return the trust of what the model wrote: it may quote all that it was shown.
-
-        The origin of the error that ended the run is unknown, and so is that of what
-        was pasted into a prompt. The position after the last event stands for a text of
-        unknown origin.
-        """
-        last = len(self.study.episode.events)
-        if self.study.episode.fault is None and not origins.pasted(self.study.course):
-            last -= 1
-        return self.study.floor([last])
+    def _origin(self, rule: str) -> Origin:
+        """Return the origin of what the model wrote: it may quote all that it read."""
+        study = self.study
+        shown = any(map(study.is_outside, self.positions))
+        is_outside = study.origin == "outside" or shown or reaches_out(rule)
+        return "outside" if is_outside else "local"
 
 
 def _read_tags(tags: object) -> tuple[str, ...]:

@@ -390,7 +390,7 @@ async def _draft_reflections(
             error_type=PARTIAL_OUTCOME,
             text=recurrence.text,
             sighting=recurrence.text,
-            trust="measured",
+            trust="local",
             space=space_of(memory.embedder),
             vector=vectors[recurrence.text],
             source=DREAM_AUTHOR,

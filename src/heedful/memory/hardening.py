@@ -100,7 +100,7 @@ class LessonChecks:
         check = await self._make(lesson)
         if earlier is not None and earlier.rule == check.rule:
             return earlier
-        if check.trust == "operator":
+        if check.trust == "user":
             return await self._settle(
                 check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"
             )

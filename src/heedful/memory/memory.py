@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful import telemetry
 from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.before import ActionHistory
+from heedful.lessons.origin import MAX_NAME_CHARS, Origin, name_of, read_origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
     Remembered,
     Scope,
-    Trust,
     check_holdout,
     name_scope,
 )
@@ -98,6 +98,28 @@ def log_failure(event: str, error: Exception) -> None:
     _log.warning(event, extra={"error": type(error).__name__, "traceback": frames})
 
 
+def _names_in(trust: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the sources that a mapping of older words believes."""
+    names: set[str] = set()
+    for source, word in trust.items():
+        _checked_name(source)
+        if read_origin(word, "trust") != "outside":
+            names.add(name_of(source))
+    return frozenset(names)
+
+
+def _checked_name(name: str) -> str:
+    """Return a name. Raises InvalidInput unless a person may state a source by it."""
+    is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
+    require(
+        is_name and 0 < len(str(name)) <= MAX_NAME_CHARS,
+        "name",
+        name,
+        f"1 to {MAX_NAME_CHARS} printable characters that begin with no dash",
+    )
+    return name
+
+
 @refuses_unknown_options
 class Memory:
     """A memory of lessons for one scope.
@@ -109,8 +131,11 @@ class Memory:
     the examples of each lesson. When it is reached, a new lesson replaces the least
     useful lesson (a quarantined one first), and a new example the oldest example.
     Pinned lessons stay. `quota` limits the entries in quarantine of each source.
-    `trust` is the trust of sources in sessions of agents, as for `set_trust`. Raises
-    InvalidInput.
+    `origin` says whose words are remembered and reflected on here: "user", "local" or
+    "outside". With `strict`, a fix also waits if it installs something, or if the agent
+    read something from outside shortly before it. `trust` are names of sources that
+    are stated, as with `state`; in words of earlier versions, it is the origin, or a
+    mapping of sources to such words. Raises InvalidInput.
     """
 
     def __init__(
@@ -121,14 +146,18 @@ class Memory:
         holdout: float = DEFAULT_HOLDOUT_SHARE,
         max_entries: int | None = None,
         quota: int = 1_000,
-        trust: Mapping[str, Trust] | None = None,
+        origin: Origin = "user",
+        strict: bool = False,
+        trust: str | Collection[str] | Mapping[str, str] = "",
     ) -> None:
-        if trust:
-            from heedful.lessons.trust import check_statement
-
-            for source, level in trust.items():
-                check_statement(source, level)
-
+        self.stated: frozenset[str] = frozenset()
+        if isinstance(trust, Mapping):
+            self.stated = _names_in(trust)
+        elif isinstance(trust, str):
+            origin = read_origin(trust, "trust") if trust else origin
+        else:
+            self.stated = frozenset(map(_checked_name, trust))
+        require(isinstance(strict, bool), "strict", strict, "True or False")
         check_holdout(holdout)
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
@@ -145,7 +174,8 @@ class Memory:
         self.holdout = holdout
         self.max_entries = max_entries
         self.quota = quota
-        self.trust: Mapping[str, Trust] = trust or {}
+        self.origin: Origin = read_origin(origin)
+        self.strict = strict
         # A host that embeds in its own job sets a function to call after each write.
         # With None, each write embeds what it stores.
         self.later: Callable[[], Awaitable[None]] | None = None
@@ -176,7 +206,8 @@ class Memory:
         *,
         lesson: str = "",
         example: Example | None = None,
-        trust: Trust = "operator",
+        origin: Origin | None = None,
+        trust: str = "",
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
@@ -188,10 +219,11 @@ class Memory:
 
         Both are one transaction. `recall` finds the lesson by the task of its example,
         or by its own text if it has no example. It also finds the lesson by `context`,
-        the text around the error. `trust` depends on who wrote the text: text of a tool
-        or a document is quarantined. `source` names the origin, so that it can be
-        revoked. `derived_from` are ids of examples; the lesson is trusted no more than
-        they are. `tags` and `importance` (0..1) apply to a new lesson. Only a lesson of
+        the text around the error. `origin` says who wrote the text, by default that of
+        the memory: text from "outside" is quarantined. `trust` is the same in a word of
+        earlier versions. `source` names where the text is from, so that it can be
+        revoked. `derived_from` are ids of examples; the lesson has at most their
+        origin. `tags` and `importance` (0..1) apply to a new lesson. Only a lesson of
         an operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it
         never fails silently.
         """
@@ -204,9 +236,10 @@ class Memory:
         from heedful.lessons.signature import lesson_signature
 
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
+        author = read_origin(trust or origin or self.origin)
         check_memory(
             text,
-            trust,
+            author,
             importance=importance,
             tags=tags,
             example=example,
@@ -225,7 +258,7 @@ class Memory:
             text=(redact(lesson) or text)[:MAX_EXAMPLE_TEXT_CHARS],
             sighting=text[:MAX_EXAMPLE_TEXT_CHARS],
             example=example,
-            trust=trust,
+            trust=author,
             importance=importance,
             tags=tuple(tags),
             context=context,
@@ -273,46 +306,57 @@ class Memory:
 
         return UserRules(self)
 
-    async def stated_trust(self) -> Mapping[str, Trust]:
-        """Return the trust of sources: as `set_trust` states it, or else `trust`."""
+    async def trusted(self) -> frozenset[str]:
+        """Return the names of sources that people stated, those of this memory too."""
         from heedful.store import quarantine as quarantine_store
 
-        stated = await self.store.read(self.scope, quarantine_store.statements)
-        return {**self.trust, **stated}
+        stated = await self.store.read(self.scope, quarantine_store.stated_names)
+        return self.stated | stated
 
-    async def set_trust(
-        self,
-        source: str,
-        trust: Trust | None,
-        *,
-        by: str,
-        why: str = "",
-        waiting: bool = False,
-    ) -> Sequence[int]:
-        """Record how far a source is trusted from now on; None withdraws the statement.
+    async def believed(self) -> frozenset[str]:
+        """Return the stated names, and the keys of a service that an operator made."""
+        from heedful.store import quarantine as quarantine_store
 
-        A `source` is `program:NAME`, `tool:NAME`, `tool` for all local tools, or
-        `user`, who talks to the agent. With `waiting`, lessons in quarantine that
-        depend on this source are released, unless they depend on another untrusted
-        source. Returns the ids of the released lessons. Text from the network is always
-        quarantined. Raises InvalidInput.
+        return await self.store.read(
+            self.scope, quarantine_store.believed_names, self.stated
+        )
+
+    async def is_strict(self, keys: Collection[str]) -> bool:
+        """Return True if strict rules hold for what these keys of a service sent.
+
+        They do for a key that was created as one from outside.
         """
-        from heedful.lessons.trust import check_statement
+        if self.strict or not keys:
+            return self.strict
+        from heedful.store import keys as key_store
+
+        stated = await self.store.read(self.scope, key_store.stated_keys)
+        return not stated.issuperset(keys)
+
+    async def state(
+        self, *names: str, by: str, why: str = "", remove: bool = False
+    ) -> Sequence[int]:
+        """State sources by their names: what they say is told at once from now on.
+
+        A name is that of a program or a tool that fetches, of an MCP server, `key:ID`
+        or `reviewer:LOGIN`. What waits only because of stated sources is released;
+        returns the ids. With `remove`, the names are stated no more. Raises
+        InvalidInput.
+        """
         from heedful.store import quarantine as quarantine_store
 
-        level = "tool" if trust is None else trust
-        check_statement(source, level)
+        for name in names:
+            _checked_name(name)
+        require(names, "names", names, "at least one name of a source")
         check_actor(by, why)
-
-        other_trust = self.trust if waiting else None
         return await self.store.write(
             self.scope,
-            quarantine_store.state_trust,
-            source,
-            trust=trust,
+            quarantine_store.state_names,
+            names,
             by=by,
             why=why,
-            waiting=other_trust,
+            own=self.stated,
+            is_stated=not remove,
         )
 
     @refuses_unknown_options
@@ -804,7 +848,7 @@ class Memory:
 
     @refuses_unknown_options
     async def edit(self, id: int, text: str, *, by: str, why: str = "") -> int:
-        """Give a lesson new words with the trust of an operator.
+        """Give a lesson new words of a person.
 
         The old words stay as a version. What was measured for the old words does not
         count for the new ones. A lesson in quarantine keeps waiting, with the new
@@ -968,7 +1012,8 @@ class Memory:
         self,
         file: File,
         *,
-        trust: Literal["external", "operator"] = "external",
+        origin: Origin = "outside",
+        trust: str = "",
         by: str = "",
         why: str = "",
         dry_run: bool = False,
@@ -976,23 +1021,22 @@ class Memory:
         """Add the new lessons of an export.
 
         A damaged file is refused before anything is written. Imported lessons are
-        quarantined, unless an operator vouches for them (`by` whom and `why`). Then
-        they keep their trust and state, and the import is recorded. With `dry_run`,
+        quarantined, unless a person vouches for them: with the `origin` "user", and
+        `by` whom and `why`, they keep their own origin and state, and the import is
+        recorded. `trust` is the origin in a word of earlier versions. With `dry_run`,
         nothing is written, and only the lessons are counted. Raises LineError,
         InvalidInput, StoreError.
         """
         from heedful.memory.transfer import read_export
 
-        if trust not in ("external", "operator"):
-            raise InvalidInput(
-                "trust", trust, "external, or operator if you vouch for the file"
-            )
+        author = read_origin(trust or origin)
+        require(author != "local", "origin", author, "outside, or user if you vouch")
 
-        # An operator says who vouches and why; without one, nobody vouches.
-        needs_actor = trust == "operator"
+        # A person says who vouches and why; without one, nobody vouches.
+        needs_actor = author == "user"
         for field, value in (("by", by), ("why", why)):
             if bool(value.strip()) != needs_actor:
-                allowed = "a text if trust is operator, and else empty"
+                allowed = "a text if the origin is user, and else empty"
                 raise InvalidInput(field, value, allowed)
 
         return await read_export(

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
+from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS
 from heedful.store.store import Store

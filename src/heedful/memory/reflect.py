@@ -2,7 +2,7 @@
 
 A program studies the episode, and rules or a model draft a reflection and a strategy.
 Each episode is reflected on once: `reflect` does it at once, and `reflect_waiting` for
-an episode that waits in the store. A lesson gets the lowest trust of its sources. It
+an episode that waits in the store. A lesson has the lowest origin of its sources. It
 takes the words of a stored lesson about the same failure, unless its own are better.
 
 A service does not wait for a model: it stores the words of the rules and keeps the
@@ -51,33 +51,30 @@ from heedful.lessons.before import (
     failed_marks,
     marks_of,
 )
+from heedful.lessons.commands import release_command, trust_command
 from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
-    TRUST_ORDER,
     Example,
     Lesson,
     Remembered,
     Scope,
     State,
-    Trust,
-    check_trust,
-    release_command,
 )
 from heedful.lessons.mistake import Mistake, with_words
+from heedful.lessons.origin import (
+    ORIGINS,
+    Origin,
+    is_outside,
+    keys_in,
+    lowest_origin,
+    names_to_state,
+    read_origin,
+)
+from heedful.lessons.quarantine import QuarantinedLesson, initial_state
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.substitution import Replacement
-from heedful.lessons.trust import (
-    QUARANTINE_TRUST,
-    QuarantinedLesson,
-    initial_state,
-    keys_in,
-    lowest_trust,
-    source_trust,
-    trust_hint,
-    untrusted_sources,
-)
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.citations import Claim
 from heedful.memory.draft import (
@@ -91,7 +88,6 @@ from heedful.memory.draft import (
 from heedful.memory.essentials import keep_essentials
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
-from heedful.memory.vouching import sources_of, vouched_draft
 from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
@@ -100,13 +96,12 @@ from heedful.store import (
     dreams,
     episodes,
     exposures,
-    keys,
     lessons,
     patterns,
     versions,
 )
 from heedful.store.connection import Db, resumable, storable
-from heedful.store.quarantine import quarantined, release_trusted
+from heedful.store.quarantine import quarantined, release_stated
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.validation import check_sequence, check_share, require
@@ -143,8 +138,7 @@ class Reflected:
     before. `again` is true if this episode was reflected on before. `busy` is true if
     another process is reflecting on it, or was until a few seconds ago. `steps` are the
     steps of the run, for `Memory.before`; those that the lessons are about have 1 as
-    their `lesson`. `untrusted` are the sources of the run whose words nobody trusts,
-    such as "user" or "tool:NAME".
+    their `lesson`. `untrusted` are the names of the sources that the lessons wait for.
     """
 
     lesson: Lesson
@@ -189,8 +183,8 @@ class Reflected:
         return self.stored[0].state if self.stored else self.lesson.state
 
     @property
-    def trust(self) -> Trust:
-        """The trust of the reflection, as stored if it is stored."""
+    def trust(self) -> Origin:
+        """The origin of the reflection, as stored if it is stored."""
         return self.stored[0].trust if self.stored else self.lesson.trust
 
     @property
@@ -200,13 +194,13 @@ class Reflected:
 
     @property
     def hint(self) -> str:
-        """How to say whose words the run has, so that its lessons need no release.
+        """The command that states the sources for which the lessons wait.
 
         It is "" if nothing waits in quarantine, or if only a release helps.
         """
         lessons = [lesson for lesson in (self.lesson, self.strategy) if lesson]
         states = {answer.state for answer in self.stored or lessons}
-        return trust_hint(self.untrusted) if "quarantined" in states else ""
+        return trust_command(self.untrusted) if "quarantined" in states else ""
 
 
 async def reflect(
@@ -218,7 +212,8 @@ async def reflect(
     score: Score = by_outcome,
     on_model_error: Literal["keep", "raise"] = "keep",
     store: bool = True,
-    trust: Trust = "external",
+    origin: Origin | None = None,
+    trust: str = "",
     related: Sequence[str] = (),
     keys: Sequence[str] = (),
 ) -> Reflected | None:
@@ -232,11 +227,12 @@ async def reflect(
     raised, and the episode is tried again later. `prompts` are instructions for the
     model about a "failure" (also an error or a timeout), a "success", or a "partial"
     result; heedful adds the data and the format of the answer. `score` returns the
-    importance, 0..1. With `store=False` nothing is written. `trust` is the trust of the
-    task and of the user's words. A lesson that depends on them, or on results of tools,
-    has no higher trust; a lesson with less trust than a model's is quarantined.
+    importance, 0..1. With `store=False` nothing is written. `origin` is that of
+    who hands in the run, by default that of the memory, else "user": of a run from
+    "outside", all lessons wait. What a tool that fetches says is left out of the words
+    of the rules. `trust` is the origin in a word of earlier versions.
     `related` are ids that are stored with the lesson. `keys` are the sources of the
-    keys of a service that sent the episode, such as "key:3f"; they limit its trust.
+    keys of a service that sent the episode, such as "key:3f".
     Raises InvalidInput, ModelError, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
@@ -246,12 +242,13 @@ async def reflect(
         on_model_error,
         "keep or raise",
     )
-    check_trust(trust)
     check_sequence("related", related, str, "ids, each a text")
     check_sequence("keys", keys, str, "sources, each a text")
 
     if memory is not None:
         memory = Memory.of(memory, None)
+    own_origin = memory.origin if memory is not None else "user"
+    author = read_origin(trust or origin or own_origin)
     reflector = _Reflector(
         memory=memory,
         model=model,
@@ -265,22 +262,21 @@ async def reflect(
     if not episode.events and episode.fault is None:
         return None
     if memory is None or not store:
-        return await reflector.reflect(episode, episode.digest, trust)
+        return await reflector.reflect(episode, episode.digest, author)
 
-    entry = await asyncio.to_thread(to_stored_episode, episode, trust)
+    entry = await asyncio.to_thread(to_stored_episode, episode, author)
     state = await memory.store.write(memory.scope, episodes.admit, entry)
     if state is None:
-        return await reflector.write(memory, episode, episode.digest, trust)
+        return await reflector.write(memory, episode, episode.digest, author)
 
     # The episode is in the store, so its lessons are, or will soon be.
-    study = await reflector.study(episode, trust)
+    study = await reflector.study(episode, author)
     reflection = await reflector.lessons(study, by_rules(study), episode.digest)
     answers = await _read_answers(memory, reflection)
     waiting = [answer.entry for answer in answers if answer.entry]
     if waiting:
-        # The caller may trust sources that nobody trusted before.
-        trusted = {**study.stated, "user": study.task_trust}
-        await memory.store.write(memory.scope, release_trusted, waiting, trusted)
+        # Sources may be stated that nobody stated before.
+        await memory.store.write(memory.scope, release_stated, waiting, memory.stated)
         answers = await _read_answers(memory, reflection)
     return replace(reflection, stored=answers, again=True, busy=state != "reflected")
 
@@ -429,7 +425,7 @@ class _Reflector:
         )
 
     async def write(
-        self, memory: Memory, episode: Episode, digest: str, trust: Trust
+        self, memory: Memory, episode: Episode, digest: str, trust: Origin
     ) -> Reflected:
         """Reflect on the episode and store the lessons; record a failure to try again.
 
@@ -448,7 +444,7 @@ class _Reflector:
                 await _record_failure(memory, digest, sys.exception())
         return replace(reflection, stored=answers)
 
-    async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
+    async def reflect(self, episode: Episode, digest: str, trust: Origin) -> Reflected:
         """Reflect on the episode without storing anything.
 
         The model writes the reflection. The rules do if there is no model, if it fails,
@@ -495,7 +491,7 @@ class _Reflector:
         )
 
     async def reword(
-        self, memory: Memory, episode: Episode, digest: str, trust: Trust
+        self, memory: Memory, episode: Episode, digest: str, trust: Origin
     ) -> Reflected:
         """Store the model's version of an episode's lessons, or why there is none."""
         study = await self.study(episode, trust)
@@ -542,7 +538,7 @@ class _Reflector:
             refused.usage = usage
             raise
 
-    async def study(self, episode: Episode, trust: Trust) -> Study:
+    async def study(self, episode: Episode, trust: Origin) -> Study:
         """Study the episode without the texts that heedful put into its prompts."""
         if self.memory is None:
             return await asyncio.to_thread(Study.of, episode, trust)
@@ -561,13 +557,16 @@ class _Reflector:
             answers = {position + 1 for position in tasks}
             episode = remove_lessons(episode, frozenset(tasks | answers))
 
-        stated = await self.memory.stated_trust()
-        return await asyncio.to_thread(Study.of, episode, trust, stated)
+        stated = await self.memory.believed()
+        if any(is_outside(key, stated) for key in self.keys):
+            trust = "outside"
+        strict = await self.memory.is_strict(self.keys)
+        return await asyncio.to_thread(Study.of, episode, trust, stated, strict)
 
     async def lessons(
         self, study: Study, draft: Draft, digest: str, *, by_stored_words: bool = True
     ) -> Reflected:
-        """Return the lessons of a draft with their trust, importance and metadata.
+        """Return the lessons of a draft with their origin, importance and metadata.
 
         With `by_stored_words`, a lesson has the words of a stored one about the same
         failure, unless its own are better.
@@ -591,7 +590,7 @@ class _Reflector:
             for row in writer.rows:
                 if row["kind"] == "strategy":
                     rule = row["text"]
-                    trust = lowest_trust((trust, row["trust"]))
+                    trust = lowest_origin((trust, row["trust"]))
 
         strategy = None
         if rule:
@@ -606,22 +605,18 @@ class _Reflector:
             dropped=draft.dropped,
             signals=study.signals,
             steps=steps,
-            untrusted=untrusted_sources(reflection.sources, study.stated),
+            untrusted=names_to_state(reflection.sources, study.stated),
         )
 
     async def _writer(self, study: Study, draft: Draft, digest: str) -> _LessonWriter:
         """Return a writer that knows what is stored about the failure.
 
         A loop may repeat the examples that it was shown, so its lessons derive from
-        them. If some of these were deleted, their trust is unknown.
-
-        A key may claim what any tool printed, so no lesson is trusted more than the
-        keys that sent the episode, except those that may approve: they could release
-        the lesson.
+        them. If some of these were deleted, their origin is unknown.
         """
         episode = study.episode
         task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
-        limits = [study.task_trust] if task else []
+        limits = [study.origin]
 
         rows: Sequence[Mapping[str, Any]] = ()
         examples: Sequence[QuarantinedLesson] = ()
@@ -637,19 +632,11 @@ class _Reflector:
                 if ids:
                     examples = await store.read(scope, quarantined, list(ids))
                 if len(examples) != len(ids):
-                    limits.append("external")
-
-            limiting_keys = [
-                key
-                for key in self.keys
-                if not await store.read(scope, keys.may_approve, key)
-            ]
-            limits += [source_trust(key, study.stated) for key in limiting_keys]
+                    limits.append("outside")
 
         return _LessonWriter(
             study=study,
             draft=draft,
-            vouched=vouched_draft(study, draft),
             digest=digest,
             task=task,
             reflector=self,
@@ -663,27 +650,24 @@ class _Reflector:
 class _LessonWriter:
     """What the lessons of one draft have in common.
 
-    `vouched` has the trust that the draft would have if each source of the run were
-    trusted. `digest` identifies the episode, and `task` is the beginning of its task.
-    `rows` are the stored lessons about the same failure, and `parents` the ids of the
-    examples that the episode was shown. No lesson is trusted more than one of the
-    `limits`.
+    `digest` identifies the episode, and `task` is the beginning of its task. `rows` are
+    the stored lessons about the same failure, and `parents` the ids of the examples
+    that the episode was shown. No lesson has a higher origin than one of the `limits`.
     """
 
     study: Study
     draft: Draft
-    vouched: Draft
     digest: str
     task: str
     reflector: _Reflector
     rows: Sequence[Mapping[str, Any]]
-    limits: Sequence[Trust]
+    limits: Sequence[Origin]
     parents: tuple[int, ...]
 
-    def write(self, kind: str, text: str, trust: Trust, importance: float) -> Lesson:
+    def write(self, kind: str, text: str, trust: Origin, importance: float) -> Lesson:
         """Return a lesson, in the words of a stored one unless its own are better.
 
-        `text` are its own words; no lesson is trusted more than `trust`.
+        `text` are its own words; no lesson has a higher origin than `trust`.
         """
         study = self.study
         draft = self.draft
@@ -695,7 +679,7 @@ class _LessonWriter:
 
         text = text[:MAX_EXAMPLE_TEXT_CHARS]
         example = Example(self.task, "") if self.task else None
-        trust = lowest_trust((trust, *self.limits))
+        trust = lowest_origin((trust, *self.limits))
         lesson = Lesson(
             kind,
             name,
@@ -709,7 +693,7 @@ class _LessonWriter:
             tags=_distinct_tags(tags),
             meta=self._meta(kind),
             source=f"episode:{self.digest[:16]}",
-            sources=sources_of(study, self.reflector.keys, self.vouched, kind),
+            sources=(*study.sources, *self.reflector.keys),
             parents=self.parents,
             mistake=self._mistake(text),
         )
@@ -887,7 +871,7 @@ def _words_rank(lesson: Mapping[str, Any]) -> tuple[int, bool]:
 
     The most trusted are the best, and of these the words that say what worked.
     """
-    trust_rank = TRUST_ORDER.index(lesson["trust"])
+    trust_rank = ORIGINS.index(lesson["trust"])
     return trust_rank, not lesson["meta"].get("mended")
 
 
@@ -977,8 +961,7 @@ async def _write_lessons(
     """
     lesson_pair = (reflection.lesson, reflection.strategy)
     new_lessons = [lesson for lesson in lesson_pair if lesson is not None]
-    # The lesson of a key that may approve is trusted though nobody named the key.
-    waits = reflection.lesson.trust in QUARANTINE_TRUST
+    waits = reflection.lesson.trust == "outside"
     answers = await write_lessons(
         memory,
         new_lessons,
@@ -993,7 +976,7 @@ async def _write_lessons(
     return tuple(answers)
 
 
-def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
+def to_stored_episode(episode: Episode, trust: Origin) -> StoredEpisode:
     """Return an episode as stored: without secrets, a long one without its middle.
 
     Takes a second if the episode is long.
@@ -1019,11 +1002,12 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
     )
 
 
-def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
-    """Return a stored episode and the trust of its task."""
+def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Origin]:
+    """Return a stored episode and its origin."""
     line = json.dumps(entry.record["episode"]).encode("ascii")
     (episode,) = read(line, Limits(events=MAX_STORED_EVENTS, bytes=len(line)))
-    return replace(episode, source=entry.record["source"]), entry.record["trust"]
+    episode = replace(episode, source=entry.record["source"])
+    return episode, read_origin(entry.record["trust"])
 
 
 async def _renew_claim(memory: Memory, digest: str) -> None:

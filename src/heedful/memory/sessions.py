@@ -3,8 +3,7 @@
 `learn_session` studies a session by program, without a model. A failed step with what
 was tried in vain and what put it right is a `Mistake`, a message of the user that
 forbids a step is a correction, and an order of the user for more than one task is a
-rule; each is a lesson. A lesson is trusted no more than the
-sources of the texts that it is drawn from.
+rule; each is a lesson.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from heedful.episodes import course as trace
-from heedful.episodes import sources as origins
 from heedful.episodes.comparison import begin_alike, likeness, shows_new_values
 from heedful.episodes.episode import Episode, Event
 from heedful.episodes.error_lines import is_of_work, named_errors
+from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
 from heedful.episodes.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.lessons import render
-from heedful.lessons import trust as trusts
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
     QUOTED_TEXT_PATTERN,
@@ -33,15 +31,15 @@ from heedful.lessons.action import (
     command_of,
 )
 from heedful.lessons.before import whole_call
-from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
+from heedful.lessons.lesson import Lesson, Remembered, source_of
 from heedful.lessons.made_names import MadeNames
 from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.shell import read_command
+from heedful.lessons.origin import NETWORK_SOURCE, Origin, is_outside, keys_in
+from heedful.lessons.shell import programs_of, simple_commands
 from heedful.lessons.signature import signature
 from heedful.lessons.substitution import Replacement, find_replacement
 from heedful.lessons.user_rules import read_rules
 from heedful.lessons.words import count_common
-from heedful.memory.evidence import FailureEvidence, sources_of
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
@@ -165,8 +163,8 @@ async def learn_session(
     """Store what a session of an agent teaches, once and in one transaction.
 
     Each failed action with what put it right is a lesson. A session that was learnt
-    when it was shorter counts no sighting again. What depends on an untrusted source
-    waits in quarantine; see `Memory.set_trust`. `digest` identifies the session, by
+    when it was shorter counts no sighting again. What is from outside waits in
+    quarantine; see `Memory.state`. `digest` identifies the session, by
     default by all its events. All lessons depend on `sources`, too, such as the key of
     a service. `root` is the folder of the repository, by default the one that the paths
     of the session have in common: lessons name paths relative to it. Raises
@@ -179,8 +177,13 @@ async def learn_session(
         return Learned(again=True)
 
     study = await asyncio.to_thread(_SessionStudy, episode, root, common=sources)
-    stated = await memory.stated_trust()
-    lessons = study.lessons(stated, sources)
+    stated = await memory.believed()
+    has_unstated_key = any(is_outside(source, stated) for source in sources)
+    is_from_outside = memory.origin == "outside" or has_unstated_key
+    strict = await memory.is_strict(keys_in(sources))
+    lessons = study.lessons(
+        stated, sources, strict=strict, is_from_outside=is_from_outside
+    )
 
     answers = await write_lessons(
         memory,
@@ -189,8 +192,8 @@ async def learn_session(
         digest,
         {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
         study.actions,
-        keys=trusts.keys_in(sources),
-        is_trusted=not trusts.untrusted_sources(sources, stated),
+        keys=keys_in(sources),
+        is_trusted=not has_unstated_key,
     )
 
     return Learned(
@@ -208,15 +211,16 @@ async def learn_session(
 class _MistakeCase:
     """A mistake, and the evidence for it.
 
-    `error` is the line that names the error, as the call wrote it. `cure` are the edits
-    that put it right, or the call. It is of the work if edits did, or if another
-    session cannot do what did.
+    `error` is the line that names the error, as the call `failed` wrote it. `cure` are
+    the edits that put it right, or the call. It is of the work if edits did, or if
+    another session cannot do what did.
     """
 
     mistake: Mistake
     error: str
-    evidence: FailureEvidence
+    failed: int
     cure: tuple[int, ...]
+    is_edited: bool
     is_of_work: bool
 
 
@@ -248,7 +252,6 @@ class _SessionStudy:
         self.source = source_of(self.name)
         self.run = trace.course(episode)
         self.events = self.run.events
-        self.origins = origins.Origins(self.run)
         self.particulars = Particulars.of(self.events, root)
         self.root = root
 
@@ -333,13 +336,13 @@ class _SessionStudy:
         arguments = trace.given_to(self.events[call])
         command = command_of(arguments).lower()
         options = _COMMAND_OPTION_PATTERN.findall(command)
-        line = read_command(command)
-        words = {*line.programs, *options}
+        words = {*programs_of(command), *options}
         if not is_order:
             return words
 
         path = _first_text(arguments, PATH_ARGUMENTS) or ""
-        text = line.words or f"{self.events[call].tool} {path}"
+        text = " ".join(chain.from_iterable(simple_commands(command)))
+        text = text or f"{self.events[call].tool} {path}"
         parts = _COMMAND_NAME_PATTERN.findall(text.lower())
         last_parts = [part.rpartition("/")[2].lstrip("-") for part in parts]
         return words.union(parts, last_parts) - _COMMON_WORDS
@@ -399,7 +402,8 @@ class _SessionStudy:
         case = _MistakeCase(
             mistake=mistake,
             error=names.left_out(error),
-            evidence=self._evidence_of(failed, end, tries=tries, edits=edits),
+            failed=failed,
+            is_edited=bool(edits),
             cure=tuple(edits) or ((end,) if end != failed else ()),
             is_of_work=bool(edits) or mistake.fix is None,
         )
@@ -464,25 +468,12 @@ class _SessionStudy:
         """Return the names in an error that the session itself made."""
         return self.particulars.made_until(failed).named_in(error, self.texts[failed])
 
-    def _evidence_of(
-        self,
-        failed: int,
-        end: int,
-        *,
-        tries: Sequence[int] = (),
-        edits: Sequence[int] = (),
-    ) -> FailureEvidence:
-        """Return what was said and done about a failure, up to the step that worked."""
-        texts = {step: self.edits[step] for step in edits}
-        return FailureEvidence.of(self.run, failed, end, tries=tries, edits=texts)
-
     def _find_replacements(self, common: Set[str]) -> dict[int, Replacement]:
         """Return what worked in the place of the steps that failed, by step.
 
         All of it depends on the sources in `common`.
         """
         replacements: dict[int, Replacement] = {}
-        evidence: list[FailureEvidence] = []
         for failed, errors in self.errors.items():
             # The same call that works later needed nothing else.
             same = [n for n in self.good if self.texts[n] == self.texts[failed]]
@@ -493,17 +484,19 @@ class _SessionStudy:
             for step in filter(self._can_cure, later[:MAX_RETRY_DISTANCE_CALLS]):
                 replacement = self._replacement(failed, step, errors)
                 if replacement is not None:
-                    replacements[failed] = replacement
-                    evidence.append(self._evidence_of(failed, step))
+                    own = self._fix_sources(failed, [step])
+                    sources = tuple(sorted({*own, *common}))
+                    replacements[failed] = replace(replacement, sources=sources)
                     break
+        return replacements
 
-        sources_by_case = sources_of(self.run, self.origins, evidence)
-        return {
-            failed: replace(replacement, sources=tuple(sorted({*sources, *common})))
-            for (failed, replacement), sources in zip(
-                replacements.items(), sources_by_case, strict=True
-            )
-        }
+    def _fix_sources(self, failed: int, fix: Sequence[int]) -> set[str]:
+        """Return the sources of a failed call's result, and of what put it right."""
+        result = self.run.result[failed] or failed
+        sources = set(sources_at(self.run, result))
+        if fix_origin(self.run, fix, frozenset(), strict=False) == "outside":
+            sources.add(NETWORK_SOURCE)
+        return sources
 
     def _replacement(
         self, failed: int, step: int, errors: Sequence[str]
@@ -547,7 +540,7 @@ class _SessionStudy:
         """
         if not self.root:
             return {}
-        steps = case.evidence.edits or {min(case.evidence.steps)}
+        steps = case.cure if case.is_edited else (case.failed,)
         calls = [trace.given_to(self.events[n]) for n in sorted(steps)]
         paths = [_first_text(arguments, PATH_ARGUMENTS) for arguments in calls]
         return file_digests(self.root, filter(None, paths))
@@ -665,44 +658,52 @@ class _SessionStudy:
         """Return the tool and the agent of a step."""
         return self.events[step].tool, self.events[step].agent
 
-    def lessons(self, stated: Mapping[str, Trust], common: Set[str]) -> list[Lesson]:
+    def lessons(
+        self,
+        stated: Set[str],
+        common: Set[str],
+        *,
+        strict: bool,
+        is_from_outside: bool,
+    ) -> list[Lesson]:
         """Return the lessons, one for each signature.
 
-        `stated` is the trust of sources; all lessons depend on those in `common`.
+        `stated` are names of sources; all lessons depend on those in `common`. If the
+        session `is_from_outside`, all of them wait.
         """
-        mistakes = self._mistake_lessons()
+        mistakes = self._mistake_lessons(stated, strict)
         corrections = self._correction_lessons()
         lessons: dict[str, Lesson] = {}
         for lesson in chain(mistakes, corrections, self._rule_lessons()):
-            sources = {*lesson.sources, *common}
-            source_trusts = (trusts.source_trust(source, stated) for source in sources)
-            trust = trusts.lowest_trust([lesson.trust, *source_trusts])
-            lesson = replace(
-                lesson,
-                trust=trust,
-                state=trusts.initial_state(trust),
-                sources=tuple(sorted(sources)),
-            )
+            sources = tuple(sorted({*lesson.sources, *common}))
+            lesson = replace(lesson, sources=sources)
+            if is_from_outside:
+                lesson = replace(lesson, trust="outside", state="quarantined")
             lessons.setdefault(lesson.signature.digest, lesson)
         return list(lessons.values())
 
-    def _mistake_lessons(self) -> Iterator[Lesson]:
+    def _mistake_lessons(self, stated: Set[str], strict: bool) -> Iterator[Lesson]:
         """Yield a lesson about each mistake, with the sources that it depends on."""
-        evidence = [case.evidence for case in self.cases]
-        sources_by_case = sources_of(self.run, self.origins, evidence)
-        for case, sources in zip(self.cases, sources_by_case, strict=True):
-            mistake = case.mistake
-            # A call that worked after others had failed is a measured outcome: its text
-            # replaces one without a fix.
-            trust: Trust = "measured" if mistake.fix else "model"
+        for case in self.cases:
+            result = self.run.result[case.failed] or case.failed
+            error_is_outside = is_outside_at(self.run, result, stated)
+            fix = case.mistake.fix
+            if fix is not None:
+                origin = fix_origin(self.run, case.cure, stated, strict)
+                fix = replace(fix, origin=origin)
+            mistake = replace(
+                case.mistake,
+                fix=fix,
+                error_origin="outside" if error_is_outside else "local",
+            )
             importance = FAILURE_IMPORTANCE
             if case.is_of_work:
                 importance = WORK_FAILURE_IMPORTANCE
             lesson = self._lesson(
                 case.error,
                 render.lesson(mistake),
-                sources=sources,
-                trust=trust,
+                sources=self._fix_sources(case.failed, case.cure),
+                trust="local",
                 importance=importance,
                 meta={"mended": not case.is_of_work},
             )
@@ -717,7 +718,7 @@ class _SessionStudy:
                     text,
                     text,
                     sources={USER_SOURCE},
-                    trust="operator",
+                    trust="user",
                     importance=FAILURE_IMPORTANCE,
                     meta={"correction": True},
                 )
@@ -733,11 +734,11 @@ class _SessionStudy:
         text: str,
         *,
         sources: Set[str],
-        trust: Trust,
+        trust: Origin,
         importance: float,
         meta: Mapping[str, Any],
     ) -> Lesson:
-        """Return a lesson about an error, before `trust` is limited by its sources."""
+        """Return a lesson about an error."""
         if self.forbidden:
             meta = {**meta, "forbidden": True}
         return Lesson(
@@ -796,8 +797,7 @@ def _names_program(
 def _shares_program(call: Event, other: Event) -> bool:
     """Return True if two commands run a program in common, or if one is no command."""
     programs = [
-        {*read_command(command_of(trace.given_to(event))).programs}
-        for event in (call, other)
+        {*programs_of(command_of(trace.given_to(event)))} for event in (call, other)
     ]
     return not all(programs) or not programs[0].isdisjoint(programs[1])
 

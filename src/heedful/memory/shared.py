@@ -15,11 +15,12 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import render
-from heedful.lessons.lesson import Lesson, Trust
+from heedful.lessons.lesson import Lesson
 from heedful.lessons.mistake import Mistake, from_json
+from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.quarantine import initial_state
 from heedful.lessons.shared import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import initial_state, lowest_trust
 from heedful.lessons.user_rules import RULE_TYPE
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory
@@ -125,7 +126,7 @@ async def follow_rules(
     *,
     by: str,
     why: str,
-    trust: Trust = "operator",
+    trust: Origin = "user",
     root: str = "",
 ) -> FollowedRules:
     """Follow the rules of a file in the place of those that it had before.
@@ -144,9 +145,9 @@ async def follow_rules(
     )
 
 
-def _lesson_of(rule: SharedRule, reviewer: Trust, root: str) -> Lesson:
+def _lesson_of(rule: SharedRule, reviewer: Origin, root: str) -> Lesson:
     """Return the lesson of a rule, trusted no more than its reviewer."""
-    trust = lowest_trust((rule.trust, reviewer))
+    trust = lowest_origin((rule.trust, reviewer))
     files = file_digests(root, rule.scope) if root else {}
     # A file that is not here has no digest: the lesson rests until it is.
     digests = {path: files.get(path, "") for path in rule.scope}

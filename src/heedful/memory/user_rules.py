@@ -42,7 +42,7 @@ def rule_lesson(text: str, source: str) -> Lesson:
         error_type=RULE_TYPE,
         text=text,
         sighting=text,
-        trust="operator",
+        trust="user",
         importance=RULE_IMPORTANCE,
         meta={"correction": True},
         source=source,

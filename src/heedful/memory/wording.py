@@ -26,7 +26,7 @@ from heedful.episodes.comparison import (
     new_part,
     replaces,
 )
-from heedful.episodes.episode import LOOP_SOURCE, Fault
+from heedful.episodes.episode import LOOP_SOURCE
 from heedful.episodes.error_lines import error_text, output
 from heedful.episodes.retries import (
     MAX_DISTANCE_EVENTS,
@@ -38,11 +38,10 @@ from heedful.episodes.retries import (
 )
 from heedful.episodes.signals import Kind, Signal
 from heedful.lessons import render
-from heedful.lessons.lesson import Trust
 from heedful.lessons.mistake import Call, Fix, FixKind, Mistake
+from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import lowest_trust
-from heedful.memory.citations import claim, event_words, normalize
+from heedful.memory.citations import claim
 from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
 from heedful.memory.study import FIX_KINDS, Study
 from heedful.redact import redact
@@ -88,48 +87,38 @@ def by_rules(study: Study) -> Draft:
         for text, positions in dict.fromkeys(sentences)
     )
 
-    rules = [(signal, _strategy(study, signal)) for signal in signals or (None,)]
-    rule_trusts = dict(rule for _, rule in rules)
-    rule_trusts.pop("", None)
+    rules = {signal: _strategy(study, signal) for signal in signals or (None,)}
+    origin = lowest_origin(
+        [study.origin, "local", *(_fix_origin(study, signal) for signal in signals)]
+    )
     mended = any(
         signal is not None and signal.kind in FIX_KINDS and text != ""
-        for signal, (text, _) in rules
+        for signal, text in rules.items()
     )
-
-    positions = list(chain.from_iterable(sentence.events for sentence in claims))
-    if episode.fault is not None:
-        positions.append(_fault_origin(study, episode.fault))
 
     reason = study.reason
     kind = reason.kind if reason else ""
-    mistake = mistake_of(study, reason)[0] if reason else None
+    mistake = mistake_of(study, reason) if reason else None
     confidence = round(reason.strength, 3) if reason else DEFAULT_CONFIDENCE
     tags = (episode.outcome, kind, clean(study.tool, MAX_ARGUMENT_CHARS))
     return Draft(
         claims,
-        redact(" ".join(rule_trusts)),
+        redact(" ".join(dict.fromkeys(filter(None, rules.values())))),
         confidence=confidence,
         tags=tuple(filter(None, tags)),
-        trust=study.floor(positions),
-        rule_trust=lowest_trust(("model", *rule_trusts.values())),
+        trust=origin,
+        rule_trust=origin,
         mended=mended,
         mistake=mistake,
     )
 
 
-def _fault_origin(study: Study, fault: Fault) -> int:
-    """Return the position of the event whose trust the words of the final error have.
-
-    It is the last event if the events have these words. Otherwise their origin is
-    unknown, for which the position after the last event stands.
-    """
-    events = study.episode.events
-    words = normalize("\n".join(map(event_words, events)))
-    category = normalize(clean(fault.category, MAX_ARGUMENT_CHARS))
-    message = normalize(clean(fault.message, MAX_QUOTATION_CHARS))
-    if events and category in words and message in words:
-        return len(events) - 1
-    return len(events)
+def _fix_origin(study: Study, signal: Signal) -> Origin:
+    """Return the origin of what put a failure right, "local" if nothing did."""
+    if signal.kind != "retry":
+        return "local"
+    helpful, _ = _split_steps_between(study, signal)
+    return study.fix_origin([*helpful, signal.at])
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
@@ -289,6 +278,9 @@ def _describe_step(study: Study, step: int, failure: str = "") -> _Sentence:
             return f"{action} had no result.", (step,)
         result = step
 
+    if study.is_outside(result):
+        failed = f"{failure or f'{action} failed'}."
+        return failed if study.course.failure[result] else f"{action}.", (step,)
     if study.course.failure[result]:
         text = _error_of(study, step)
         start = f"{failure or f'{action} failed'} with"
@@ -302,9 +294,13 @@ def _describe_step(study: Study, step: int, failure: str = "") -> _Sentence:
 
 
 def _error_of(study: Study, step: int) -> str:
-    """Return the words that name the failure of a step; "" if it did not fail."""
-    failure = study.course.failure[study.course.result[step] or step]
-    return error_text(failure) if failure else ""
+    """Return the words that name the failure of a step; "" if it did not fail.
+
+    Those from outside are left out.
+    """
+    result = study.course.result[step] or step
+    failure = study.course.failure[result]
+    return error_text(failure) if failure and not study.is_outside(result) else ""
 
 
 def _have_same_error(study: Study, step: int, other: int) -> bool:
@@ -501,8 +497,8 @@ def _is_named(error: str, argument: str) -> bool:
     return name != "" and name.lower() in error.lower()
 
 
-def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
-    """Return a rule for next time and its trust; "" if the events show none."""
+def _strategy(study: Study, signal: Signal | None) -> str:
+    """Return a rule for next time; "" if the events show none."""
     if signal is not None and signal.kind == "corrected":
         return _correction_rule(study, signal)
 
@@ -514,35 +510,25 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
 
     failed = study.failed_steps(signal)
     if failed and was_meant(study.course, failed[0]):
-        return "", "model"
+        return ""
     if signal.kind in _SIGNAL_STRATEGIES:
         step = failed[0] if failed else signal.at
         call = _describe_action(study, step)
-        words = _SIGNAL_STRATEGIES[signal.kind].format(tool=tool, call=call)
-        return words, study.floor([step])
-    mistake, steps = mistake_of(study, signal)
+        return _SIGNAL_STRATEGIES[signal.kind].format(tool=tool, call=call)
+    mistake = mistake_of(study, signal)
     if mistake is None:
-        return "", "model"
-
-    first = steps[0]
-    trust = study.floor(steps)
-    if mistake.error:
-        # The error is quoted if that does not make the rule less trusted.
-        error_trust = study.floor([study.course.result[first] or first])
-        if lowest_trust((trust, error_trust)) != trust:
-            mistake = replace(mistake, error="")
-    return render.rule(mistake), trust
+        return ""
+    return render.rule(mistake)
 
 
-def mistake_of(study: Study, signal: Signal) -> tuple[Mistake | None, Sequence[int]]:
-    """Return the mistake that a signal shows, and the steps that it is drawn from.
+def mistake_of(study: Study, signal: Signal) -> Mistake | None:
+    """Return the mistake that a signal shows.
 
     None for a failure that was wanted, or that did not keep the run from its success.
     """
     failed = study.failed_steps(signal)
-    nothing = (None, ())
     if not failed or was_meant(study.course, failed[0]):
-        return nothing
+        return None
 
     first = failed[0]
     events = study.episode.events
@@ -557,25 +543,21 @@ def mistake_of(study: Study, signal: Signal) -> tuple[Mistake | None, Sequence[i
     if signal.kind == "retry":
         return _fixed(study, signal, mistake)
     if signal.kind != "cause":
-        return nothing
+        return None
 
     if study.episode.outcome == "success" or was_dropped(study.course, failed[-1]):
-        return nothing
+        return None
     tries = _other_tries(study, signal)[-1:]
     if asks_to_wait(study.course, failed[-1]):
-        return replace(mistake, fix=Fix(kind="waiting")), [first, *tries]
-    vain = tuple(_call_of(study, step) for step in tries)
-    return replace(mistake, vain=vain), [first, *tries]
+        return replace(mistake, fix=Fix(kind="waiting"))
+    return replace(mistake, vain=tuple(_call_of(study, step) for step in tries))
 
 
-def _fixed(
-    study: Study, signal: Signal, mistake: Mistake
-) -> tuple[Mistake | None, Sequence[int]]:
-    """Return a mistake with what put it right, and the steps; None if none is known."""
+def _fixed(study: Study, signal: Signal, mistake: Mistake) -> Mistake | None:
+    """Return a mistake with what put it right; None if none is known."""
     failed = study.failed_steps(signal)
     first = failed[0]
     helpful, vain = _split_steps_between(study, signal)
-    steps = [first, *helpful, signal.at]
     mistake = replace(mistake, vain=tuple(_call_of(study, step) for step in vain))
     fix = _wait_of(study, failed[-1], signal.at, helpful)
     if fix is None:
@@ -588,14 +570,15 @@ def _fixed(
         elif changes:
             kind = "arguments"
         if not calls and not changes:
-            return None, ()
+            return None
         fix = Fix(
             kind=kind,
             calls=tuple(dict.fromkeys(calls)),
             changes=changes,
             was_asked=_was_asked(study, failed[-1], signal.at),
         )
-    return replace(mistake, fix=fix), steps
+    origin = study.fix_origin([*helpful, signal.at])
+    return replace(mistake, fix=replace(fix, origin=origin))
 
 
 def _was_asked(study: Study, failed: int, works: int) -> bool:
@@ -620,7 +603,7 @@ def _wait_of(study: Study, failed: int, works: int, steps: Sequence[int]) -> Fix
     return None if delay is None else Fix(kind="waiting", seconds=delay)
 
 
-def _correction_rule(study: Study, signal: Signal) -> tuple[str, Trust]:
+def _correction_rule(study: Study, signal: Signal) -> str:
     """Return what a remark said of an answer, and which answer was accepted then."""
     events = study.episode.events
     answer, remark, *calls, accepted = signal.evidence
@@ -631,24 +614,22 @@ def _correction_rule(study: Study, signal: Signal) -> tuple[str, Trust]:
     speaker = clean(events[remark].agent, MAX_ARGUMENT_CHARS) or "A check"
     after = f" after {_describe_actions(study, calls)}" if calls else ""
 
-    rule = (
+    return (
         f"For “{task}”, the answer “{old}” was refused: {speaker} said “{words}”; "
         f"the answer “{new}” was accepted{after}."
     )
-    return rule, study.floor(signal.evidence)
 
 
-def _fix_of_check(study: Study) -> tuple[str, Trust]:
-    """Return the fix that a check of a loop gave, and its trust; "" if there is none.
+def _fix_of_check(study: Study) -> str:
+    """Return the fix that a check of a loop gave; "" if there is none.
 
     Other runs have none: the content of their errors is what a tool said.
     """
     position, _ = study.failure
     if position < 0 or study.episode.source != LOOP_SOURCE:
-        return "", "model"
+        return ""
 
     event = study.episode.events[position]
     if event.type != "error_event" or event.content in ("", event.error):
-        return "", "model"
-    fix = clean(event.content, 2 * MAX_QUOTATION_CHARS)
-    return fix, study.floor([position])
+        return ""
+    return clean(event.content, 2 * MAX_QUOTATION_CHARS)

@@ -41,7 +41,7 @@ from heedful.errors import (
     UnknownName,
 )
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import KEY_SOURCE_PREFIX
+from heedful.lessons.origin import KEY_SOURCE_PREFIX, Origin, origin_of
 from heedful.memory.memory import Memory
 from heedful.service.problems import Problem, of_unreadable_json
 from heedful.service.schemas import TOO_DEEP, May, not_too_deep
@@ -89,6 +89,13 @@ class Caller:
         if self.key.id:
             source = f"{KEY_SOURCE_PREFIX}{self.key.id}"
         return Actor(source, self.setup.limits.outcomes)
+
+    async def origin(self) -> Origin:
+        """Return the origin of what the caller writes: "outside" if nobody stated it.
+
+        A key that an operator created is stated, unless he created it as from outside.
+        """
+        return origin_of(self.actor.via.split(), await self.memory.believed())
 
     @property
     def by(self) -> str:

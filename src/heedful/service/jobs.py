@@ -28,7 +28,7 @@ from heedful.drive.drive import Run
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons.consolidate import Mode
-from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope, Trust
+from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
 from heedful.loop import codec, record
 from heedful.memory.arrivals import Patience, gather
 from heedful.memory.dream import consolidate
@@ -149,7 +149,8 @@ class Resources:
     embedder: Embedder | None = None
     holdout: float = DEFAULT_HOLDOUT_SHARE
     max_entries: int | None = None
-    trust: Mapping[str, Trust] = field(default_factory=dict)
+    strict: bool = False
+    trust: Collection[str] | Mapping[str, str] = ()
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of this tenant and project."""
@@ -159,6 +160,7 @@ class Resources:
             self.embedder,
             holdout=self.holdout,
             max_entries=self.max_entries,
+            strict=self.strict,
             trust=self.trust,
         )
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.service.auth import Caller
 from heedful.store import editions
 from heedful.store.records import StoredLoop
@@ -38,9 +37,7 @@ def may_review(caller: Caller) -> bool:
 
 def visible(caller: Caller, lesson: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a lesson as plain data, without what this caller may not see."""
-    is_unreviewed = (
-        lesson["state"] == "quarantined" or lesson["trust"] in QUARANTINE_TRUST
-    )
+    is_unreviewed = lesson["state"] == "quarantined" or lesson["trust"] == "outside"
     if may_review(caller) or not is_unreviewed:
         return lesson
     hidden = {

@@ -23,10 +23,11 @@ from pydantic import (
 from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
-from heedful.lessons import links, proof, trust
+from heedful.lessons import links, proof, quarantine
 from heedful.lessons.before import ActionHistory, KnownFailure
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.lessons.reminders import ReminderFigures
 from heedful.lessons.sentence import ProofWords
 from heedful.loop import codec, decide, record
@@ -123,7 +124,7 @@ def _exact(kind: type) -> BeforeValidator:
 def _no_key(source: str) -> str:
     """Return a source unchanged. Raises ValueError if it claims to be a key."""
     # The lesson would count against the quota of that key.
-    if source.startswith(trust.KEY_SOURCE_PREFIX):
+    if source.startswith(KEY_SOURCE_PREFIX):
         raise ValueError(
             "source may not begin with `key:`: the service itself adds the key"
         )
@@ -705,9 +706,9 @@ class TrialResult(Body):
 
 
 QuarantineRow = Annotated[
-    trust.QuarantinedLesson, Shape(omit=("provenance",), state=SentLessonState)
+    quarantine.QuarantinedLesson, Shape(omit=("provenance",), state=SentLessonState)
 ]
-QuarantineEntry = Annotated[trust.QuarantinedLesson, Shape(state=SentLessonState)]
+QuarantineEntry = Annotated[quarantine.QuarantinedLesson, Shape(state=SentLessonState)]
 
 
 class Revocation(Body):

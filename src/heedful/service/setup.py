@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from heedful import __version__, policies
 from heedful.errors import StoreError, UnknownName
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import KEY_SOURCE_PREFIX
+from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import goal

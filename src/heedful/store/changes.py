@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
-from heedful.lessons.trust import (
-    CHANGE_SOURCE_PREFIX,
-    initial_state,
-    lowest_trust,
-    source_trust,
-)
+from heedful.lessons.lesson import Lesson, Remembered, Scope
+from heedful.lessons.origin import lowest_origin, origin_of
+from heedful.lessons.quarantine import CHANGE_SOURCE_PREFIX, initial_state
 from heedful.store import lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -39,13 +35,13 @@ MAX_KEPT_REMARKS = 50_000
 class ChangeKey:
     """A change by its `name`, and by what its remarks are compared with others.
 
-    `digests` say of each remark which one of another change is the same. `trust` is
-    that of sources, as a person stated it.
+    `digests` say of each remark which one of another change is the same. `stated`
+    are the names of sources that people stated.
     """
 
     name: str
     digests: tuple[str, ...]
-    trust: Mapping[str, Trust]
+    stated: Set[str]
 
 
 @resumable(result=list[Remembered])
@@ -107,20 +103,20 @@ def _record_remark(
         # The first change is a sighting, too, once there is a lesson.
         is_first = len(rows) == MIN_LESSON_CHANGES
         for sighting in rows if is_first else rows[-1:]:
-            seen_lesson = _lesson_from(lesson, sighting, change.trust)
+            seen_lesson = _lesson_from(lesson, sighting, change.stated)
             answers += lessons.upsert(
                 db, scope, [seen_lesson], now, quota=quota, drops=True
             )
     return answers[-1] if answers else lessons.UNSTORED_LESSON
 
 
-def _lesson_from(lesson: Lesson, remark: Row, stated: Mapping[str, Trust]) -> Lesson:
-    """Return the lesson of a change that has the same remark, as trusted as its source.
+def _lesson_from(lesson: Lesson, remark: Row, stated: Set[str]) -> Lesson:
+    """Return the lesson of a change that has the same remark, with its origin.
 
     Its text is that of the change.
     """
     source = remark["source"]
-    trust = lowest_trust((lesson.trust, source_trust(source, stated)))
+    trust = lowest_origin((lesson.trust, origin_of([source], stated)))
     text = json.loads(remark["record"])["text"]
     return replace(
         lesson,

@@ -15,7 +15,6 @@ from typing import Any
 
 from heedful.errors import Changed, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store import exposures, lessons, patterns
 from heedful.store.connection import Db, Row, key_of, resumable
 from heedful.validation import MAX_INTEGER, require
@@ -146,7 +145,7 @@ def _with_edition(row: Row) -> Mapping[str, Any]:
     The `meta` of tools and documents is left empty.
     """
     meta = {}
-    if row["trust"] not in QUARANTINE_TRUST:
+    if row["trust"] != "outside":
         meta = json.loads(row["meta"])
     lesson = {**lessons.plain(row), "meta": meta}
 

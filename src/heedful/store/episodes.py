@@ -22,12 +22,8 @@ from heedful.episodes.episode import (
 from heedful.errors import Conflict
 from heedful.lessons.action import Action, action
 from heedful.lessons.mistake import from_json
-from heedful.lessons.scope import (
-    Remembered,
-    Scope,
-    Trust,
-    source_of,
-)
+from heedful.lessons.origin import Origin
+from heedful.lessons.scope import Remembered, Scope, source_of
 from heedful.lessons.user_rules import RULE_TYPE
 from heedful.store import calls, session_marks, user_rules
 from heedful.store.connection import (
@@ -308,7 +304,6 @@ def _record_session_lesson(
 
     A lesson that the session fixed since it was written is written again.
     """
-    from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
     from heedful.store import lessons
 
     name = {"kind": lesson.kind, "signature": lesson.signature.digest}
@@ -319,8 +314,6 @@ def _record_session_lesson(
     lesson_rows = db.select("*", "lesson", key)
     _refresh_files(db, lesson, lesson_rows)
     outdated = [row for row in lesson_rows if lessons.lacks_fix(lesson.mistake, row)]
-    if lesson.trust in TRUST_RAISING_VERIFICATION:
-        _give_way(db, outdated)
     waiting = [row for row in lesson_rows if _replaces(lesson, row)]
 
     if db.one("seen_in", scope, **name, source=source) is None:
@@ -347,15 +340,6 @@ def _record_session_lesson(
         if written:
             return written
     return lessons.remembered(db, scope, [lesson])
-
-
-def _give_way(db: Db, outdated: Sequence[Row]) -> None:
-    """Lower the trust of lessons that a measured outcome replaces."""
-    for row in outdated:
-        # A person who released the lesson has not written its text.
-        if row["state"] == "unverified":
-            db.update("lesson", {"id": row["id"]}, {"trust": "model"})
-            db.update("example", {"id": row["author"]}, {"trust": "model"})
 
 
 def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
@@ -408,17 +392,7 @@ def _write_lesson(
         stored = from_json(row["mistake"])
         if has_fix or stored is None or stored.fix is None:
             db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
-    # Only a trusted outcome replaces a text; then the lesson gets its own trust.
-    measured = replace(lesson, trust="measured")
-    answers = lessons.upsert(db, scope, lessons=[measured], now=now, quota=quota)
-    for answer in answers:
-        trust = {"trust": lesson.trust}
-        of_lesson = {"lesson_id": answer.id}
-        db.update("lesson", {"id": answer.id}, trust)
-        db.update("example", {**of_lesson, "trust": "measured"}, trust)
-        sighting = {**of_lesson, "source": storable(lesson.source)}
-        db.update("occurrence", sighting, trust)
-    return [replace(answer, trust=lesson.trust) for answer in answers]
+    return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
 
 
 def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
@@ -531,7 +505,7 @@ class OpenTrace:
 
     id: str
     spans: int
-    trust: Trust
+    trust: Origin
     via: str
     last: float
 
@@ -583,12 +557,12 @@ def finish_trace(
 @holds("traces")
 @resumable(result=Counter[str])
 def put_spans(
-    db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
+    db: Db, scope: Scope, pieces: Sequence[Piece], trust: Origin, bounds: Bounds
 ) -> Counter[str]:
     """Store new spans; return the number of refused spans by reason.
 
     `trust` is the trust of these spans. A trace with spans of different trust becomes
-    "external".
+    "outside".
     """
     by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
@@ -623,7 +597,7 @@ def put_spans(
 
 
 def _insert_spans(
-    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
+    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Origin
 ) -> None:
     """Store those spans of a trace that are new, and count them in its row."""
     key = {**key_of(scope), "trace": trace}

@@ -22,12 +22,7 @@ from heedful.lessons.holdout import (
     opportunity_name,
     plan_holdout,
 )
-from heedful.lessons.scope import (
-    Remembered,
-    Scope,
-    lesson_name,
-    source_of,
-)
+from heedful.lessons.scope import Remembered, Scope, lesson_name, source_of
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -541,7 +536,7 @@ def _is_taught_by(session: str, lesson: Row) -> bool:
     """Return True if only this session taught a lesson, and no operator wrote it."""
     source = storable(source_of(session))
     is_only_source: bool = lesson["source"] == source and lesson["seen"] == 1
-    return is_only_source and bool(lesson["trust"] != "operator")
+    return is_only_source and bool(lesson["trust"] != "user")
 
 
 def _opportunity(

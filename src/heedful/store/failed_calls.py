@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from heedful.lessons.preconditions import (
     find_blamed,
     preconditions_of,
 )
-from heedful.lessons.scope import Scope, Trust
+from heedful.lessons.scope import Scope
 from heedful.store import calls, session_marks, substitutions
 from heedful.store.connection import Db
 from heedful.store.substitutions import KnownSubstitution
@@ -49,7 +49,7 @@ def knowledge_of(
     db: Db,
     scope: Scope,
     call: JudgedCall,
-    trust: Mapping[str, Trust],
+    trust: Collection[str],
     contract: Contract | None = None,
 ) -> FailureKnowledge:
     """Return what is known about a call that failed; `contract` is the one it broke."""

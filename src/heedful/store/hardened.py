@@ -14,17 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.commands import release_command
 from heedful.lessons.harden import Material, ReplacedCall
 from heedful.lessons.learn import rule_digest
-from heedful.lessons.lesson import (
-    Example,
-    Scope,
-    Trust,
-    release_command,
-)
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.mistake import from_json
-from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.lessons.origin import Origin
 from heedful.store.connection import (
     Db,
     Row,
@@ -46,7 +42,7 @@ class Hardenable:
     """A lesson that may become a check: its memory key, and what it is made from."""
 
     memory_key: str
-    trust: Trust
+    trust: Origin
     material: Material
 
 
@@ -165,7 +161,7 @@ def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson", str(id), where)
 
-    if row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined":
+    if row["trust"] == "outside" or row["state"] == "quarantined":
         command = release_command([row["author"] or 0])
         allowed = f"a lesson that somebody trusts; review it, then: {command}"
         raise InvalidInput("lesson", id, allowed)
@@ -202,7 +198,7 @@ def _check_of(row: Row) -> LessonCheck:
     check = from_row(LessonCheck, row)
     if not check.taught_by:
         check = replace(check, taught_by=(check.error_type,))
-    if check.trust in QUARANTINE_TRUST:  # a text of a tool is shown nowhere
+    if check.trust == "outside":  # a text of a tool is shown nowhere
         check = replace(check, text="", about="", rule={})
     reason = check.retired(time.time()) if check.state == "accepted" else ""
     return replace(check, state="retired", why=reason) if reason else check

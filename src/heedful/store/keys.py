@@ -18,8 +18,8 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
+from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.lessons.scope import Scope, name_tenant
-from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.redact import redact, redact_data
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -48,7 +48,8 @@ class Key:
     """An API key as stored, without its secret; times are seconds since 1970.
 
     If `projects` is empty, the key is valid for all projects of the tenant. `may` holds
-    the permissions of the key, such as "read", and `by` the name of its creator.
+    the permissions of the key, such as "read", and `by` the name of its creator. What
+    comes through a key from `outside` waits until a person states the key.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Key:
     at: float
     expires: float | None = None
     revoked: float | None = None
+    outside: bool = False
 
     @property
     def shown(self) -> str:
@@ -87,6 +89,7 @@ async def create(
     may: Sequence[str] = ("read", "write"),
     by: str = "",
     expires: float | None = None,
+    outside: bool = False,
 ) -> tuple[Key, str]:
     """Create a key; return it and its full text, which the store does not hold.
 
@@ -114,6 +117,7 @@ async def create(
         by=by,
         at=now,
         expires=expires,
+        outside=outside,
     )
     secret = secrets.token_hex(32)
     stored_id = await store.write(Scope(tenant), insert, key, _hash(secret))
@@ -193,10 +197,10 @@ def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
     return from_row(Key, row), row["hash"]
 
 
-def may_approve(db: Db, scope: Scope, source: str) -> bool:
-    """Return True if the source `key:ID` is a key with the permission `approve`."""
-    key, _ = find(db, scope, source.removeprefix(KEY_SOURCE_PREFIX))
-    return key is not None and "approve" in key.may
+def stated_keys(db: Db, scope: Scope) -> frozenset[str]:
+    """Return the sources of the tenant's keys that were not created as from outside."""
+    rows = db.run("stated_keys", {"tenant": scope.tenant})
+    return frozenset(f"{KEY_SOURCE_PREFIX}{row['id']}" for row in rows)
 
 
 def any_key(db: Db, scope: Scope) -> bool:

@@ -30,23 +30,14 @@ from heedful.lessons.lesson import (
     Lesson,
     Remembered,
     Scope,
-    Trust,
     lesson_name,
     short_digest,
     source_of,
 )
-from heedful.lessons.mistake import Mistake, from_json, to_data, with_words
-from heedful.lessons.origin import ORIGINS, read_origin
+from heedful.lessons.mistake import Mistake, from_json, to_data, with_origin, with_words
+from heedful.lessons.origin import ORIGINS, Origin, keys_in, lowest_origin
+from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.signature import signature, words_of
-from heedful.lessons.trust import (
-    MAX_QUARANTINE_TAGS,
-    QUARANTINE_TRUST,
-    TRUST_RAISING_VERIFICATION,
-    clip_lesson,
-    initial_state,
-    keys_in,
-    lowest_trust,
-)
 from heedful.lessons.words import words
 from heedful.store import session_marks
 from heedful.store.connection import (
@@ -145,7 +136,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
 
     `key` is the `scope_key`. Parents are ids of examples: those that the lesson names,
     and those that its loop was shown, or its session about the same failure. Returns
-    None for a measured lesson, or one of a session, if one of them has lost its origin.
+    None for a lesson of a loop or a session if one of them has lost its origin.
     Raises InvalidInput for an unknown parent.
     """
     parents = set(lesson.parents)
@@ -157,31 +148,29 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
 
     # A lesson is trusted no more than what it derives from.
     parent_ids = {**key, "parents": json.dumps(sorted(parents))}
-    if parents and loop and (trust == "measured" or not lesson.loop):
+    if parents and loop and (trust == "local" or not lesson.loop):
         # It is trusted by the outcome of the loop or session, not by its prompt.
         traced = db.run("count_traced", parent_ids).fetchone()["n"]
         if traced < len(parents):
             return None
     elif parents:
-        trust = lowest_trust((trust, *_trust_of_parents(db, parent_ids, parents)))
+        trust = lowest_origin((trust, *_trust_of_parents(db, parent_ids, parents)))
 
     # Only an operator may write again what a person has refused.
-    is_operator = trust == "operator"
+    is_operator = trust == "user"
     digests = refusable_digests(
         lesson.kind, lesson.text, lesson.example, with_task=not is_operator
     )
     if is_operator:
         db.send("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
-        trust = "external"
+        trust = "outside"
 
-    if lesson.pinned and trust not in TRUST_RAISING_VERIFICATION:
-        raise InvalidInput(
-            "pinned", value=True, allowed=f"False for text of trust {trust}"
-        )
+    if lesson.pinned and trust == "outside":
+        raise InvalidInput("pinned", value=True, allowed="False for text from outside")
 
     source = lesson.source
-    if trust in QUARANTINE_TRUST:
+    if trust == "outside":
         source = source or trust
         lesson = clip_lesson(lesson)
 
@@ -207,7 +196,7 @@ def _listener(lesson: Lesson) -> str:
     if lesson.loop:
         return lesson.loop
     # The words of a user are no repetition.
-    if lesson.parents or lesson.trust == "operator":
+    if lesson.parents or lesson.trust == "user":
         return ""
     session = lesson.source.removeprefix(source_of(""))
     if session == lesson.source:
@@ -215,7 +204,7 @@ def _listener(lesson: Lesson) -> str:
     return opportunity_name(storable(session), lesson.signature.digest)
 
 
-def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Trust]:
+def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Origin]:
     """Return the trust of each parent. Raises InvalidInput if one is not stored."""
     rows = db.run("known_parents", ids).fetchall()
     if len(rows) < len(parents):
@@ -315,7 +304,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
     values["renews"] = int(_renews(db, key, lesson, values))
-    if lesson.trust in TRUST_RAISING_VERIFICATION or values["renews"]:
+    if lesson.trust != "outside" or values["renews"]:
         db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
@@ -327,7 +316,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         "lesson_id": id,
         "loop": lesson.loop,
         "source": values["source"],
-        "trust": lesson.trust,
+        "trust": _error_origin(lesson),
         "parents": values["parents"],
         "via": " ".join(sorted(keys_in(lesson.sources))),
         "text": storable(lesson.sighting),
@@ -355,6 +344,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         for successor in db.run("became", values).fetchall():
             move_examples(db, id, successor["id"])
 
+    entry = entry or _hold_parts(db, values, lesson)
     return Remembered(
         id,
         created=row["seen"] == 1,
@@ -367,17 +357,42 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     )
 
 
+def _error_origin(lesson: Lesson) -> Origin:
+    """Return the origin of the error that a lesson is about."""
+    mistake = lesson.mistake
+    is_outside = mistake is not None and mistake.error_origin == "outside"
+    return "outside" if is_outside else lesson.trust
+
+
+def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
+    """Let the whole of a lesson wait if a part of it is from outside.
+
+    The words of the lesson are without this part. Returns the id of what waits, 0 for
+    none.
+    """
+    mistake = lesson.mistake
+    if mistake is None or mistake.is_released or lesson.state == "quarantined":
+        return 0
+    whole = with_origin(mistake, "local")
+    text = storable(render.lesson(whole))
+    held = {"text": text, "mistake": mistake_json(whole), "about": ""}
+    add_words(db, {**values, **held, "state": "quarantined", "trust": "outside"})
+    key = {"lesson_id": values["lesson_id"], "digest": words_digest(text)}
+    rows = db.select("id, state", "example", key)
+    return int(rows[0]["id"]) if rows and rows[0]["state"] == "quarantined" else 0
+
+
 def _renews(db: Db, key: Plain, lesson: Lesson, values: Plain) -> bool:
     """Return True if a lesson has new words or a new fix for a known error.
 
     They replace those that are believed no more than they are. A finding is new if it
     says something else without the particulars of its task.
     """
-    fix = lesson.mistake.fix if lesson.mistake else None
+    fix = render.shown_fix(lesson.mistake) if lesson.mistake else None
     example = lesson.example if lesson.kind == "check" else None
     has_words = lesson.kind == "error" and lesson.text != lesson.sighting
     has_words = has_words or (example is not None and bool(example.fix))
-    if lesson.trust in QUARANTINE_TRUST or not (fix or has_words):
+    if lesson.trust == "outside" or not (fix or has_words):
         return False
     name = {"kind": lesson.kind, "signature": values["signature"]}
     stored = {"tenant": key["tenant"], "project": key["project"], **name}
@@ -386,9 +401,10 @@ def _renews(db: Db, key: Plain, lesson: Lesson, values: Plain) -> bool:
             is_other = _says_otherwise(db, row, example)
         else:
             mistake = from_json(row["mistake"])
-            stored_fix = mistake.fix if mistake else None
+            stored_fix = render.shown_fix(mistake) if mistake else None
             is_other = (row["text"], stored_fix) != (values["text"], fix)
-        return is_other and _belief(lesson.trust) <= _belief(row["trust"])
+        is_believed = ORIGINS.index(lesson.trust) <= ORIGINS.index(row["trust"])
+        return is_other and is_believed
     return False
 
 
@@ -399,11 +415,6 @@ def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
         said = record["rule"] or record["fix"]
         return bool(record["fix"]) and said != (example.rule or example.fix)
     return False
-
-
-def _belief(trust: str) -> int:
-    """Return the place of an origin among all, the most believed first."""
-    return ORIGINS.index(read_origin(trust))
 
 
 def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
@@ -447,7 +458,7 @@ def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
     Such a tag is the exact signature of an error: a search for this error then finds
     the lesson. `tags` are the tags of `lesson` as JSON. Untrusted lessons add no tags.
     """
-    if lesson.trust in QUARANTINE_TRUST:
+    if lesson.trust == "outside":
         return
 
     stored_tags = json.loads(row["tags"])
@@ -529,8 +540,8 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
     # If the lesson does not show the words of this sighting, they are quarantined or
     # less trusted than its own.
     is_less_trusted = (
-        lesson.trust in QUARANTINE_TRUST
-        or lowest_trust([lesson.trust, row["trust"]]) != lesson.trust
+        lesson.trust == "outside"
+        or lowest_origin([lesson.trust, row["trust"]]) != lesson.trust
     )
 
     digest = ""
@@ -555,7 +566,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
             db, values, context=lesson.context, row=row, digest=digest, wrote=wrote
         )
 
-    if lesson.trust == "operator" and (has_replaced or wrote == "raised"):
+    if lesson.trust == "user" and (has_replaced or wrote == "raised"):
         # An operator wrote a known text again, which raises the trust of the text.
         rule(
             db,
@@ -663,7 +674,7 @@ def add_example(
     else:
         wrote = "new"
 
-    is_trusted = values["trust"] not in QUARANTINE_TRUST
+    is_trusted = values["trust"] != "outside"
     if place is not None and (row is not None or is_trusted):
         key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
         id = db.select("id", "example", key)[0]["id"]
@@ -823,7 +834,7 @@ def plain(row: Row) -> Mapping[str, Any]:
     lesson = dict(row)
     for column in INTERNAL_LESSON_COLUMNS:
         del lesson[column]
-    if row["trust"] in QUARANTINE_TRUST:
+    if row["trust"] == "outside":
         lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
 
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
@@ -1039,8 +1050,8 @@ def edit(
     require(is_live, "lesson", id, "a lesson that no other one superseded")
     require(text != old_text, "text", text, "other words than those of the lesson")
 
-    is_untrusted = lesson["trust"] in QUARANTINE_TRUST
-    trust: Trust = lesson["trust"] if is_untrusted else "operator"
+    is_untrusted = lesson["trust"] == "outside"
+    trust: Origin = lesson["trust"] if is_untrusted else "user"
     trust_and_state = {"trust": trust, "state": initial_state(trust)}
 
     now = time.time()

@@ -17,7 +17,6 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
 from heedful.lessons.mistake import from_json
 from heedful.lessons.signature import failure_of
-from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import Db, Row, bulk, token
 
 MAX_LINKED_TASKS = 50_000  # the newest tasks of examples
@@ -80,7 +79,7 @@ def _why_unread(row: Row) -> str:
     """Return why the words of a lesson are not read, "" if they are."""
     if row["state"] not in ("unverified", "verified", "quarantined"):
         return f"the lesson is {row['state']}; only lessons in use are linked"
-    if row["state"] == "quarantined" or row["trust"] in QUARANTINE_TRUST:
+    if row["state"] == "quarantined" or row["trust"] == "outside":
         return "the lesson waits for a review, and is linked when it is released"
     return ""
 

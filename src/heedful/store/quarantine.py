@@ -1,10 +1,9 @@
-"""What operators decide about texts: release, reject, undo, trust and revoke.
+"""What people decide about texts: release, reject, undo, trust and revoke.
 
-Texts of tools, documents and other untrusted sources wait in quarantine, and never
-reach a prompt. An operator releases or rejects each of them, or states the trust of
-their source. Revoking a source removes all that comes or derives from it; a source
-`key:ID` includes all that came through this key of a service. Every decision is
-recorded as a ruling.
+Texts from outside wait in quarantine, and never reach a prompt. A person releases or
+rejects each of them, or states their source by its name. Revoking a source removes
+all that comes or derives from it; a source `key:ID` includes all that came through
+this key of a service. Every decision is recorded as a ruling.
 """
 
 from __future__ import annotations
@@ -12,23 +11,21 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 
 from heedful.errors import NotFound, NotQuarantined
-from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
+from heedful.lessons.lesson import Scope
 from heedful.lessons.mistake import from_json
-from heedful.lessons.trust import (
+from heedful.lessons.origin import KEY_SOURCE_PREFIX, ORIGINS, Origin, is_outside
+from heedful.lessons.quarantine import (
     CHANGE_SOURCE_PREFIX,
-    GROUP_SOURCES,
-    KEY_SOURCE_PREFIX,
-    QUARANTINE_TRUST,
     Action,
+    Provenance,
     QuarantinedLesson,
     RevocationResult,
 )
-from heedful.store import session_marks
+from heedful.store import keys, session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -94,7 +91,7 @@ def quarantined(
             QuarantinedLesson,
             row,
             example=example if is_shown else None,
-            provenance=trusts.Provenance(),
+            provenance=Provenance(),
         )
         entries.append(entry)
     return entries
@@ -110,7 +107,7 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
     return {row["id"]: row["lesson_id"] for row in rows}
 
 
-def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> trusts.Provenance:
+def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
     """Return where an example comes from, and the rulings on it.
 
     That is, its sources, parents, children and sightings.
@@ -130,7 +127,7 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> trusts.Provena
 
     rows = db.run("rulings_on", values).fetchall()
     rulings = [{**dict(row), "record": json.loads(row["record"])} for row in rows]
-    return trusts.Provenance(
+    return Provenance(
         tuple(row["source"] for row in sources),
         tuple(row["parent"] for row in parents),
         children=tuple(row["child"] for row in children),
@@ -139,108 +136,84 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> trusts.Provena
     )
 
 
-def statements(db: Db, scope: Scope) -> dict[str, Trust]:
-    """Return what operators last stated: the trust of each source, by its name."""
+def stated_names(db: Db, scope: Scope) -> frozenset[str]:
+    """Return the names of sources that people stated: what they say is told at once."""
     key = {**key_of(scope), "action": "trust"}
     rows = db.select("subject, record", "ruling", key, "order by at, id")
-    # A later ruling replaces an earlier one; "" takes a statement back.
-    stated = {row["subject"]: json.loads(row["record"])["trust"] for row in rows}
-    return {source: trust for source, trust in stated.items() if trust}
+    # A later ruling replaces an earlier one.
+    stated = {row["subject"]: json.loads(row["record"])["stated"] for row in rows}
+    return frozenset(name for name, is_stated in stated.items() if is_stated)
+
+
+def believed_names(db: Db, scope: Scope, own: Collection[str] = ()) -> frozenset[str]:
+    """Return the names that people stated, `own` names, and keys of the service.
+
+    A key that was created as one from outside is left out.
+    """
+    return frozenset({*own, *stated_names(db, scope), *keys.stated_keys(db, scope)})
 
 
 @resumable(result=list[int])
-def state_trust(
+def state_names(
     db: Db,
     scope: Scope,
-    source: str,
-    trust: Trust | None,
+    names: Sequence[str],
     by: str,
     why: str,
-    waiting: Mapping[str, Trust] | None,
+    own: Collection[str] = (),
+    is_stated: bool = True,
 ) -> list[int]:
-    """Record the trust of a source. Return the ids of the examples that this releases.
+    """Record that these names are stated; return the ids of the texts that this frees.
 
-    `trust` may be None, which takes an earlier statement back. If `waiting` is None, no
-    example is released. Otherwise it is the trust of other sources, and each
-    quarantined example that depends on this source is released, if no source of it is
-    untrusted any more. It is trusted like the text of a model.
+    A text is released if each source that it waits for is stated. Otherwise
+    (`is_stated` is false), the names are stated no more, and nothing is released.
     """
-    rule(
-        db,
-        scope,
-        action="trust",
-        subject=source,
-        by=by,
-        why=why,
-        now=time.time(),
-        record={"trust": trust or ""},
-    )
-    if waiting is None:
+    now = time.time()
+    for name in names:
+        rule(
+            db,
+            scope,
+            action="trust",
+            subject=name,
+            by=by,
+            why=why,
+            now=now,
+            record={"stated": is_stated},
+        )
+    if not is_stated:
         return []
-
-    stated = {**waiting, **statements(db, scope)}
-    released = [
-        entry.id
-        for entry in quarantined(db, scope)
-        if _is_trusted_now(db, entry.id, source, stated)
-    ]
-    if released:
-        settle(db, scope, ids=released, action="release", by=by, why=why, trust="model")
-    return released
+    waiting = list(lessons_of_waiting(db, scope))
+    return release_stated(db, scope, waiting, own, by=by, why=why)
 
 
 @resumable(result=list[int])
-def release_trusted(
-    db: Db, scope: Scope, ids: Sequence[int], trust: Mapping[str, Trust]
+def release_stated(
+    db: Db,
+    scope: Scope,
+    ids: Sequence[int],
+    own: Collection[str] = (),
+    by: str = "reflect",
+    why: str = "the sources of the run are stated now",
 ) -> list[int]:
-    """Release those of the examples whose sources are all trusted; return their ids.
-
-    `trust` is the trust of sources for which there is no statement.
-    """
-    stated = {**trust, **statements(db, scope)}
-    released = [
-        id
-        for id in ids
-        if any(_is_trusted_now(db, id, source, stated) for source in stated)
-    ]
+    """Release those of the examples whose sources are all stated; return their ids."""
+    stated = believed_names(db, scope, own)
+    released = [id for id in ids if _is_stated_now(db, id, stated)]
     if released:
-        settle(
-            db,
-            scope,
-            ids=released,
-            action="release",
-            by="reflect",
-            why="the sources of the run are trusted now",
-            trust="model",
-        )
+        settle(db, scope, ids=released, action="release", by=by, why=why, trust="local")
     return released
 
 
-def _is_trusted_now(
-    db: Db, example: int, source: str, stated: Mapping[str, Trust]
-) -> bool:
-    """Return True if a session's example depends on `source`, and may be released.
+def _is_stated_now(db: Db, example: int, stated: Set[str]) -> bool:
+    """Return True if an example waits for sources only that are stated now.
 
-    This is so if each tool or document whose text it has is trusted now, and each key
-    of a service through which it came. The sources "tool" and "program" stand for all
-    local tools and for programs.
+    A person decides about what was derived from another example.
     """
     rows = db.select("source", "origin", {"example": example})
-    names = {row["source"] for row in rows}
-    keys = trusts.keys_in(names)
-    sources = names - keys
-    tools = {name for name in sources if not name.startswith("episode:")}
-
-    # A caller may name a single source as it likes; only a session has several.
-    of_session = len(sources) > len(tools) > 0
-    if not of_session or source not in GROUP_SOURCES | tools | keys:
+    sources = {row["source"] for row in rows}
+    waits_for = [source for source in sources if is_outside(source)]
+    if not waits_for or db.select("parent", "lineage", {"child": example}):
         return False
-    # A person decides about what was derived from another example.
-    if db.select("parent", "lineage", {"child": example}):
-        return False
-    return QUARANTINE_TRUST.isdisjoint(
-        trusts.source_trust(name, stated) for name in tools | keys
-    )
+    return not any(is_outside(source, stated) for source in waits_for)
 
 
 @resumable(result=None)
@@ -251,7 +224,7 @@ def settle(
     action: Action,
     by: str,
     why: str,
-    trust: Trust = "operator",
+    trust: Origin = "user",
 ) -> None:
     """Release or reject the quarantined examples with these ids.
 
@@ -289,7 +262,7 @@ def settle(
 
 
 def _set_state(
-    db: Db, scope: Scope, entry: QuarantinedLesson, action: Action, trust: Trust
+    db: Db, scope: Scope, entry: QuarantinedLesson, action: Action, trust: Origin
 ) -> int:
     """Set the state and trust of a waiting example; return the id of its lesson.
 
@@ -321,10 +294,13 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         move_examples(db, values["lesson_id"], successor["id"])
 
     lesson = _read_author(db, values)
-    shows_entry = lesson["trust"] in QUARANTINE_TRUST
-    # The entry says what fixed the failure, so it is better than the current text.
+    shows_entry = lesson["trust"] == "outside"
+    # The entry says what fixed the failure, or has a part that the lesson leaves out.
     [row] = db.select("mistake", "example", {"id": entry.id})
-    if not shows_entry and lacks_fix(from_json(row["mistake"]), lesson):
+    mistake = from_json(row["mistake"])
+    shown = from_json(lesson["mistake"])
+    is_whole = mistake is not None and shown is not None and not shown.is_released
+    if not shows_entry and (is_whole or lacks_fix(mistake, lesson)):
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
     if shows_entry:
@@ -341,7 +317,7 @@ def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
 
     lesson = _read_author(db, values)
-    if lesson["trust"] in QUARANTINE_TRUST and lesson["author"] == entry.id:
+    if lesson["trust"] == "outside" and lesson["author"] == entry.id:
         _bring_back(db, values, _best_example(db, values), lesson)
 
 
@@ -399,9 +375,7 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
     (row,) = db.select("lesson_id", "example", {"id": entry.id})
     values = {**key, "lesson_id": row["lesson_id"]}
     lesson = _read_author(db, values)
-    was_rejected_whole = (
-        lesson["state"] == "retired" and lesson["trust"] in QUARANTINE_TRUST
-    )
+    was_rejected_whole = lesson["state"] == "retired" and lesson["trust"] == "outside"
     if lesson["author"] == entry.id or was_rejected_whole:
         _bring_back(db, values, _best_example(db, values), lesson)
 
@@ -421,7 +395,7 @@ def _best_example(db: Db, values: Plain) -> int | None:
 
     A retired example is returned only if all are retired.
     """
-    row = db.first("best_example", {**values, "order": json.dumps(TRUST_ORDER)})
+    row = db.first("best_example", {**values, "order": json.dumps(ORIGINS)})
     return None if row is None else int(row["id"])
 
 
@@ -433,7 +407,7 @@ def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None
     """
     kept_state = ""
     is_ended = lesson["state"] in ("retired", "superseded")
-    if is_ended and lesson["trust"] not in QUARANTINE_TRUST:
+    if is_ended and lesson["trust"] != "outside":
         kept_state = lesson["state"]
     db.send("bring_back", {**values, "example": example, "kept": kept_state})
     set_author(db, values, example, kept_state)

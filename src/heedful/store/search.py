@@ -861,7 +861,7 @@ def _rule_texts(
     Findings of one check that read the same without particulars are compared. A text
     stays that somebody has written, or that is about this very `task`.
     """
-    written = {row["lesson_id"] for row in rows if row["trust"] == "operator"}
+    written = {row["lesson_id"] for row in rows if row["trust"] == "user"}
     patterns = dict[int, tuple[str, str]]()
     texts_for_task = dict[int, _RuleText]()
     alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)

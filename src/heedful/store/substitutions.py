@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.preconditions import (
     Precondition,
 )
-from heedful.lessons.scope import Scope, Trust, source_of
+from heedful.lessons.scope import Scope, source_of
 from heedful.store.connection import Db, Row, key_of, storable, token
 
 if TYPE_CHECKING:  # a hook process starts for each event
@@ -94,7 +94,7 @@ def find(
     call: tuple[str, Mapping[str, Any]],
     *,
     folder: str,
-    trust: Mapping[str, Trust],
+    trust: Collection[str],
     session: str = "",
 ) -> tuple[KnownSubstitution, ...]:
     """Return what worked in the place of preconditions of a call, the best first.
@@ -135,7 +135,7 @@ def _count(
     scope: Scope,
     digests: Sequence[str],
     *,
-    trust: Mapping[str, Trust],
+    trust: Collection[str],
     source: str = "",
 ) -> dict[Substitution, _Count]:
     """Return what worked in the place of preconditions, and in which sessions."""
@@ -144,17 +144,16 @@ def _count(
     if not rows:
         return {}
 
-    from heedful.lessons.trust import QUARANTINE_TRUST, lowest_trust, source_trust
+    from heedful.lessons.origin import is_outside
     from heedful.store import quarantine
 
-    stated = {**trust, **quarantine.statements(db, scope)}
+    stated = quarantine.believed_names(db, scope, trust)
     counts: dict[Substitution, _Count] = {}
     for row in rows:
         count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
         count.sessions.add(row["source"])
         count.lessons.add(row["lesson_id"] or 0)
-        levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
-        if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
+        if not any(is_outside(name, stated) for name in json.loads(row["sources"])):
             count.trusted.add(row["source"])
             count.passed = max(count.passed, row["passed"])
     return counts

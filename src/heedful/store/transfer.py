@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -31,13 +31,13 @@ from heedful.lessons.lesson import (
     Scope,
     Signature,
     State,
-    Trust,
     clip,
     older_state,
     state_from_older,
 )
 from heedful.lessons.mistake import Mistake, from_json, with_origin
-from heedful.lessons.trust import QUARANTINE_TRUST, clip_lesson
+from heedful.lessons.origin import read_origin
+from heedful.lessons.quarantine import clip_lesson
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -112,7 +112,7 @@ class ExampleRecord:
     lesson: str
     mistake: Mistake | None = None
     state: OlderState
-    trust: Trust
+    trust: str
     at: Time
     example: Example
     words: str
@@ -147,7 +147,7 @@ class LessonRecord:
     text: str
     tags: tuple[str, ...]
     state: OlderState
-    trust: Trust
+    trust: str
     importance: Share
     source: str
     pinned: bool
@@ -190,7 +190,7 @@ def decode(line: bytes) -> Record:
     from pydantic import ValidationError
 
     try:
-        return cast("Record", _record_adapter().validate_json(line))
+        record = cast("Record", _record_adapter().validate_json(line))
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"])) or "line"
@@ -198,6 +198,17 @@ def decode(line: bytes) -> Record:
         if isinstance(value, bytes):  # the whole line
             value = value.decode("utf-8", "replace").rstrip()
         raise InvalidInput(place, value, allowed_value(problem)) from None
+    return _with_origins(record) if isinstance(record, LessonRecord) else record
+
+
+def _with_origins(record: LessonRecord) -> LessonRecord:
+    """Return a record whose words of earlier versions are origins."""
+    examples = tuple(
+        replace(example, trust=read_origin(example.trust, "lesson.examples.trust"))
+        for example in record.examples
+    )
+    origin = read_origin(record.trust, "lesson.trust")
+    return replace(record, trust=origin, examples=examples)
 
 
 @cache
@@ -300,13 +311,13 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
             text=clip(text.lesson),
             sighting="",
             example=example,
-            trust="external",
+            trust="outside",
             importance=record.importance,
             tags=record.tags,
             source=source,
             sources=text.sources,
             meta=meta,
-            mistake=text.mistake and with_origin(text.mistake, "outside"),
+            mistake=text.mistake and with_origin(text.mistake, "local"),
         )
         yield clip_lesson(lesson)
 
@@ -375,7 +386,7 @@ def _import_untrusted(
     new_lessons = [texts[digest] for digest in texts if digest not in stored_digests]
     answers = lessons.upsert(db, scope, new_lessons, time.time())
     for row in rows:
-        if row["trust"] not in QUARANTINE_TRUST:
+        if row["trust"] != "outside":
             # A stranger's file does not change how often an error was seen here.
             counters = {"seen": row["seen"], "last_seen": row["last_seen"]}
             db.update("lesson", {"id": row["id"]}, counters)

@@ -13,8 +13,8 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from heedful.lessons.lesson import Example, Lesson, Remembered, Scope, Trust
-from heedful.lessons.trust import lowest_trust
+from heedful.lessons.lesson import Example, Lesson, Remembered, Scope
+from heedful.lessons.origin import Origin, lowest_origin
 from heedful.store import episodes, lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -59,7 +59,7 @@ def reword(
         matches = db.select("*", "lesson", {**key_of(scope), **name})
         reason = _obstacle(matches)
         if not reason and _is_less_trusted(matches[0], lesson):
-            reason = f"the new ones have only the trust {lesson.trust}"
+            reason = f"the new ones have only the origin {lesson.trust}"
             if lesson.kind == "strategy":  # it waits beside the other
                 added.append(lesson)
         if reason:
@@ -112,8 +112,8 @@ def _obstacle(matches: Sequence[Row]) -> str:
 
 def _is_less_trusted(row: Row, lesson: Lesson) -> bool:
     """Return whether the new words are trusted less than those of the lesson."""
-    trust: Trust = row["trust"]
-    return lowest_trust((trust, lesson.trust)) != trust
+    trust: Origin = row["trust"]
+    return lowest_origin((trust, lesson.trust)) != trust
 
 
 def _replace_words(db: Db, scope: Scope, row: Row, lesson: Lesson) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.lessons.signs import DangerSign, danger, find_signs
 from heedful.pages.report import counted
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, token
@@ -82,11 +79,7 @@ async def decisions(visit: Visit) -> Document:
     end = min(limit, len(decided))
     while end < len(decided) and decided[end]["batch"] == decided[end - 1]["batch"]:
         end += 1
-    page = [_with_signs(row) for row in decided[:end]]
-    suspect_batches = {row["batch"] for row in page if row["signs"]}
-    for row in page:
-        # Batches with signs of danger come first on the page.
-        row["place"] = row["batch"] not in suspect_batches, row["batch"]
+    page = [{**row, "in_force": _is_in_force(row)} for row in decided[:end]]
     is_last = end == len(decided) < limit + MAX_BATCH_REST
     cursor = 0 if is_last else page[-1]["ruling"]
     return {
@@ -95,45 +88,6 @@ async def decisions(visit: Visit) -> Document:
         "decision": decision,
         "decisions": page,
         **page_links(visit, cursor),
-    }
-
-
-def signs_of(
-    prompt_texts: Iterable[str], other_texts: Iterable[str]
-) -> dict[DangerSign, bool]:
-    """Return the signs of danger, and whether a prompt shows them, those first.
-
-    A sign whose words are a part of those of one before it is left out.
-    """
-    signs = dict.fromkeys(find_signs(dict.fromkeys(prompt_texts)), True)
-    kinds = [sign.kind for sign in signs]
-    error_signs = find_signs(dict.fromkeys(other_texts))
-    signs |= {sign: False for sign in error_signs if sign.kind not in kinds}
-    graver = ""
-    for sign in list(signs):
-        if sign.words in graver:
-            del signs[sign]
-        graver += f"\n{sign.words}"
-    return signs
-
-
-def _with_signs(row: Document) -> Document:
-    """Return a decision with the signs of its text, as they were while it waited.
-
-    `error_signs` are the kinds of signs that only its error has.
-    """
-    error = (row.pop("error_type"), row.pop("pattern"))
-    example = json.loads(row.pop("record"))
-    prompt_texts = [row["text"], *texts_of(example).values()]
-    signs = signs_of(prompt_texts, error)
-    return {
-        **row,
-        "danger": danger(signs),
-        "signs": list(map(asdict, signs)),
-        "error_signs": [
-            sign.kind for sign, in_prompt in signs.items() if not in_prompt
-        ],
-        "in_force": _is_in_force(row),
     }
 
 

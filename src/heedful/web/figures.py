@@ -25,8 +25,8 @@ from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
+from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.sentence import word_proof
-from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
@@ -396,7 +396,7 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}
         for row in db.select("id, text, trust", "lesson", key):
-            is_hidden = row["trust"] in QUARANTINE_TRUST
+            is_hidden = row["trust"] == "outside"
             lessons[name] = {"id": row["id"], "text": "" if is_hidden else row["text"]}
     return lessons
 

@@ -268,9 +268,9 @@ select briefing from (
 -- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
 select id, kind, signature, seen, helped, hurt, last_shown from lesson
 where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
-  and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
+  and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust <> 'outside'))
   and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
-  and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
+  and (:tag = '' or trust <> 'outside' and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
 -- name: runs
@@ -333,7 +333,7 @@ where scope = :token and id in (
 
 -- name: words_at
 -- The words that operators replaced in lessons after a time, the oldest first; without words of tools and documents.
-select l.id, case when e.trust in ('tool', 'external') then '' else e.lesson end as text
+select l.id, case when e.trust = 'outside' then '' else e.lesson end as text
 from lesson l join ruling r on r.tenant = l.tenant and r.project = l.project and r.subject = l.kind || '/' || l.signature
 left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
@@ -342,12 +342,12 @@ order by r.id;
 
 -- name: inbox
 -- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
-select e.id, e.trust, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen, l.first_seen, l.last_seen,
+select e.id, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen, l.first_seen, l.last_seen,
        coalesce((select min(source) from origin where example = e.id and source <> ''), '') as source,
        (select count(*) from (select 1 from occurrence o where o.lesson_id = e.lesson_id and o.at > e.at limit :missed) as again) as missed
 from example as e join lesson l on l.id = e.lesson_id
 where e.scope = :token and e.state = 'quarantined'
-  and (:trust = '' or e.trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
+  and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
   and (:ids = '' or e.id in (select atom from json_each(case :ids when '' then '[]' else :ids end)))
 order by e.id desc limit :limit;
 
@@ -385,7 +385,7 @@ select o.source, count(*) as texts from (
 -- Without reviews, texts that nobody has reviewed are left out.
 select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
-  and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
+  and (:reviews or e.state <> 'quarantined' and e.trust <> 'outside') order by o.source limit :limit;
 
 -- name: first_loop_of
 -- The first loop in which the error of a lesson was seen.
@@ -410,7 +410,7 @@ left join loop on loop.tenant = :tenant and loop.project = :project and loop.id 
 
 -- name: lesson_names
 -- Lessons by their ids; without words of tools and documents.
-select id, kind, signature, state, case when trust in ('tool', 'external') then '' else text end as text from lesson
+select id, kind, signature, state, case when trust = 'outside' then '' else text end as text from lesson
 where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: taught_by
@@ -419,7 +419,7 @@ select distinct e.lesson_id as id from origin o join example e on e.id = o.examp
 where o.scope = :token and o.source in (select value from json_each(:sources)) order by e.lesson_id limit :limit;
 
 -- name: learnt_from
-select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
+select distinct l.id, case when l.trust = 'outside' then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
 
@@ -437,7 +437,7 @@ select id, count(*) over () as number from example where scope = :token and stat
 -- The newest lessons about these types of error or checks, by the index lesson_type.
 select id from lesson
 where tenant = :tenant and project = :project and error_type in (select value from json_each(:names))
-  and trust not in ('tool', 'external') and state in ('unverified', 'verified')
+  and trust <> 'outside' and state in ('unverified', 'verified')
 order by id desc limit :limit;
 
 -- name: waiting_of_type
@@ -549,9 +549,9 @@ where l.tenant = :tenant and l.project = :project and l.kind = substr(r.subject,
 -- name: versions_of
 -- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.
 select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust,
-       case when :reviews or json_extract(r.record, '$.trust') not in ('tool', 'external')
+       case when :reviews or json_extract(r.record, '$.trust') <> 'outside'
             then json_extract(r.record, '$.source') else '' end as source,
-       e.id, case when e.trust in ('tool', 'external') then '' else e.lesson end as text
+       e.id, case when e.trust = 'outside' then '' else e.lesson end as text
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
 order by r.id desc limit :limit;
@@ -594,7 +594,7 @@ order by id desc limit :limit;
 select id from (
   select id, text, pattern, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
 ) as lesson
-where state in ('unverified', 'verified') and trust not in ('tool', 'external')
+where state in ('unverified', 'verified') and trust <> 'outside'
   and exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0)
 order by id desc;
 
@@ -604,8 +604,8 @@ select e.lesson_id as id, e.task, e.record from (
   select id, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
 ) as lesson
 join example e on e.lesson_id = lesson.id
-where lesson.state in ('unverified', 'verified') and lesson.trust not in ('tool', 'external')
-  and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
+where lesson.state in ('unverified', 'verified') and lesson.trust <> 'outside'
+  and e.state in ('unverified', 'verified') and e.trust <> 'outside'
   and exists (select 1 from json_each(:spellings) as spelling where instr(lower(e.task || ' ' || e.record), spelling.value) > 0)
 order by e.id desc limit :most;
 

@@ -1,7 +1,7 @@
 """The pages of quarantine: what waits, in the order in which to look at it, and a text.
 
 Texts that nobody has reviewed are ordered by how often their error came back while they
-waited, and then by their signs of danger. Rows of which a prompt would say the same, or
+waited. Rows of which a prompt would say the same, or
 the same but for numbers or for one word, are one group. A ruling of the list is about
 all of a group; one on the page of a text is about the equal texts.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,10 +18,8 @@ from operator import attrgetter
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from heedful.errors import InvalidInput
 from heedful.lessons import ranking
-from heedful.lessons.lesson import TRUST_ORDER, Example, Match, Scope
-from heedful.lessons.signs import SIGN_KINDS, DangerSign, danger
+from heedful.lessons.lesson import Example, Match, Scope
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire
@@ -34,7 +31,6 @@ from heedful.web.decisions import (
     EXAMPLE_TEXTS,
     count_decisions,
     read_ids,
-    signs_of,
     texts_of,
 )
 from heedful.web.facets import unknown_filters
@@ -57,7 +53,6 @@ MAX_GROUP_IDS = 500  # of a group that one form rules on
 MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
-NO_SIGN = "none"
 _NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -65,14 +60,13 @@ _NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 class Wording:
     """What equal texts of a group say; `ids` are theirs, the most often missed first.
 
-    `patterns` are the errors that they are about. `trust` is the lowest of theirs.
+    `patterns` are the errors that they are about.
     """
 
     ids: tuple[int, ...]
     words: str
     error_type: str
     patterns: tuple[str, ...]
-    trust: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +79,8 @@ class InboxRow:
     `error_type` is in the words that a prompt shows of it. `missed` counts how often
     their errors came back while they waited; these were seen `seen` times, first at
     `first_seen` and last `at`. `patterns` are those errors, and `errors` says them, or
-    the first of different ones. `trust` is the lowest of theirs. `example` has the
-    texts of the example that they all have. `signs` are without those whose words are a
-    part of a graver one. `error_signs` are the kinds of signs that only their errors
-    have, which no prompt shows.
+    the first of different ones. `example` has the texts of the example that they all
+    have.
     """
 
     id: int
@@ -99,40 +91,23 @@ class InboxRow:
     error_type: str
     patterns: tuple[str, ...]
     errors: str
-    trust: str
     sources: tuple[str, ...]
     missed: int
     seen: int
     first_seen: float
     at: float
-    signs: tuple[DangerSign, ...]
-    error_signs: tuple[str, ...]
     example: dict[str, str]
     wordings: tuple[Wording, ...]
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """The sort key: often missed first, then dangerous, by strangers, newest."""
-        is_known = self.trust != "external"
-        return -self.missed, -danger(self.signs), -len(self.signs), is_known, -self.id
+        """The sort key: what is most often missed first, then the newest."""
+        return -self.missed, -self.id
 
     @property
     def appearance(self) -> tuple[object, ...]:
         """What rows must share, besides near-equal words, to be shown as one."""
-        sign_kinds = tuple(sign.kind for sign in self.signs)
-        shown = (self.kind, self.error_type, *self.example.values())
-        return shown, self.trust, sign_kinds, self.error_signs
-
-    def has(self, sign: str) -> bool:
-        """Return whether the group has a kind of sign; "" is any, `NO_SIGN` is none."""
-        if sign == NO_SIGN:
-            return not self.signs
-        return not sign or sign in [danger_sign.kind for danger_sign in self.signs]
-
-
-def count_suspect(groups: Sequence[InboxRow]) -> int:
-    """Return how many texts of these groups have signs of danger."""
-    return sum(len(group.ids) for group in groups if group.signs)
+        return self.kind, self.error_type, *self.example.values()
 
 
 @bulk
@@ -140,13 +115,12 @@ def groups(
     db: Db,
     scope: Scope,
     source: str = "",
-    trust: str = "",
     ids: Sequence[int] = (),
 ) -> tuple[list[InboxRow], int]:
     """Return the groups that wait, in the order in which to look at them.
 
-    Also returns how many of the newest texts they have. "" allows all sources and
-    trust. With `ids`, they have all of these texts that wait, and no others.
+    Also returns how many of the newest texts they have. "" allows all sources. With
+    `ids`, they have all of these texts that wait, and no others.
     """
     rows = figures.rows(
         db,
@@ -154,7 +128,6 @@ def groups(
         "inbox",
         token=token(scope),
         source=source,
-        trust=trust,
         ids=json.dumps(list(ids)) if ids else "",
         limit=len(ids) or MAX_ORDERED_TEXTS,
         missed=MAX_MISSED,
@@ -209,7 +182,6 @@ def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
             words=words[0],
             error_type=words[1],
             patterns=tuple(dict.fromkeys(row["pattern"] for row in equal_rows)),
-            trust=_lowest_trust(equal_rows),
         )
         wordings.append(wording)
     return tuple(wordings)
@@ -225,15 +197,10 @@ def _group(members: Sequence[Row]) -> InboxRow:
     records = dict.fromkeys(row["record"] for row in rows)
     examples = [texts_of(json.loads(record)) for record in records]
     wordings = _wordings(rows)
-    prompt_texts = [wording.words for wording in wordings]
-    prompt_texts += [wording.error_type for wording in wordings]
-    example_texts = chain.from_iterable(example.values() for example in examples)
     # A prompt shows the error type, the rest of the error only if there is no lesson,
     # which is then the wording, and an example that says more than the lesson.
     is_shown = _has_shown_texts(examples[0], first["lesson"])
     example = examples[0] if is_shown else {}
-    prompt_texts += example.values()
-    signs = signs_of(prompt_texts, [*patterns, *example_texts])
     is_one_error = len(group_alike(patterns, str, type)) == 1
     return InboxRow(
         id=first["id"],
@@ -244,24 +211,14 @@ def _group(members: Sequence[Row]) -> InboxRow:
         error_type=wordings[0].error_type,
         patterns=patterns,
         errors=name_alike(patterns if is_one_error else patterns[:1]),
-        trust=_lowest_trust(rows),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
         missed=sum(missed.values()),
         seen=sum(row["seen"] for row in rows),
         first_seen=min(row["first_seen"] for row in rows),
         at=max(row["last_seen"] for row in rows),
-        signs=tuple(signs),
-        error_signs=tuple(
-            sign.kind for sign, in_prompt in signs.items() if not in_prompt
-        ),
         example=example,
         wordings=wordings,
     )
-
-
-def _lowest_trust(rows: Sequence[Row]) -> str:
-    trusts: list[str] = [row["trust"] for row in rows]
-    return max(trusts, key=TRUST_ORDER.index)
 
 
 def _has_shown_texts(example: Document, lesson: str) -> bool:
@@ -270,30 +227,13 @@ def _has_shown_texts(example: Document, lesson: str) -> bool:
     return has_answers or example.get("task", "") not in ("", lesson)
 
 
-def _filters(visit: Visit) -> dict[str, str]:
-    """Return the filters of the address. Raises InvalidInput."""
-    filters = {name: visit.query.get(name, "") for name in ("source", "trust", "sign")}
-    allowed = ("", NO_SIGN, *SIGN_KINDS)
-    if filters["sign"] not in allowed:
-        raise InvalidInput("sign", filters["sign"], ", ".join(allowed[1:]))
-    return filters
-
-
 async def quarantine(visit: Visit) -> Document:
     """Show what waits for a review, what to look at first, and the main sources."""
-    filters = _filters(visit)
-    source = filters["source"]
+    source = visit.query.get("source", "")
     waiting = await visit.caller.read(figures.waiting, 1)
-    inbox, read = await visit.caller.read(groups, source, filters["trust"])
-    kinds: Counter[str] = Counter()
-    for group in inbox:
-        for sign in group.signs:
-            kinds[sign.kind] += len(group.ids)
-    suspect = count_suspect(inbox)
-
+    inbox, read = await visit.caller.read(groups, source)
     first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
-    fitting = [group for group in inbox if group.has(filters["sign"])]
-    page_rows = fitting[first : first + visit.most(MAX_PAGE_GROUPS)]
+    page_rows = inbox[first : first + visit.most(MAX_PAGE_GROUPS)]
     end = first + len(page_rows)
 
     previews: list[Document] = []
@@ -308,25 +248,21 @@ async def quarantine(visit: Visit) -> Document:
             limit=MAX_GROUP_IDS,
         )
 
-    is_all = not (source or filters["trust"])
     return {
         "waiting": list(map(asdict, page_rows)),
         "texts": waiting.total,
         "groups": len(inbox),
-        "fitting": len(fitting),
-        "fitting_texts": sum(len(group.ids) for group in fitting),
-        "suspect": suspect,
+        "fitting": len(inbox),
+        "fitting_texts": sum(len(group.ids) for group in inbox),
         "read": read,
-        "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
-        "unsigned": read - suspect,
-        "unread": max(0, waiting.total - read) if is_all else 0,
-        "unknown": unknown_filters(visit.query, "sign", "source", "trust"),
+        "unread": 0 if source else max(0, waiting.total - read),
+        "unknown": unknown_filters(visit.query, "source"),
         "sources": waiting.sources,
-        "filters": filters,
+        "source": source,
         "would": previews,
         "in_use": [row["id"] for row in in_use],
         "decided": await visit.caller.read(count_decisions),
-        **page_links(visit, end if end < len(fitting) else 0),
+        **page_links(visit, end if end < len(inbox) else 0),
     }
 
 
@@ -369,12 +305,11 @@ async def held(visit: Visit, n: int) -> Document:
     (lesson,) = await visit.caller.read(figures.rows, "lesson_of", token=place, id=n)
 
     # After a review, the page of the next text in this order opens.
-    filters = _filters(visit)
-    inbox, _ = await visit.caller.read(groups, filters["source"], filters["trust"])
-    fitting = [group for group in inbox if group.has(filters["sign"])]
+    source = visit.query.get("source", "")
+    inbox, _ = await visit.caller.read(groups, source)
     group_of_text = next((group for group in inbox if n in group.ids), None)
     following = "/quarantine"
-    others = [group for group in fitting if group is not group_of_text]
+    others = [group for group in inbox if group is not group_of_text]
     if others:
         behind = [
             group
@@ -389,14 +324,9 @@ async def held(visit: Visit, n: int) -> Document:
         words=entry["lesson"],
         error_type=entry["error_type"],
         patterns=(entry["pattern"],),
-        trust=entry["trust"],
     )
     equal = next((wording for wording in wordings if n in wording.ids), alone)
     numbered = [wording for wording in wordings if n not in wording.ids]
-    # One decision is about all of them, unless some are trusted more than others.
-    together = len({wording.trust for wording in wordings}) == 1
-    if numbered and not together:
-        following = f"/quarantine/{numbered[0].ids[0]}"
     like_ids = list(chain.from_iterable(wording.ids for wording in numbered))
 
     missed = await visit.caller.read(
@@ -406,9 +336,6 @@ async def held(visit: Visit, n: int) -> Document:
         ids=json.dumps(equal.ids),
         limit=MAX_MISSED,
     )
-    example_texts = texts_of(entry["example"] or {}).values()
-    prompt_texts = [entry["lesson"], entry["error_type"], *example_texts]
-    signs = signs_of(prompt_texts, equal.patterns)
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
@@ -422,12 +349,7 @@ async def held(visit: Visit, n: int) -> Document:
         "copies": len(equal.ids),
         "numbered": list(map(asdict, numbered)),
         "like_ids": like_ids[:MAX_GROUP_IDS],
-        "together": together,
         "missed": len(missed),
-        "signs": list(map(asdict, signs)),
-        "error_signs": [
-            sign.kind for sign, in_prompt in signs.items() if not in_prompt
-        ],
         **_prompt_facts(entry, lesson),
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),
@@ -436,10 +358,10 @@ async def held(visit: Visit, n: int) -> Document:
         "last_seen": lesson["last_seen"],
         "again": [{"loop": row["loop"], "at": row["at"]} for row in missed],
         "would": await _preview_revocations(visit, sources),
-        "following": visit.link(following, **filters),
+        "following": visit.link(following, source=source),
         "others": sum(len(group.ids) for group in others)
         + sum(len(wording.ids) for wording in numbered),
-        "filters": filters,
+        "source": source,
     }
 
 
@@ -473,7 +395,7 @@ def prompt_of(entry: Document, lesson_id: int) -> str:
         at=entry["at"],
         error_type=entry["error_type"],
         lesson=entry["lesson"],
-        trust="operator",
+        trust="user",
     )
     return ranking.as_text(ranking.as_messages([match]), 0, [match])
 
@@ -555,8 +477,6 @@ INBOX_TABLE = Table(
         "id": "id",
         "texts": lambda row: len(row["ids"]),
         "kind": "kind",
-        "trust": "trust",
-        "signs": lambda row: [sign["kind"] for sign in row["signs"]],
         "missed": "missed",
         "seen": "seen",
         "sources": "sources",

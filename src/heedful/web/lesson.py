@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
-from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
+from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.loop.share import Share, percent
 from heedful.pages.report import counted
 from heedful.service import review
@@ -304,7 +304,7 @@ def _example(row: Document) -> Document:
 
     What tools and documents wrote is left out: it is shown in quarantine only.
     """
-    hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
+    hidden = row["trust"] == "outside" or row["state"] == "quarantined"
     return {
         **{name: row[name] for name in ("id", "state", "trust", "at")},
         "held": hidden,

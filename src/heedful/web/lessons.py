@@ -11,12 +11,7 @@ from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.lesson import (
-    LESSON_KINDS,
-    Match,
-    Matches,
-    State,
-)
+from heedful.lessons.lesson import LESSON_KINDS, Match, Matches, State
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import (

@@ -201,10 +201,9 @@ async def home(visit: Visit) -> Document:
         "needs": {**needs, "number": sum(needs.values())},
         "jobs": jobs,
         "reviews": [dict(row) for row in reviews[:MAX_HOME_ROWS]],
-        # In the order of the page of quarantine: what is dangerous comes first.
+        # In the order of the page of quarantine.
         "waiting": [asdict(group) for group in groups[:MAX_HOME_ROWS]],
         "texts": waiting.total,
-        "suspect": inbox.count_suspect(groups),
         "degraded": degraded[:MAX_HOME_ROWS],
         "unsolved": unsolved,
         "broken": broken_loops,

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -14,10 +14,9 @@ from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
+from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.scope import TOLD_STATES, name_scope
-from heedful.lessons.signs import find_signs
 from heedful.lessons.silence import Obstacle
-from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
 from heedful.pages.report import text as _as_text
 from heedful.service import review
@@ -437,7 +436,7 @@ def describe_error(
 def read_waiting(
     db: Db, scope: Scope, lessons: Sequence[int]
 ) -> tuple[list[Document], int]:
-    """Return the newest texts of lessons that wait, with their signs of danger.
+    """Return the newest texts of lessons that wait.
 
     Also returns how many wait in all.
     """
@@ -455,12 +454,10 @@ def read_waiting(
 
 def _waiting_row(entry: QuarantinedLesson) -> Document:
     """Return what the page shows of a text that waits."""
-    texts = filter(None, [entry.lesson, entry.pattern])
     return {
         "id": entry.id,
         "text": entry.lesson or entry.pattern,
         "trust": entry.trust,
-        "signs": list(map(asdict, find_signs(texts))),
     }
 
 

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 # With one of these at its end, an address asks for the data of a page, or its rows.
 DATA_ENDINGS = (".json", ".csv")
 MAX_MONEY_DECIMALS = 6
-# Signs of danger whose own name a reader may not know.
-SIGN_WORDS: Mapping[str, str] = {
-    "| sh": "pipes into a shell",
-    "address": "web address",
-    "force": "forces or deletes",
-    "hidden": "hidden characters",
-    "ignore previous": "ignores what was said",
-    "mail": "mail address",
-}
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -66,7 +57,6 @@ def _pages() -> Environment:
         "short": short_id,
         "stage_value": stage_value,
         "stop_words": stop_words,
-        "sign_words": sign_words,
         "words": cut_words,
         "unbroken": unbroken,
     }
@@ -76,15 +66,6 @@ def _pages() -> Environment:
         "MENU": MENU,
     }
     return pages
-
-
-def sign_words(kind: str) -> str:
-    """Return a kind of sign of danger in words.
-
-    >>> sign_words("force"), sign_words("password")
-    ('forces or deletes', 'password')
-    """
-    return SIGN_WORDS.get(kind, kind)
 
 
 def cut_words(text: str, most: int) -> str:

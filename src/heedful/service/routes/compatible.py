@@ -21,12 +21,8 @@ from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.episodes.episode import Ended
 from heedful.errors import StoreError
-from heedful.lessons.scope import name_scope, release_command
-from heedful.lessons.trust import (
-    HTTP_TRUST_ARGUMENT,
-    trust_hint,
-    untrusted_sources,
-)
+from heedful.lessons.commands import release_command
+from heedful.lessons.scope import name_scope
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
@@ -197,7 +193,9 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     if any(getattr(completion, flag) for flag in OVERRIDE_FLAGS):
         caller.needs("approve")
 
-    answer = await guardrails.process_loop_completion(**_arguments(completion, caller))
+    answer = await guardrails.process_loop_completion(
+        **await _arguments(completion, caller)
+    )
     loop = answer["decision_result"]["original_loop_id"]
     waiting = await caller.read(lessons.held_of, f"loop:{loop}")
     if waiting:
@@ -229,19 +227,24 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
     A body without a flag gets 422.
     """
-    return await guardrails.override_guardrails(loop_id, **_arguments(change, caller))
+    return await guardrails.override_guardrails(
+        loop_id, **await _arguments(change, caller)
+    )
 
 
-def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
+async def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
     """Return the arguments for a function of `guardrails` that a body contains."""
+    is_stated = await caller.origin() != "outside"
     return {
         **body.model_dump(exclude=IDENTITY_FIELDS),
         "override_by": caller.by,
-        "store": _loops(caller, body.override_by or ""),
+        "store": _loops(caller, body.override_by or "", is_stated=is_stated),
     }
 
 
-def _loops(caller: Caller, overrider: str = "") -> guardrails.GuardedLoops:
+def _loops(
+    caller: Caller, overrider: str = "", *, is_stated: bool = False
+) -> guardrails.GuardedLoops:
     """Return the caller's loops.
 
     `overrider` is who the body says overrides a limit, for the audit log; "" if it does
@@ -254,8 +257,8 @@ def _loops(caller: Caller, overrider: str = "") -> guardrails.GuardedLoops:
         caller.record("loop.override", loop, rule=rule, named=overrider)
 
     def is_trusted(loop: str) -> bool:
-        """Return whether the operator trusts what this key reports about a loop."""
-        if "approve" in caller.key.may:
+        """Return whether what this key reports about a loop counts."""
+        if is_stated or "approve" in caller.key.may:
             return True
         return caller.key.id in setup.pinned(caller.scope, loop).keys
 
@@ -285,9 +288,8 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
 
     Rules write the lessons, and no request waits for a model. While `awaits_model` is
     true, a job lets the model reword them; the lessons note as `model_error` why its
-    words are not used. If the key lacks the permission `approve`, the lessons wait in
-    quarantine; the command `release` releases them, and `hint` says how to state whose
-    words they have.
+    words are not used. If the lessons are from outside, they wait in quarantine; the
+    command `release` releases them, and `hint` states their sources.
     """
     if not caller.setup.reflections:
         raise Problem(
@@ -298,15 +300,10 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
 
     scope = caller.scope
     memory = caller.memory
-    trust: Literal["operator", "tool"] = "tool"
-    if "approve" in caller.key.may:
-        trust = "operator"
-
     context = run.model_dump(exclude={"store"}, exclude_none=True)
     reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
-        trust=trust,
         keys=caller.actor.via.split(),
     )
     has_model = caller.setup.model is not None
@@ -322,10 +319,6 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
             await caller.setup.work.defer("reword", scope, digest=digest)
 
     hint = storage["hint"]
-    if hint and reflection.reflected is not None:
-        sources = {*reflection.reflected.untrusted, caller.actor.via} - {""}
-        stated = await memory.stated_trust()
-        hint = trust_hint(untrusted_sources(sources, stated), HTTP_TRUST_ARGUMENT)
     return {
         **reflection,
         **storage,

@@ -16,7 +16,8 @@ from fastapi import APIRouter, Path, Query, Response
 
 from heedful.drive import report as reports
 from heedful.errors import Conflict, InvalidInput, NotFound
-from heedful.lessons.scope import name_scope, release_command
+from heedful.lessons.commands import release_command
+from heedful.lessons.scope import name_scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done, Policy
 from heedful.loop.policies import policy
@@ -70,9 +71,9 @@ async def attempt(
     nothing.
 
     409 if a different report of the attempt exists, if the number skips an attempt, or
-    if the loop has ended; 413 if the loop would have more than 8 MiB. Unless only what
-    is pinned to the loop judged its attempts, or keys that may approve, its lessons
-    wait in quarantine; `release` is the command that releases them.
+    if the loop has ended; 413 if the loop would have more than 8 MiB. The lessons of a
+    loop that a key from outside judged wait in quarantine, unless a person stated the
+    key; `release` is the command that releases them.
     """
     setup = caller.setup
     pinned = setup.pinned(caller.scope, id)
@@ -90,10 +91,11 @@ async def attempt(
             return ()
         return await load_checks([*pinned_checks, *other_checks], setup)
 
-    # A judgement is trusted if the operator trusts the key that reports it, or pinned
-    # all that made it.
+    # A judgement counts if somebody stated the key that reports it, or if an operator
+    # pinned all that made it.
     may_approve = "approve" in caller.key.may
     is_key_trusted = may_approve or caller.key.id in pinned.keys
+    is_key_trusted = is_key_trusted or await caller.origin() != "outside"
     is_judged_by_caller = body.evaluation is not None or bool(other_checks)
     is_judged_by_pins = bool(pinned_checks) and not is_judged_by_caller
 

@@ -15,25 +15,25 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from heedful.episodes.episode import Limits
 from heedful.episodes.messages import EpisodeReader
+from heedful.episodes.origins import sources_in
 from heedful.errors import InvalidInput, NotFound
 from heedful.integrations import hooks
 from heedful.integrations.agents import find_agent, in_our_names, session_of
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.briefing import explain_unshown
+from heedful.lessons.commands import trust_command
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
-from heedful.lessons.lesson import Trust as LessonTrust
+from heedful.lessons.origin import Origin, names_to_state, origin_of, read_origin
 from heedful.lessons.proof import TrialProof
 from heedful.lessons.scope import name_scope
 from heedful.lessons.sentence import word_proof
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
 from heedful.memory.arrivals import receive
 from heedful.memory.memory import MAX_SIGNED_CHARS
 from heedful.memory.reflect import to_stored_episode
 from heedful.memory.trial import Trial
-from heedful.memory.vouching import unstated_sources
 from heedful.models.contract import Message
 from heedful.redact import redact, redact_start
 from heedful.service import review, schemas
@@ -317,17 +317,17 @@ async def create(
     """Record one occurrence of an error: 201 if its pattern is new and becomes a
     lesson, else 200.
 
-    If the key lacks the permission `approve` and no operator trusts it, the lesson
-    waits in quarantine; `entry` is its id there, and `release` releases it. If the
+    If the key is from outside and nobody stated it, the lesson waits in quarantine;
+    `entry` is its id there, and `release` releases it. If the
     memory is full of more valuable lessons, the lesson is not stored and `id` and
     `seen` in the answer are 0.
     """
     sender = caller.actor.via or f"key:{caller.key.name}"
-    trust: LessonTrust = "tool"
-    if "approve" in caller.key.may:
-        trust = "operator"
-    elif not body.source:
-        trust = source_trust(sender, await caller.memory.stated_trust())
+    origin: Origin = "user"
+    if "approve" not in caller.key.may:
+        stated = await caller.memory.believed()
+        sources = [caller.actor.via, body.source]
+        origin = origin_of(filter(None, sources), stated)
 
     example = None
     if body.example is not None:
@@ -348,7 +348,7 @@ async def create(
         tags=body.tags,
         importance=body.importance,
         context=body.context,
-        trust=trust,
+        origin=origin,
         source=body.source or sender,
     )
 
@@ -580,10 +580,22 @@ episodes_router: APIRouter = APIRouter(
     prefix="/v1", tags=["episodes"], route_class=Route
 )
 _JSON_MEDIA_TYPE = "application/json"
-Trust = Annotated[
-    Literal["external", "operator"],
-    Query(description="Who wrote the task; `operator` needs a key that may approve."),
+SentOrigin = Annotated[
+    str,
+    Query(
+        description="`user`, `local` or `outside`, or an older word; `user` "
+        "needs a key that may approve.",
+        max_length=20,
+    ),
 ]
+
+
+def _sent_origin(caller: Caller, word: str) -> Origin:
+    """Return the origin that a request states. Raises InvalidInput, Forbidden."""
+    origin = read_origin(word)
+    if origin == "user":
+        caller.needs("approve")
+    return origin
 
 
 @episodes_router.post(
@@ -593,40 +605,40 @@ async def receive_episode(
     new: schemas.NewEpisode,
     caller: Writing,
     response: Response,
-    trust: Trust = "external",
+    origin: SentOrigin = "local",
+    trust: SentOrigin = "",
 ) -> Document:
     """Store a finished run, so that a worker reflects on it; a repeated call stores
     nothing more.
 
-    200 if heedful has already reflected on the run, else 202. Lessons from the text of
-    tools, documents and users wait in quarantine: `hint` names the argument and the
-    commands that say whose words these are, "" if a release alone helps.
+    200 if heedful has already reflected on the run, else 202. What is from outside
+    waits: `hint` is the command that states its sources, "" if nothing is. `trust` is
+    an older name of `origin`.
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
-    if trust == "operator":
-        caller.needs("approve")
+    author = _sent_origin(caller, trust or origin)
 
     run = {
         "events": [],
         **new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True),
     }
     [episode] = await offload(EpisodeReader(Limits()).add, run)
-    stored_episode = await offload(to_stored_episode, episode, trust)
+    stored_episode = await offload(to_stored_episode, episode, author)
 
     state = await caller.write(episodes.admit, stored_episode, claim=False) or "waiting"
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
 
-    stated = await caller.memory.stated_trust()
-    sources = await offload(
-        unstated_sources, episode, trust, stated, caller.actor.via or ""
-    )
+    stated = await caller.memory.believed()
+    sources = {*await offload(sources_in, episode), *caller.actor.via.split()}
     response.status_code = 200 if state == "reflected" else 202
     return {
         "digest": episode.digest,
         "state": state,
-        "hint": name_scope(trust_hint(sources, HTTP_TRUST_ARGUMENT), caller.scope),
+        "hint": name_scope(
+            trust_command(names_to_state(sources, stated)), caller.scope
+        ),
     }
 
 
@@ -686,7 +698,10 @@ traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"], route_class=
 
 @traces_router.post("/traces", name="traces", response_class=Response)
 async def receive_traces(
-    request: Request, caller: Writing, trust: Trust = "external"
+    request: Request,
+    caller: Writing,
+    origin: SentOrigin = "local",
+    trust: SentOrigin = "",
 ) -> Response:
     """Receive spans of agents over OTLP/HTTP, in any order and from any number of
     services.
@@ -694,8 +709,7 @@ async def receive_traces(
     Soon after the root span of a trace has ended, the trace becomes one episode. The
     answer reports spans that cannot be stored as `partial_success`.
     """
-    if trust == "operator":
-        caller.needs("approve")
+    author = _sent_origin(caller, trust or origin)
 
     content_type = request.headers.get("content-type", _JSON_MEDIA_TYPE)
     media_type = content_type.partition(";")[0].strip().lower()
@@ -704,7 +718,7 @@ async def receive_traces(
         spans: Any = body
         if media_type != PROTOBUF_TYPE:
             spans = await offload(json.loads, body)
-        refused = await receive(caller.setup.store, caller.scope, spans, trust)
+        refused = await receive(caller.setup.store, caller.scope, spans, author)
     except (InvalidInput, ValueError, RecursionError) as error:
         raise Problem(
             status=400, code="invalid_traces", detail=f"not OTLP: {error}"

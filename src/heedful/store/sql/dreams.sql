@@ -80,7 +80,7 @@ where tenant = :tenant and project = :project and id in (select atom from json_e
 -- The texts of these lessons, without those of tools and documents.
 select id, text from lesson
 where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
-  and trust not in ('tool', 'external');
+  and trust <> 'outside';
 
 -- name: superseded_later
 -- The last dream that superseded a lesson of this dream, or a reflection that it wrote.

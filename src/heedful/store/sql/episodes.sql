@@ -59,7 +59,7 @@ select digest from example where scope = :scope and digest in (select value from
 insert into trace (tenant, project, id, trust, spans, bytes, rooted, via, last)
 values (:tenant, :project, :trace, :trust, :spans, :bytes, :root, :via, :now)
 on conflict (tenant, project, id) do update
-set trust = case when trace.trust = excluded.trust then trace.trust else 'external' end,
+set trust = case when trace.trust = excluded.trust then trace.trust else 'outside' end,
     spans = trace.spans + excluded.spans, bytes = trace.bytes + excluded.bytes,
     rooted = trace.rooted or excluded.rooted, last = excluded.last,
     via = case when instr(' ' || trace.via || ' ', ' ' || excluded.via || ' ') > 0 then trace.via
@@ -125,8 +125,8 @@ select o.source, e.lesson_id, e.lesson as text from origin o join example e on e
   join lesson l on l.id = e.lesson_id
 where o.scope = :scope and l.tenant = :tenant and l.project = :project
   and o.source in (select value from json_each(:sources))
-  and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
-  and l.state in ('unverified', 'verified', 'superseded') and l.trust not in ('tool', 'external')
+  and e.state in ('unverified', 'verified') and e.trust <> 'outside'
+  and l.state in ('unverified', 'verified', 'superseded') and l.trust <> 'outside'
 order by o.source, e.lesson_id;
 
 -- name: substitute
@@ -175,7 +175,7 @@ with named (name) as (
   where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
 select id, kind || '/' || signature in (select name from named) as own, text, mistake, state, trust,
-       case when state = 'quarantined' or trust in ('tool', 'external') then author else 0 end as entry
+       case when state = 'quarantined' or trust = 'outside' then author else 0 end as entry
 from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select substr(name, instr(name, '/') + 1) from named

@@ -120,7 +120,7 @@ update lesson set useful = 1 where tenant = :tenant and project = :project and u
 
 -- name: set_useful
 -- A proof never ranks down what an operator wrote or pinned.
-update lesson set useful = case when pinned or trust = 'operator' then max(1, :useful) else :useful end
+update lesson set useful = case when pinned or trust = 'user' then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
 -- name: unfit_lessons
@@ -131,12 +131,12 @@ where tenant = :tenant and project = :project and unfit_for <> '[]';
 -- What an operator wrote or pinned is shown to all models.
 update lesson set unfit_for = :unfit_for
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-  and (:unfit_for = '[]' or not pinned and trust <> 'operator')
+  and (:unfit_for = '[]' or not pinned and trust <> 'user')
 returning id;
 
 -- name: retire
 -- A person decides about what an operator wrote or pinned: by unpinning it.
-update lesson set state = case when pinned or trust = 'operator' and not exists (
+update lesson set state = case when pinned or trust = 'user' and not exists (
   select 1 from ruling
   where tenant = :tenant and project = :project and subject = :kind || '/' || :signature and action = 'unpin'
 ) then state else 'retired' end

@@ -1,15 +1,18 @@
 -- name: list_keys
 -- With projects, list only rows that concern no other project.
-select id, tenant, name, hash, projects, may, by, at, expires, revoked from key
+select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside from key
 where tenant = :tenant
   and (:projects = '[]' or projects <> '[]' and not exists (
     select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
   and (:cursor = '' or (at, id) < (select at, id from key where tenant = :tenant and id = :cursor))
 order by at desc, id desc limit :limit;
 
+-- name: stated_keys
+select id from key where tenant = :tenant and not outside;
+
 -- name: revoke_key
 update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id = :id
-returning id, tenant, name, hash, projects, may, by, at, expires, revoked;
+returning id, tenant, name, hash, projects, may, by, at, expires, revoked, outside;
 
 -- name: newest_audit
 select n, projects, at, by, action, subject, detail, hash from audit

@@ -4,7 +4,7 @@ update example set state = 'superseded'
 where digest like 'lesson%' and state in ('unverified', 'verified') and (lesson_id, lesson) in (
   select id, text from lesson
   where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-    and text <> :text and (:renews = 1 or (trust not in ('operator', 'measured') and example.trust = 'model'))
+    and text <> :text and (:renews = 1 or (trust = 'outside' and example.trust = 'local'))
 );
 
 -- name: upsert_lesson
@@ -17,7 +17,7 @@ values (coalesce((select lesson from tally where tenant = :tenant and project = 
         -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile. The proof is about the
         -- text whose digest the ruling has: it does not apply to a new text from an operator.
         case when :state in ('unverified', 'verified') and 'retire' = (
-               select case when :trust = 'operator' and json_extract(record, '$.digest') <> :mark then '' else action end
+               select case when :trust = 'user' and json_extract(record, '$.digest') <> :mark then '' else action end
                from ruling
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
@@ -27,27 +27,27 @@ values (coalesce((select lesson from tally where tenant = :tenant and project = 
                     and subject = :kind || '/' || :signature and action in ('retire', 'restore')), 0))
 on conflict (tenant, project, kind, signature) do update
 set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen),
-    -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
-    state = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+    -- Whether the new words take the place of the stored ones says heedful.store.lessons.
+    state = case when lesson.trust = 'outside' and excluded.trust <> 'outside'
                  then excluded.state
                  when :renews = 1 and lesson.state = 'verified' then excluded.state
-                 when lesson.state = 'unverified' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
+                 when lesson.state = 'unverified' and excluded.state = 'verified' and excluded.trust <> 'outside'
                  then 'verified' else lesson.state end,
-    useful = case when (:renews = 1 or (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')))
+    useful = case when (:renews = 1 or (lesson.trust = 'outside' and excluded.trust <> 'outside'))
                   and lesson.text <> excluded.text then 1 else lesson.useful end,
-    judged_from = case when (:renews = 1 or (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')))
+    judged_from = case when (:renews = 1 or (lesson.trust = 'outside' and excluded.trust <> 'outside'))
                        and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
     (trust, text, source, tags, importance, meta, mistake, author) = (
       select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, cast(null as bigint)
-      where lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+      where lesson.trust = 'outside' and excluded.trust <> 'outside'
       union all
       -- The newest words of the same origin, or of a higher one.
       select excluded.trust, excluded.text, excluded.source, lesson.tags, lesson.importance,
              case when excluded.meta = '{}' then lesson.meta else excluded.meta end, excluded.mistake, cast(null as bigint)
-      where :renews = 1 and not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+      where :renews = 1 and not (lesson.trust = 'outside' and excluded.trust <> 'outside')
       union all
       select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
-      where :renews = 0 and not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+      where :renews = 0 and not (lesson.trust = 'outside' and excluded.trust <> 'outside')
     ),
     pinned = lesson.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
@@ -77,7 +77,7 @@ order by id;
 -- A stored example is verified when trusted text says the same.
 update example set state = 'verified'
 where lesson_id = :lesson_id and digest = :digest and state = 'unverified'
-  and :state = 'verified' and :trust in ('operator', 'measured');
+  and :state = 'verified' and :trust <> 'outside';
 
 -- name: top_lessons
 -- The lessons seen most often, each with the number of its worked examples; failures
@@ -91,14 +91,14 @@ order by meta like '%"mended": false%', seen desc, last_seen desc, id limit :lim
 -- name: newest_example
 -- The newest example of a lesson that a person may be shown outside quarantine.
 select record from example where lesson_id = :lesson and scope = :token
-  and state in ('unverified', 'verified') and trust not in ('tool', 'external')
+  and state in ('unverified', 'verified') and trust <> 'outside'
   and not (digest like 'lesson%' and lesson = (select text from lesson where id = :lesson))
 order by at desc, id desc limit 1;
 
 -- name: rules_in_force
 -- The rules of the user that agents are held to, last said first.
 select id, error_type, text, state, trust, seen, last_seen, meta, author from lesson
-where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
+where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
   and kind = 'reflection' and state in ('unverified', 'verified')
 order by last_seen desc, id desc limit :limit;
 
@@ -108,9 +108,9 @@ select * from lesson
 where tenant = :tenant and project = :project and id < :before
   and (:kind = '' or kind = :kind)
   and (:error_type = '' or error_type = :error_type
-       and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
+       and (:reviews or state <> 'quarantined' and trust <> 'outside'))
   and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
-  and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
+  and (:tag = '' or trust <> 'outside' and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
 -- name: lessons_of
@@ -142,17 +142,17 @@ select project from stored where project <> '';
 select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
-        where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
+        where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
 from lesson l
-where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and l.trust <> 'outside'
 order by l.id desc limit :limit;
 
 -- name: newest_linked_tasks
 -- The tasks of the lessons of `newest_linked`, whose ids begin with :oldest, as `linked_tasks` has them.
 select e.lesson_id, substr(e.task, 1, cast(:chars as integer)) as task from lesson l cross join example e
 where e.lesson_id = l.id and l.tenant = :tenant and l.project = :project and l.id >= :oldest
-  and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
-  and e.scope = :scope and e.lesson_id >= :oldest and e.indexed and e.trust not in ('tool', 'external')
+  and l.state in ('unverified', 'verified') and l.trust <> 'outside'
+  and e.scope = :scope and e.lesson_id >= :oldest and e.indexed and e.trust <> 'outside'
   and not (e.digest like 'lesson%' and e.lesson = e.task)
 order by e.at desc, e.id desc limit :limit;
 
@@ -161,16 +161,16 @@ order by e.at desc, e.id desc limit :limit;
 select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
-        where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
+        where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.id in (select atom from json_each(:ids))
-  and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+  and l.state in ('unverified', 'verified') and l.trust <> 'outside'
 order by l.id desc;
 
 -- name: linked_tasks
 -- The tasks of the newest examples of these lessons that may be recalled, without rows that hold the words of a lesson.
 select lesson_id, substr(task, 1, cast(:chars as integer)) as task from example
-where scope = :scope and lesson_id in (select atom from json_each(:ids)) and indexed and trust not in ('tool', 'external')
+where scope = :scope and lesson_id in (select atom from json_each(:ids)) and indexed and trust <> 'outside'
   and not (digest like 'lesson%' and lesson = task)
 order by at desc, id desc limit :limit;
 
@@ -274,7 +274,7 @@ where tenant = :tenant and project = :project and relation = 'became'
       and not exists (select 1 from moved where example = e.id));
 
 -- name: bring_back
-update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'unverified' end
+update example set state = case when trust = 'outside' then 'quarantined' else 'unverified' end
 where id = :example and state = 'superseded';
 
 -- name: set_voice
@@ -406,7 +406,7 @@ values (coalesce((select example from corpus where scope = :scope),
 on conflict (lesson_id, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson, mistake = excluded.mistake,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
-where (example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+where (example.trust = 'outside' and excluded.trust <> 'outside')
   or (example.state = 'superseded' and :renews = 1)
 returning id;
 
@@ -449,7 +449,7 @@ select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as les
 from hardened h join lesson l on l.id = h.lesson_id
 where h.tenant = :tenant and h.project = :project and h.state = 'accepted' and h.memory_key = coalesce(
     (select memory_key from loop where tenant = :tenant and project = :project and id = :id), :memory_key
-  ) and (h.kind = 'call') = :calls and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+  ) and (h.kind = 'call') = :calls and l.state in ('unverified', 'verified') and l.trust <> 'outside'
 order by h.lesson_id;
 
 -- name: hardenable
@@ -464,14 +464,14 @@ from lesson l where l.tenant = :tenant and l.project = :project and l.id = :id;
 select e.record, e.lesson_id, l.kind, l.error_type
 from example e join lesson l on l.id = e.lesson_id
 where e.scope = :scope and (:memory_key = '' or e.memory_key = :memory_key)
-  and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
+  and e.state in ('unverified', 'verified') and e.trust <> 'outside'
 order by case when e.lesson_id = :id then 0 else 1 end, e.id desc limit :limit;
 
 -- name: trusted_rules
 -- What runs showed as rules: first the sightings of one lesson, then the newest of the others.
 select o.lesson_id, o.mistake from occurrence o join lesson l on l.id = o.lesson_id
 where l.tenant = :tenant and l.project = :project and l.kind = 'strategy' and l.state in ('unverified', 'verified')
-  and o.trust not in ('tool', 'external')
+  and o.trust <> 'outside'
 order by case when o.lesson_id = :id then 0 else 1 end, o.at desc, o.id desc limit :limit;
 
 -- name: count_alarm

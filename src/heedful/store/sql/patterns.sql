@@ -3,7 +3,7 @@
 select error_type, signature, max(pattern) as pattern, max(case when apart then 1 else 0 end) as apart,
        cast(sum(seen) as bigint) as seen
 from lesson
-where tenant = :tenant and project = :project and trust not in ('tool', 'external')
+where tenant = :tenant and project = :project and trust <> 'outside'
   and (:error_type = '' or error_type = :error_type)
 group by error_type, signature
 order by error_type, min(id);
@@ -12,7 +12,7 @@ order by error_type, min(id);
 with mine as (
   select id, signature, state, seen from lesson
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-    and (trust not in ('tool', 'external') or signature = :signature)
+    and (trust <> 'outside' or signature = :signature)
 )
 select *, (
          select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
@@ -44,11 +44,11 @@ order by at desc limit :limit;
 -- name: learnt_state
 select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
   select signature, apart from lesson /*sqlite indexed by lesson_type */
-  where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
+  where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
   order by id limit :most
 ) as learnt;
 
 -- name: learnt_patterns
 select signature, pattern, apart from lesson /*sqlite indexed by lesson_type */
-where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
+where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
 order by id limit :most;

@@ -7,7 +7,7 @@ select tenant, project from scopes_there(:waiting);
 select tenant, project from loop_scopes();
 
 -- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, revoked from key_of(:id);
+select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside from key_of(:id);
 
 -- name: any_key
 select keys_there() as n;

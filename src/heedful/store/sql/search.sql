@@ -12,12 +12,12 @@ where l.tenant = :tenant and l.project = :project and e.indexed
 -- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
 -- to read those of retired lessons.
 select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
-       case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for,
-       e.trust, case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.text else e.lesson end as text,
-       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
-       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
-       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
-       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.author else e.id end as author,
+       case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for,
+       e.trust, case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.text else e.lesson end as text,
+       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.tags else '[]' end as tags,
+       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
+       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
+       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.author else e.id end as author,
        (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
        and l.importance >= :importance and e.at >= :since
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
@@ -70,9 +70,9 @@ with recursive line (memory_key, rule, kind, signature) as (
 )
 select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c.mended,
        case when c.memory_key = :memory_key then c.quiet else 0 end as quiet, e.memory_key as example_key, e.id, l.id as lesson_id, e.record, l.kind,
-       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
-       case when l.trust in ('tool', 'external') then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.meta,
-       case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for
+       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust = 'outside' then e.lesson else l.text end as text,
+       case when l.trust = 'outside' then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.meta,
+       case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for
 from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
 join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature

@@ -5,7 +5,7 @@ select l.id, l.kind, l.text, l.error_type, l.pattern, l.signature, l.trust, l.so
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.kind in ('reflection', 'strategy', 'error')
   and l.state in ('unverified', 'verified')
-  and (l.trust = 'operator' or l.state = 'verified' and l.trust not in ('tool', 'external')
+  and (l.trust = 'user' or l.state = 'verified' and l.trust <> 'outside'
        or :taken and l.source like 'shared:%')
 order by l.id;
 
@@ -18,5 +18,5 @@ where o.scope = :scope and o.source like 'shared:%' order by o.source;
 -- The rules of the file for a session that begins: those that are about no error, which would call for them.
 select id, text from lesson
 where tenant = :tenant and project = :project and source like 'shared:%' and state in ('unverified', 'verified')
-  and trust not in ('tool', 'external') and meta not like '%"error": true%'
+  and trust <> 'outside' and meta not like '%"error": true%'
 order by importance desc, id limit :limit;

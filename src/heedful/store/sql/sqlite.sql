@@ -10,7 +10,7 @@ union select tenant, project from trace where :waiting and state = 'open';
 select distinct tenant, project from loop;
 
 -- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, revoked from key where id = :id;
+select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside from key where id = :id;
 
 -- name: any_key
 select exists (select 1 from key) as n;

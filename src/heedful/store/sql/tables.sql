@@ -141,7 +141,7 @@ create table lesson (
   text text not null,
   tags text not null default '[]',
   state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
-  trust text not null check (trust in ('operator', 'measured', 'model', 'tool', 'external')),
+  trust text not null check (trust in ('user', 'local', 'outside')),
   importance real not null default 0.5 check (importance between 0 and 1),
   seen integer not null default 1,
   source text not null default '',
@@ -167,7 +167,7 @@ create index lesson_words on lesson (tenant, project, words);
 create index lesson_listed on lesson (tenant, project, id);
 -- The patterns of an error type from which templates are learnt, oldest first.
 create index lesson_type on lesson (tenant, project, error_type, id, signature, apart, trust)
-where trust not in ('tool', 'external');
+where trust <> 'outside';
 -- The least useful lessons first. A query that orders by the same expressions needs no sort.
 create index lesson_useful on lesson (
   tenant, project, pinned,
@@ -194,7 +194,7 @@ create table occurrence (
   mistake text not null default '',
   source text not null default '',
   via text not null default '',
-  trust text not null default 'external',
+  trust text not null default 'outside',
   parents text not null default '[]',
   at real not null
 );
@@ -213,7 +213,7 @@ create table example (
   record text not null,
   digest text not null,
   state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
-  trust text not null default 'external',
+  trust text not null default 'outside',
   lesson text not null default '',
   mistake text not null default '',
   words text not null default '',
@@ -605,7 +605,8 @@ create table key (
   by text not null,
   at real not null,
   expires real,
-  revoked real
+  revoked real,
+  outside boolean not null default false
 ) without rowid;
 
 -- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`. `hash`
@@ -745,11 +746,11 @@ end;
 -- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does
 -- not hide examples from other sources.
 create trigger lesson_changed after update of state, trust on lesson
-when (old.state in ('unverified', 'verified') or old.trust in ('tool', 'external'))
-  <> (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external')) begin
+when (old.state in ('unverified', 'verified') or old.trust = 'outside')
+  <> (new.state in ('unverified', 'verified') or new.trust = 'outside') begin
   update example set indexed = not indexed where lesson_id = new.id and indexed <> (
     state in ('unverified', 'verified')
-    and (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external'))
+    and (new.state in ('unverified', 'verified') or new.trust = 'outside')
   );
 end;
 -- The origins of a deleted example are deleted too if it was never shown and nothing derives from it.

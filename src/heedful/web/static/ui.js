@@ -113,16 +113,14 @@ document.addEventListener("submit", (event) => {
   else $("[data-reason]", event.target).textContent = "Reason; now choose Release or Reject";
 });
 
-// How many texts are ticked; a click with Shift ticks all from the last one. A row marked data-alone is ticked by itself only.
-const tick = (boxes, on, alone) => { for (const box of boxes) if (!on || alone || !("alone" in box.dataset)) box.checked = on; };
+// How many texts are ticked; a click with Shift ticks all from the last one.
+const tick = (boxes, on) => { for (const box of boxes) box.checked = on; };
 const textsOf = (boxes) => boxes.flatMap((box) => box.value.split(",")).length;
-let ticked, onlyRejects;
+let ticked;
 function count() {
   const texts = textsOf(all(`main ${boxes}:checked`));
-  const signed = textsOf(all(`main ${boxes}[data-signs]:checked`));
-  const signs = signed ? `, ${signed} with signs` : "";
-  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts} text${texts === 1 ? "" : "s"}${one.dataset.ticked}${signs}` : "";
-  if ($(`main ${boxes}`)) for (const one of all("main [data-rules]")) one.disabled = !texts || (onlyRejects && one.dataset.rules === "releasing");
+  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts} text${texts === 1 ? "" : "s"}${one.dataset.ticked}` : "";
+  if ($(`main ${boxes}`)) for (const one of all("main [data-rules]")) one.disabled = !texts;
 }
 document.addEventListener("click", (event) => {
   if (!event.target.matches(`main ${boxes}`)) return;
@@ -136,9 +134,7 @@ addEventListener("pageshow", count);
 
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
-  const rejects = "rejects" in event.target.dataset; // these texts can only be rejected together
-  if (name) tick(all(`main input[name="${name}"]`), event.target.checked, rejects);
-  if (rejects) onlyRejects = event.target.checked;
+  if (name) tick(all(`main input[name="${name}"]`), event.target.checked);
   if (name) count();
 });
 

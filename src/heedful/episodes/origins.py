@@ -1,0 +1,88 @@
+"""Where the words of the events of a run are from, and the fix that it found. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import chain
+
+from heedful.episodes.course import (
+    RESULT_EVENTS,
+    SURROUNDING_EVENTS,
+    Course,
+    course,
+    given_to,
+)
+from heedful.episodes.episode import Episode, Event
+from heedful.lessons.action import command_of
+from heedful.lessons.origin import (
+    NETWORK_SOURCE,
+    Origin,
+    installs,
+    is_outside,
+    reaches_out,
+    sources_of,
+)
+
+# With `strict`, what an agent has read so many events before a fix may be in it.
+STRICT_EVENTS = 40
+
+
+def sources_at(run: Course, position: int) -> frozenset[str]:
+    """Return the sources of the words of an event: the user, a tool or programs.
+
+    The words of a model have none.
+    """
+    event = run.events[position]
+    if event.type == "summary":
+        return frozenset()
+    if event.origin == "external":
+        return frozenset({NETWORK_SOURCE})
+    if event.type in SURROUNDING_EVENTS and not event.origin:
+        return frozenset({"user"})
+    if event.type not in RESULT_EVENTS and not event.origin:
+        return frozenset()
+
+    call = run.act[position]
+    calling = run.events[position if call is None else call]
+    return sources_of(event.tool or calling.tool, command_of(given_to(calling)))
+
+
+def sources_in(episode: Episode) -> frozenset[str]:
+    """Return the sources of the words of an episode."""
+    run = course(episode)
+    places = range(len(run.events))
+    return frozenset(chain.from_iterable(sources_at(run, n) for n in places))
+
+
+def is_outside_at(run: Course, position: int, stated: Set[str]) -> bool:
+    """Return True if the words of an event are from outside."""
+    return any(is_outside(source, stated) for source in sources_at(run, position))
+
+
+def fix_origin(
+    run: Course, steps: Iterable[int], stated: Set[str], strict: bool
+) -> Origin:
+    """Return the origin of the calls that put a failure right.
+
+    They are the agent's own words, unless one of them reaches out. If `strict`, they
+    are from outside also if one installs something, or if the agent read something from
+    outside shortly before the first of them.
+    """
+    steps = sorted(steps)
+    texts = list(chain.from_iterable(_texts_of(run.events[step]) for step in steps))
+    if any(map(reaches_out, texts)):
+        return "outside"
+    if not strict or not steps:
+        return "local"
+    before = range(max(0, steps[0] - STRICT_EVENTS), steps[0])
+    has_read = any(is_outside_at(run, position, stated) for position in before)
+    return "outside" if has_read or any(map(installs, texts)) else "local"
+
+
+def _texts_of(call: Event) -> Iterator[str]:
+    """Yield the arguments of a call as texts."""
+    arguments = given_to(call)
+    values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
+    for value in values:
+        yield value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,0 +1,58 @@
+"""The commands that heedful offers for pasting into a shell. Pure.
+
+Names of tools, sources and files in them may be a stranger's, so every word is quoted
+here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+READ_COMMAND = "heedful quarantine list"
+
+
+def quote_words(words: Sequence[str]) -> str:
+    """Return words as a command line that a shell reads as these words.
+
+    >>> quote_words(["heedful", "trust", "a;touch b"])
+    "heedful trust 'a;touch b'"
+    """
+    return " ".join(map(shlex.quote, words))
+
+
+def option_words(name: str, value: str) -> list[str]:
+    """Return an option and its value as words of a command.
+
+    A value that looks like an option is in one word with the name.
+    """
+    if value.startswith("-"):
+        return [f"--{name}={value}"]
+    return [f"--{name}", value]
+
+
+def release_command(entries: Sequence[int]) -> str:
+    """Return the command that releases quarantined entries; "" without an id."""
+    ids = [str(entry) for entry in entries if entry]
+    if not ids:
+        return ""
+    return quote_words(["heedful", "quarantine", "release", *ids, "--by", "NAME"])
+
+
+def trust_words(names: Sequence[str]) -> list[str]:
+    """Return the words after `heedful` that state these names; [] without a name.
+
+    A name that a terminal may show as another one is for `heedful quarantine list`,
+    which escapes it.
+    """
+    if not names:
+        return []
+    if not all(name.isprintable() and not name.startswith("-") for name in names):
+        return ["quarantine", "list"]
+    return ["trust", *names]
+
+
+def trust_command(names: Sequence[str]) -> str:
+    """Return the command that states these names; "" without a name."""
+    words = trust_words(names)
+    return quote_words(["heedful", *words]) if words else ""

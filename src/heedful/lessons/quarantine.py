@@ -1,0 +1,127 @@
+"""What waits in quarantine: a text from outside, until a person decides about it. Pure.
+
+Its entry has the lesson, the example and the source; what a revocation removes is
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Literal
+
+from heedful.lessons.lesson import Example, Lesson, State, clip
+from heedful.lessons.origin import Origin
+
+Action = Literal["release", "reject"]
+# The beginnings of the source of what a reviewer said, and of the lessons that come
+# from what was said about a change.
+REVIEWER_SOURCE_PREFIX = "reviewer:"
+CHANGE_SOURCE_PREFIX = "episode:change "
+MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
+MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The origin of an example: its sources, and the ids of its parents and children.
+
+    `sightings` are the newest sightings of its lesson: `text`, `source`, `trust`,
+    `loop`, and `at`, in seconds since 1970. `rulings` are the decisions of operators
+    about it.
+    """
+
+    sources: tuple[str, ...] = ()
+    parents: tuple[int, ...] = ()
+    _: KW_ONLY
+    children: tuple[int, ...] = ()
+    sightings: tuple[Mapping[str, Any], ...] = ()
+    rulings: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedLesson:
+    """An entry in quarantine: the lesson, its example and its source.
+
+    `id` is the id of the example's row. `example` is None if no prompt shows its words.
+    `source` is the source of this entry, and `seen` counts the sightings of its
+    pattern.
+    """
+
+    id: int
+    kind: str
+    _: KW_ONLY
+    error_type: str
+    signature: str
+    pattern: str
+    lesson: str
+    example: Example | None
+    state: State
+    trust: Origin
+    source: str
+    tags: tuple[str, ...]
+    importance: float
+    seen: int
+    at: float
+    provenance: Provenance = field(default_factory=Provenance)
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationResult:
+    """How many rows a revocation of a source removes.
+
+    `lessons` counts the lessons that lose their last example, `prompts` the loops whose
+    stored prompts had its words.
+
+    If the source is a key of a service, `loops`, `episodes` and `outcomes` are those
+    that it wrote. `attempts` counts those of its loops, and in loops of others its
+    first attempt with all that followed. `exposures` counts the lessons in prompts for
+    which it recalled, and the offers of its trials. `loop_ids` and `lesson_ids` name at
+    most 50 of them, and `reopened` as many loops of others that it had added to.
+    """
+
+    examples: int = 0
+    lessons: int = 0
+    _: KW_ONLY
+    sightings: int = 0
+    prompts: int = 0
+    loops: int = 0
+    attempts: int = 0
+    episodes: int = 0
+    outcomes: int = 0
+    exposures: int = 0
+    loop_ids: tuple[str, ...] = ()
+    lesson_ids: tuple[int, ...] = ()
+    reopened: tuple[str, ...] = ()
+
+
+def initial_state(origin: Origin, state: State = "unverified") -> State:
+    """Return the state of a new lesson: "quarantined" if from outside, else `state`."""
+    return "quarantined" if origin == "outside" else state
+
+
+def clip_lesson(lesson: Lesson) -> Lesson:
+    """Return a lesson for quarantine, with all its texts clipped.
+
+    Tags after the first `MAX_QUARANTINE_TAGS` are left out.
+    """
+    example = lesson.example
+    if example is not None:
+        example = replace(
+            example,
+            task=clip(example.task),
+            accepted=clip(example.accepted),
+            rejected=clip(example.rejected),
+            wrong=clip(example.wrong),
+            evidence=clip(example.evidence),
+            context=clip(example.context),
+        )
+
+    tags = [clip(tag) for tag in lesson.tags[:MAX_QUARANTINE_TAGS]]
+    return replace(
+        lesson,
+        example=example,
+        tags=tuple(tag[:MAX_QUARANTINE_TAG_CHARS] for tag in tags),
+        error_type=clip(lesson.error_type),
+        context=clip(lesson.context),
+    )
