@@ -171,3 +171,15 @@ async def test_prompt_of_a_subagent_makes_no_rule(memory: Memory) -> None:
     await Session(memory).say("never use npm", agent_id="helper")
 
     assert await memory.user_rules.list() == []
+
+
+async def test_agent_of_ones_own_is_told_what_its_user_said(memory: Memory) -> None:
+    host = patient_host(memory=memory, strict=True)
+    rule = "No, we always bill ACME in euros."
+    advice = await host.run("one").recall(rule)
+    assert "heedful rules retire" in advice.notes[0]
+
+    run = host.run("two")
+    assert rule in (await run.opening()).text
+    assert rule in (await run.before("bill", {"customer": "ACME"})).text
+    assert not await run.before("bill", {"customer": "Initech"})
