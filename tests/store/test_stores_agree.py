@@ -31,6 +31,7 @@ from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.store import (
+    calls,
     dreams,
     editions,
     episodes,
@@ -67,6 +68,7 @@ sources = st.sampled_from(["", "page", "tool x"])
 
 
 CLOCKED = (
+    calls,
     dreaming,
     episodes,
     exposures,

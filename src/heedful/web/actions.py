@@ -109,13 +109,19 @@ class NearFailure:
 
     def plain(self) -> Document:
         """Return what the page says: what failed, how often, and why it is not told."""
-        is_command = self.mark.kind == "command"
         return {
-            "about": self.mark.name if is_command else mark_words(self.mark),
+            "about": _named(self.mark),
             "history": f"failed in {counted(self.runs, 'run')}",
             "why": self.silence or "this action does not have it",
             "ask": self.spelling,
         }
+
+
+def _named(mark: Mark) -> str:
+    """Return a mark in words that hold without the call that has it."""
+    if mark.kind == "command":
+        return f"the command `{mark.name}`"
+    return mark_words(mark)
 
 
 def _words_of(*marks: Mark) -> frozenset[str]:
@@ -137,7 +143,7 @@ async def answer_action(visit: Visit, text: str) -> Document:
         )
 
     marks = marks_of(tool, arguments)
-    answer["searched"] = [mark_words(mark) for mark in marks[:MAX_NAMED_MARKS]]
+    answer["searched"] = [_named(mark) for mark in marks[:MAX_NAMED_MARKS]]
     answer |= {"known": 0, "nearest": [], "example": "", "traces": []}
     # The words of other calls are those of traces.
     if warnings or not visit.may("read"):
