@@ -11,7 +11,6 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Lesson, Signature, digest_of, short_digest
-from heedful.lessons.origin import read_origin
 from heedful.lessons.user_rules import (
     MAX_RULE_CHARS,
     RULE_TYPE,
@@ -105,8 +104,7 @@ class UserRules:
 
     async def _store(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
         memory = self._memory
-        trusts = await memory.stated_trust()
-        stated = {name for name in trusts if read_origin(trusts[name]) != "outside"}
+        stated = await memory.believed()
         stored = []
         for text in texts:
             old = await memory.store.read(memory.scope, rule_store.ended_by, text)

@@ -164,7 +164,7 @@ def state(
     What comes through a key of a service that is not `stated` is from outside.
     """
     if db.actor.via and is_outside(db.actor.via, stated):
-        lessons = [replace(lesson, trust="external") for lesson in lessons]
+        lessons = [replace(lesson, trust="outside") for lesson in lessons]
     else:
         for lesson in lessons:
             say_again(db, scope, lesson)
