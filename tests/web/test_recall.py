@@ -151,7 +151,7 @@ def test_a_lesson_is_named_as_on_the_page_of_lessons(browser: Browser, query: st
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     (lesson,) = browser.data("/lessons")["lessons"]
     page = browser.get(f"/recall?{query}").text
-    name = lesson["instruction"]
+    name = lesson["text"]
     assert f'<a href="/ui/lessons/{lesson["id"]}?project=main">{name}</a>' in page
     # What would be shown is no success.
     assert '<p class="answer">' in page

@@ -325,12 +325,6 @@ with fitting as (
 select id, record, state, trust, lesson, at, (select count(*) from fitting) as number from example
 where id in (select id from fitting) order by at desc, id desc limit :limit;
 
--- name: fixes_of
--- What the newest example of each lesson says to do about its error.
-select lesson_id, /*sqlite json_extract(record, '$.fix') *//*postgres record::json ->> 'fix' */ as fix from example
-where scope = :token and id in (
-  select (select max(id) from example where scope = :token and lesson_id = cast(lesson.value as bigint)) from json_each(:ids) as lesson);
-
 -- name: words_at
 -- The words that operators replaced in lessons after a time, the oldest first; without words of tools and documents.
 select l.id, case when e.trust = 'outside' then '' else e.lesson end as text

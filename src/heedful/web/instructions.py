@@ -1,4 +1,4 @@
-"""What lessons say to do, apart from the mistake that they are about."""
+"""The words that lessons had when a loop began."""
 
 from __future__ import annotations
 
@@ -15,40 +15,6 @@ from heedful.web import figures
 from heedful.web.site import Document, Visit
 
 REWORDED = "reworded since"
-
-
-async def with_instructions(
-    visit: Visit, lessons: Sequence[Mapping[str, Any]]
-) -> list[Document]:
-    """Return lessons, each with the parts of its text.
-
-    The `instruction` says what to do, and the `mistake` what was wrong before; a text
-    that states no mistake is all instruction.
-    """
-    fixes = await visit.caller.read(
-        figures.rows,
-        "fixes_of",
-        token=token(visit.caller.scope),
-        ids=json.dumps([lesson["id"] for lesson in lessons]),
-    )
-    fix_of = {row["lesson_id"]: row["fix"] for row in fixes}
-    return [
-        {**lesson, **split_text(lesson["text"], fix_of.get(lesson["id"]) or "")}
-        for lesson in lessons
-    ]
-
-
-def split_text(text: str, fix: str) -> Document:
-    """Return the instruction in a lesson's text, which begins with `fix`, and the
-    mistake before it.
-
-    >>> split_text("no currency. write EUR after it", "write EUR after it")
-    {'instruction': 'write EUR after it', 'mistake': 'no currency'}
-    """
-    mistake, is_found, rest = text.partition(f". {fix}")
-    if not fix or not is_found:
-        return {"instruction": text, "mistake": ""}
-    return {"instruction": fix + rest, "mistake": mistake}
 
 
 async def name_choices(
@@ -90,15 +56,14 @@ async def name_choices(
         name = lesson_name(lesson["kind"], lesson["signature"])
         row = {"id": choice["lesson"], "text": text, "name": name}
         lessons.append({**row, "reworded": reworded})
-    worded = await with_instructions(visit, lessons)
     return [
         {
             **choice,
-            "words": lesson["instruction"],
+            "words": lesson["text"],
             "reworded": lesson["reworded"],
             "name": lesson["name"],
         }
-        for choice, lesson in zip(choices, worded, strict=True)
+        for choice, lesson in zip(choices, lessons, strict=True)
     ]
 
 

@@ -20,7 +20,6 @@ from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures, unshown
 from heedful.web.days import read_home
-from heedful.web.instructions import with_instructions
 from heedful.web.lessons import measure, say_draws_of
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
@@ -37,7 +36,6 @@ RETIRED_STATES = ("retired", "superseded")
 async def lesson(visit: Visit, n: int) -> Document:
     """Show a lesson: whether it helps, its versions, examples, origins and links."""
     record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
-    (record,) = await with_instructions(visit, [record])
     name = f"{record['kind']}/{record['signature']}"
     # The parameters of the statements of this page; each uses some of them.
     values = {
@@ -75,12 +73,6 @@ async def lesson(visit: Visit, n: int) -> Document:
     )
 
     relations = asdict(related)
-    relatives_of = relations["related"]
-    lessons = [relation["lesson"] for relation in relatives_of]
-    lessons = await with_instructions(visit, lessons)
-    for relation, lesson in zip(relatives_of, lessons, strict=True):
-        relation["lesson"] = lesson
-
     rulings = fold_rulings(await _rows_of(visit, "rulings_of", values))
     last_ruling = rulings[0]["action"] if rulings else ""
     rejected = record["state"] == "retired" and last_ruling == "reject"

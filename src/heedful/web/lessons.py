@@ -33,7 +33,6 @@ from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures, unshown
 from heedful.web.days import read_home
-from heedful.web.instructions import with_instructions
 from heedful.web.loops import (
     MAX_SAVED_AGE_SECONDS,
     MIN_CACHED_LOOPS,
@@ -127,7 +126,7 @@ async def lessons(visit: Visit) -> Document:
         )
         rows, cursor = split_page(listed, limit, "id")
 
-    lessons = await with_instructions(visit, await _with_links(visit, rows))
+    lessons = await _with_links(visit, rows)
     measures = await measure(visit)
     _add_measures(lessons, measures)
     reasons = await unshown.find_reasons(visit, lessons)
@@ -341,11 +340,9 @@ async def proof(visit: Visit) -> Document:
     answer = deepcopy(proof.answer)
     answer["lessons"] = answer["lessons"][:limit]
     names = [comparison["lesson"] for comparison in answer["lessons"]]
-    texts = await visit.caller.read(figures.named, names)
-    named = await with_instructions(visit, list(texts.values()))
-    lesson_of = dict(zip(texts, named, strict=True))
+    lesson_of = await visit.caller.read(figures.named, names)
     loops_of = {} if model else (await measure(visit)).loops
-    gone = {"id": 0, "text": "", "instruction": "", "mistake": ""}
+    gone = {"id": 0, "text": ""}
     for comparison in answer["lessons"]:
         comparison |= lesson_of.get(comparison["lesson"], gone)
         comparison["loops"] = loops_of.get(comparison["lesson"], 0)
@@ -440,7 +437,6 @@ LESSON_TABLE = Table(
     columns={
         "id": "id",
         "lesson": "text",
-        "instruction": "instruction",
         "kind": "kind",
         "type of error": "error_type",
         "state": "state",

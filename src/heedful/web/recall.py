@@ -27,7 +27,7 @@ from heedful.store.connection import Db, Row, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.actions import answer_action, find_known_action, find_traces
-from heedful.web.instructions import name_choices, with_instructions
+from heedful.web.instructions import name_choices
 from heedful.web.lessons import rows_of_matches
 from heedful.web.meant import described, error_of, find_meant
 from heedful.web.site import READING, Document, SitePage, Visit
@@ -382,8 +382,6 @@ async def _answer_error(visit: Visit, text: str) -> Document:
             meant_ids = {lesson["id"] for lesson in meant.lessons}
             similar = [row for row in similar if row["id"] not in meant_ids]
     answer["similar"] = list(map(described, similar))
-    for name in ("lessons", "meant", "similar"):
-        answer[name] = await with_instructions(visit, answer[name])
     answer["waiting_lessons"] = waiting
     return answer
 

@@ -24,7 +24,6 @@ from heedful.web.found_traces import (
     found_episodes,
     spellings_of,
 )
-from heedful.web.instructions import with_instructions
 from heedful.web.lessons import rows_of_matches
 from heedful.web.render import excerpt, hit
 from heedful.web.site import READING, Document, SitePage, Visit
@@ -107,7 +106,7 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
     other_ids = sorted(ids_with_text - fitting_ids, reverse=True)
     others = await visit.caller.read(editions.some, other_ids[:MAX_COUNTED_LESSONS])
     rows += [review.visible(visit.caller, row) for row in others]
-    lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
+    lessons = rows[:MAX_FOUND_ROWS]
     match_of = {match.lesson_id: match for match in reversed(matches)}
     for lesson in lessons:
         match = match_of.get(lesson["id"])
@@ -157,11 +156,10 @@ def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Doc
     `found` has the words around it, if the list does not show them anyway, and
     `in_example` is whether they are in its example.
     """
-    listed_texts = (lesson["instruction"], lesson["mistake"])
     other_texts = (lesson["pattern"], *example)
     nowhere = {"sought": "", "found": "", "in_example": False}
     for sought in (text, *sorted(text.split(), key=len, reverse=True)):
-        if any(hit(words, sought) for words in listed_texts):
+        if hit(lesson["text"], sought):
             return {**nowhere, "sought": sought}
         for place, words in enumerate(other_texts):
             if hit(words, sought):
