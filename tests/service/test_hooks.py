@@ -1,5 +1,6 @@
 """The hooks of coding agents over HTTP: what is answered, learnt later, and of whom."""
 
+import sqlite3
 import time
 from typing import Any
 
@@ -216,14 +217,22 @@ def test_what_an_agent_has_read_is_kept_before_the_event_without_secrets(tmp_pat
         assert secret not in str(events)
 
 
-@pytest.mark.both_nightly
-def test_a_rule_in_a_prompt_of_an_unstated_key_waits(tmp_path):
+@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    ("outside", "state"),
+    [
+        pytest.param(0, "unverified", id="a key as created"),
+        pytest.param(1, "quarantined", id="a key from outside"),
+    ],
+)
+def test_a_rule_in_a_prompt_is_believed_as_its_key(tmp_path, outside, state):
     with served(tmp_path) as api:
         shop = Project(api, "shop")
+        with sqlite3.connect(tmp_path / "heedful.db") as connection:
+            connection.execute("update key set outside = ?", [outside])
         memory = api.setup.memory(Scope("acme", "shop"))
         prompt = {**PROMPT, "prompt": "never use npm", "session_id": "s1"}
         shop.post("hooks/claude-code", prompt)
 
         (stated,) = api.run(memory.user_rules.list())
-        assert stated.state == "quarantined"
-        assert stated.text == ""
+        assert stated.state == state
