@@ -376,19 +376,17 @@ class HostRun:
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
 
-        def read(db: Db, scope: Scope) -> ActionHistory:
-            return calls.history_of(
-                db,
-                scope,
+        async def look(memory: Memory) -> Advice:
+            """Return advice from earlier failures of this call."""
+            history = await memory.store.read(
+                memory.scope,
+                calls.history_of,
                 tool,
                 arguments,
                 session=self.id,
                 folder=self.host.root,
+                stated=memory.stated,
             )
-
-        async def look(memory: Memory) -> Advice:
-            """Return advice from earlier failures of this call."""
-            history = await memory.store.read(memory.scope, read)
             marks = [f"told {digest}" for digest in history.marks]
             advice = await self._offer(history, history.warnings, event, marks)
             return await self._add_rules(memory, tool, arguments, advice)

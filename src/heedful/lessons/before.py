@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -222,9 +222,13 @@ def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") 
     return Mark("call", _plain_text(text, folder), tool)
 
 
-def call_origin(tool: str, arguments: Mapping[str, Any] | str) -> Origin:
-    """Return the origin of what a call reads."""
-    return origin_of(sources_of(tool, command_of(arguments)))
+def call_origin(
+    tool: str,
+    arguments: Mapping[str, Any] | str,
+    stated: Set[str] = frozenset(),
+) -> Origin:
+    """Return the origin of what a call reads; `stated` are names that people stated."""
+    return origin_of(sources_of(tool, command_of(arguments)), stated)
 
 
 def is_shell(tool: str, arguments: Mapping[str, Any] | str) -> bool:

@@ -405,6 +405,7 @@ class Memory:
             tool,
             arguments,
             folder=folder,
+            stated=self.stated,
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -205,11 +205,13 @@ def history_of(
     *,
     session: str = "",
     folder: str = "",
+    stated: Set[str] = frozenset(),
 ) -> ActionHistory:
     """Return the failures of calls that have something in common with this one.
 
     What says most comes first. What a `session` was told, or has done itself, is left
-    out, and so is the fix of a lesson that waits, and an error from outside.
+    out, and so is the fix of a lesson that waits, and an error from outside. `stated`
+    are names of sources beside those that people stated in the scope.
     """
     fields = arguments_of(arguments)
     marks = list(marks_of(tool, fields, folder))
@@ -219,8 +221,13 @@ def history_of(
     failures = list[KnownFailure]()
     waiting = set[int]()
     found = _find_failures(db, scope, session, marks)
+    is_believed = True
+    if any(rows[0]["origin"] == "outside" for rows in found):
+        is_believed = _is_believed(db, scope, tool, fields, stated)
     for rows in found:
-        failure, waits = _known_failure(db, scope, rows, folder)
+        failure, waits = _known_failure(
+            db, scope, rows, folder, is_believed=is_believed
+        )
         waiting |= waits
         said = {known.error for known in failures} - {""}
         if failure is not None and failure.error not in said:
@@ -260,23 +267,35 @@ def _find_failures(
     return sorted(found, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
 
 
+def _is_believed(
+    db: Db, scope: Scope, tool: str, arguments: Mapping[str, Any], stated: Set[str]
+) -> bool:
+    """Return True if people stated all that a call reads from outside."""
+    from heedful.store import quarantine  # a hook seldom needs it
+
+    names = quarantine.believed_names(db, scope, stated)
+    return call_origin(tool, arguments, names) != "outside"
+
+
 def _known_failure(
-    db: Db, scope: Scope, rows: Sequence[Row], folder: str
+    db: Db, scope: Scope, rows: Sequence[Row], folder: str, *, is_believed: bool
 ) -> tuple[KnownFailure | None, set[int]]:
     """Return what may be told of failures, and the lessons about them that wait.
 
     `rows` are those of one mark, the newest first. It is None if a person retired the
-    lesson. An error from outside is told in the words of a released lesson only.
+    lesson. An error from outside that is not believed is told in the words of a
+    released lesson only.
     """
     newest = rows[0]
     mark = Mark(newest["kind"], newest["name"], newest["tool"])
+    is_shown = is_believed or newest["origin"] != "outside"
     failure = KnownFailure(
         kind=mark.kind,
         # The whole call is known to who asks.
         name="" if mark.kind in ("call", "command") else mark.name,
         tool=mark.tool,
         digest=newest["digest"],
-        error=newest["error"] if newest["origin"] != "outside" else "",
+        error=newest["error"] if is_shown else "",
         runs=len(rows),
         failed=newest["failed"],
     )
