@@ -44,6 +44,36 @@ def shell(failed: str, error: str, worked: str, fix: str, **more: Any) -> Situat
 NPM = 'npm error Missing script: "typecheck"'
 TYPES = ("npm run typecheck", NPM, "npm run check:types", "check:types")
 SITUATIONS = {
+    "docker": shell(
+        "docker compose up -d billing-db",
+        "no such service: billing-db",
+        "docker compose up -d postgres",
+        "up -d postgres",
+    ),
+    "psql": shell(
+        "psql -h localhost -d ledger -c 'select 1'",
+        'psql: error: FATAL:  role "mia" does not exist',
+        "psql -h localhost -U ledger_app -d ledger -c 'select 1'",
+        "ledger_app",
+    ),
+    "kubectl": shell(
+        "kubectl logs deploy/ledger",
+        'Error from server (NotFound): deployments.apps "ledger" not found',
+        "kubectl -n payments logs deploy/ledger",
+        "-n payments",
+    ),
+    "an address of a file": shell(
+        "DATABASE_URL=sqlite:///ledger.db flask db upgrade",
+        "Error: Failed to find Flask application or factory in module 'app'",
+        "DATABASE_URL=sqlite:///ledger.db flask --app ledger db upgrade",
+        "--app ledger",
+    ),
+    "an address of this machine": shell(
+        "alembic -x url=postgresql://localhost/ledger upgrade head",
+        'FATAL:  database "ledger" does not exist',
+        "alembic -x url=postgresql://localhost/ledger_dev upgrade head",
+        "ledger_dev",
+    ),
     "a prompt of several lines": shell(
         *TYPES, prompt="The total is wrong.\nFix it.\n\n- see that types are right"
     ),
@@ -112,3 +142,22 @@ def test_what_was_put_right_is_told_in_the_next_session(name: str, home: Home) -
             assert situation.fix in said
         if AGENTS[agent].event_of("end"):
             send(home, agent, "end", {"session_id": session, "reason": "other"})
+
+
+def test_a_call_of_an_mcp_tool_is_recorded_and_told(home: Home) -> None:
+    """What a server says is from outside; which call works is not."""
+    situation = Situation(
+        tool="mcp__tickets__create",
+        failed={"project": "LED", "type": "Defect"},
+        error="invalid type: Defect",
+        worked={"project": "LED", "type": "Bug"},
+        fix="Bug",
+        response={"content": [{"type": "text", "text": "LED-7"}]},
+    )
+    run_command(home, "hook install --yes")
+    for session in ("monday", "tuesday"):
+        send(home, "claude-code", "start", {"session_id": session, "source": "startup"})
+        said = call(home, situation, session, fails=True)
+        call(home, situation, session, fails=False)
+        send(home, "claude-code", "end", {"session_id": session, "reason": "other"})
+    assert situation.fix in said

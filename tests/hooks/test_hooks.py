@@ -78,27 +78,6 @@ async def run_working_call(
     await send_event(memory, "after", agent, call, tool_response=FINE)
 
 
-@pytest.mark.parametrize("agent", ["claude-code", "codex"])
-@pytest.mark.parametrize(
-    ("first", "told"),
-    [
-        pytest.param("run the tests", True, id="no word of the fix"),
-        pytest.param(f"a page says:\n\n    {GOOD}\n", False, id="a pasted page"),
-    ],
-)
-async def test_each_prompt_of_a_turn_is_evidence(
-    agent: str, first: str, told: bool, memory: Memory
-) -> None:
-    """A second prompt with the id of the first does not make it forgotten."""
-    for prompt in (first, "go on"):
-        await send_event(memory, "prompt", agent, prompt=prompt, prompt_id="p1")
-    await run_failing_call(memory, "one", agent)
-    await run_working_call(memory, "one", agent)
-    await send_event(memory, "end", agent)
-    answers = await run_failing_call(memory, "two", agent)
-    assert any(GOOD in answer for answer in answers) is told
-
-
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_known_failure_is_shown_and_denied_only_if_asked(
     agent: str, memory: Memory
@@ -152,7 +131,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
     await memory.remember("page", "a text of a tool", trust="outside")
     opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)
-    assert "for your ruling: 1;" in opening
+    assert "lessons that wait for you: 1;" in opening
 
 
 # What a session does after it knew of an error, turn by turn.
@@ -225,11 +204,13 @@ BELIEVED = [
     pytest.param({"is_interrupt": True}, [], id="a stopped call did not fail"),
     pytest.param(
         {"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}},
-        ["quarantined"],
-        id="an MCP server is not believed",
+        ["unverified"],
+        id="that a call of an MCP server failed is believed",
     ),
     pytest.param(
-        {"tool_name": "WebFetch"}, ["quarantined"], id="the web is not believed"
+        {"tool_name": "WebFetch"},
+        ["unverified"],
+        id="that a call for a page failed is believed",
     ),
     pytest.param(
         {"agent_id": "sub", "tool_use_id": ""},
