@@ -100,6 +100,12 @@ def test_an_error_marks_what_it_names(
     [
         pytest.param("Bash", "npm test", "error: 'bun' is missing", id="another word"),
         pytest.param(
+            "run_sql",
+            {"query": "show tables like 'owners'"},
+            "Table 'pets.owners' doesn't exist",
+            id="a value of a query",
+        ),
+        pytest.param(
             "Edit", {"file_path": "a.py"}, "String not found in file.", id="its text"
         ),
         pytest.param(

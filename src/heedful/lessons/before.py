@@ -45,6 +45,8 @@ _QUOTED_PATTERN = re.compile(
     r"|(?<![\w-])(--?[A-Za-z][\w-]+)"
 )
 _WORD_PATTERN = re.compile(r"[\w.@~/-]+")
+# A text in single quotes is a value of a query, and no name in it.
+_VALUE_PATTERN = re.compile(r"'[^']*'")
 # What is shown of the output of a command.
 _OUTPUT_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
 
@@ -254,7 +256,7 @@ def _texts_of(
         return
     for value in arguments.values():
         if isinstance(value, str) and len(value) <= MAX_NAMED_CHARS:
-            yield tool, _plain_text(value, folder)
+            yield tool, _VALUE_PATTERN.sub(" ", _plain_text(value, folder))
 
 
 def _names_in(text: str) -> Iterator[str]:
