@@ -61,6 +61,13 @@ def test_a_command_is_the_same_whichever_tool_runs_it() -> None:
         ),
         pytest.param(
             "Bash",
+            "X=1 && CI=1 npm ci --up",
+            "unknown option '--up'",
+            Mark("name", "--up", "npm"),
+            id="a program after settings",
+        ),
+        pytest.param(
+            "Bash",
             "gh pr diff 1 --stat",
             "unknown flag: --stat",
             Mark("name", "--stat", "gh"),
