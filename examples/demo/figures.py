@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import log1p, sqrt
 from shutil import get_terminal_size
 from textwrap import fill
@@ -16,7 +16,7 @@ from heedful.cli.output import TextTable, show
 from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, Effect, Wealth
-from heedful.lessons.sentence import say_calls, say_gain, say_pairs
+from heedful.lessons.sentence import ProofWords, say_calls, say_pairs, word_gain
 from heedful.loop import share
 
 from .stories import Story
@@ -382,7 +382,7 @@ def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
         yield "families without a gain at the first try", [", ".join(worse)]
 
 
-def say_compared(compared: Compared) -> str:
+def word_compared(compared: Compared) -> ProofWords:
     """Say what memory changed in the same words as `heedful proof`."""
     tasks = compared.memory.tasks
     uplift = Effect(
@@ -401,12 +401,8 @@ def say_compared(compared: Compared) -> str:
         low=calls * (1 - compared.calls.high),
         high=calls * (1 - compared.calls.low),
     )
-    facts = (
-        say_gain(uplift),
-        say_calls(fewer_calls),
-        say_pairs(compared.won, compared.lost),
-    )
-    return "; ".join(facts)
+    facts = (say_calls(fewer_calls), say_pairs(compared.won, compared.lost))
+    return replace(word_gain(uplift), facts=facts)
 
 
 def in_words(compared: Compared) -> list[str]:

@@ -45,7 +45,7 @@ from .figures import (
     Ran,
     comparisons,
     print_summary,
-    say_compared,
+    word_compared,
 )
 from .report import NoPictures, draw, page
 from .stories import HEADS, LEGEND, Screen, Story, kinds, story
@@ -440,7 +440,7 @@ def write(measured: Measured, out: Path, json: bool) -> None:
     arms = {MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}
     picture = b""
     try:
-        picture = draw(arms, say_compared(measured.pooled(ALL)), title)
+        picture = draw(arms, word_compared(measured.pooled(ALL)).sentence, title)
         (out / PICTURE).write_bytes(picture)
     except NoPictures as error:
         say(str(error))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.cli.run import TaskResult
 from heedful.errors import UsageError
-from heedful.lessons.sentence import proof_figure
 from heedful.pages.report import axis, environment
 
 from .figures import (
@@ -28,9 +27,9 @@ from .figures import (
     both_arms,
     by_group,
     points,
-    say_compared,
     sentences,
     wilson_interval,
+    word_compared,
 )
 from .stories import HEADS
 
@@ -67,7 +66,7 @@ def page(measured: Measured) -> str:
 
     half = measured.pooled(SECOND)
     all_tasks = measured.pooled(ALL)
-    sentence = say_compared(half)
+    words = word_compared(half)
     groups = by_group(measured)
     seconds = f"{measured.ran.seconds:.0f} in this run"
     gains = []
@@ -87,8 +86,8 @@ def page(measured: Measured) -> str:
     return files.get_template("demo.html.j2").render(
         found=measured,
         settings=measured.settings,
-        sentence=sentence,
-        figure=proof_figure(sentence),
+        sentence=words.sentence,
+        figure=words.figure,
         conclusion=_conclusion(half),
         families=len({row.group for row in measured.ran.memory}),
         half=half,
