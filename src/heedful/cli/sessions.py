@@ -59,7 +59,6 @@ from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.changes import (
-    SUGGESTION_HEADING,
     LearnedChange,
     learn_change,
 )
@@ -134,14 +133,12 @@ class SessionSurvey:
         """Add what a change taught the memory `db`."""
         self.changes += 1
         self.remarks += learned.remarks
-        for lesson, answered in learned.lessons:
+        for remark, answered in learned.lessons:
             if answered.entry:
                 self.waiting.setdefault(db, set()).add(answered.entry)
-            heading = f"\n{SUGGESTION_HEADING}\n"
-            words, _, suggestion = lesson.text.partition(heading)
-            self.failures[db, lesson.signature.digest] = {
-                "error": words,
-                "mended": suggestion,
+            self.failures[db, remark.lesson.signature.digest] = {
+                "error": remark.words,
+                "mended": remark.suggestion,
                 "state": answered.state,
                 "lesson": answered.id,
                 "sessions": answered.seen,

@@ -168,8 +168,12 @@ def say_shown(right: int, wrong: int) -> str:
     return f"loops shown it: {', '.join(parts)}" if parts else ""
 
 
-def say_missing(shown: int, withheld: int, missing: int | None) -> str:
+def say_missing(
+    shown: int, withheld: int, missing: int | None, *, bare: bool = False
+) -> str:
     """Return what a conclusion lacks that loops of so many kinds cannot allow.
+
+    With `bare`, it does not say how many loops there are.
 
     `missing` is about how many compared loops it needs, None if more than a million.
     From few loops, more than `MAX_SAID_LOOPS` would be far off.
@@ -182,9 +186,9 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     if not shown and not withheld:
         return "loops: none has ended yet"
     if not withheld:
-        return f"loops without it ({shown:,} had it)"
+        return "loops without it" if bare else f"loops without it ({shown:,} had it)"
     if not shown:
-        return f"loops with it ({withheld:,} had none)"
+        return "loops with it" if bare else f"loops with it ({withheld:,} had none)"
     if missing is None or missing > MAX_SAID_LOOPS:
         return f"more than {MAX_SAID_LOOPS:,} more loops"
     return f"about {missing:,} more loops"

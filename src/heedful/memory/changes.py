@@ -19,7 +19,14 @@ from heedful.store import changes as change_store
 from heedful.store.changes import ChangeKey
 from heedful.store.episodes import RECURRING_LESSON_IMPORTANCE
 
-SUGGESTION_HEADING = "Suggested instead:"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemarkLesson:
+    """The `lesson` of a remark: the `words` that it quotes, and what was suggested."""
+
+    lesson: Lesson
+    words: str
+    suggestion: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +37,7 @@ class LearnedChange:
     """
 
     remarks: int = 0
-    lessons: tuple[tuple[Lesson, Remembered], ...] = ()
+    lessons: tuple[tuple[RemarkLesson, Remembered], ...] = ()
 
 
 async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChange:
@@ -50,7 +57,7 @@ async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChang
     )
     answers = await write_lessons(
         memory,
-        list(lessons.values()),
+        [remark.lesson for remark in lessons.values()],
         change_store.record,
         key,
     )
@@ -58,17 +65,20 @@ async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChang
     return LearnedChange(remarks=len(lessons), lessons=tuple(pairs))
 
 
-def _lessons_of(change: ChangeRemarks) -> dict[str, Lesson]:
+def _lessons_of(change: ChangeRemarks) -> dict[str, RemarkLesson]:
     """Return the lessons of a change, by the digest of what counts as the same.
 
     Their origin is not that of their source yet, which is who said it.
     """
     trust: Origin = "user" if change.kind == "review" else "local"
-    lessons: dict[str, Lesson] = {}
+    lessons: dict[str, RemarkLesson] = {}
     for remark in change.remarks:
         sign = signature("", _signed_text(change, remark))
         digest = digest_of(f"{change.kind} {remark.place}", sign.pattern)
-        text = _lesson_text(change, remark)
+        words = _quote(change, remark)
+        text = words
+        if remark.suggestion and change.kind != "ci":
+            text = f"{words}\nSuggested instead:\n{remark.suggestion}"
         lesson = Lesson(
             "reflection",
             sign,
@@ -80,7 +90,8 @@ def _lessons_of(change: ChangeRemarks) -> dict[str, Lesson]:
             source=remark.source,
             meta={"change": change.kind},
         )
-        lessons.setdefault(digest, lesson)
+        entry = RemarkLesson(lesson=lesson, words=words, suggestion=remark.suggestion)
+        lessons.setdefault(digest, entry)
     return lessons
 
 
@@ -95,13 +106,10 @@ def _signed_text(change: ChangeRemarks, remark: Remark) -> str:
     return remark.text.replace("`", "").casefold().strip(" .!?…:;")
 
 
-def _lesson_text(change: ChangeRemarks, remark: Remark) -> str:
-    """Return a remark as the text of a lesson."""
+def _quote(change: ChangeRemarks, remark: Remark) -> str:
+    """Return what a remark said, and about what."""
     if change.kind == "ci":
         where = f"`{remark.about}` " if remark.about else ""
         return f"CI: {where}failed with “{remark.text}”."
     where = f" of {remark.about}" if remark.about else ""
-    lines = [f"A review{where} said: “{remark.text}”"]
-    if remark.suggestion:
-        lines += [SUGGESTION_HEADING, remark.suggestion]
-    return "\n".join(lines)
+    return f"A review{where} said: “{remark.text}”"

@@ -390,11 +390,14 @@ def words_of(comparison: Document) -> Document:
 
     missing = ""
     if comparison["conclusion"] == NO_CONCLUSION:
-        missing = say_missing(
-            comparison["shown"], comparison["withheld"], comparison.get("missing")
-        )
         # Fewer loops can be compared than had it, and pages count the latter.
-        missing = f"{NEEDS} {missing.partition(' (')[0]}"
+        lacks = say_missing(
+            comparison["shown"],
+            comparison["withheld"],
+            comparison.get("missing"),
+            bare=True,
+        )
+        missing = f"{NEEDS} {lacks}"
         # A loop may go without all lessons, which tells nothing of one of them.
         is_shown_only = comparison["shown"] and not comparison["withheld"]
         if comparison["lesson"] and is_shown_only:
