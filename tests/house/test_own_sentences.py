@@ -168,6 +168,11 @@ def read_code(source: str, name: str) -> Reading:
             for text in texts_of(operand):
                 literals = NOT_LITERAL.split(text) if is_pattern else [text]
                 reading.matched.extend(Use(place, literal) for literal in literals)
+    for place, part in locals_matched(tree, name):
+        if isinstance(part, (ast.Name, ast.Attribute)):
+            reading.matched_names.append(Use(place, name_of(part)))
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            reading.matched.append(Use(place, part.value))
     for constant, value in constants_of(tree):
         reading.constants.setdefault(constant, []).extend(texts_of(value))
         seen.update(map(id, parts_of(value)))
@@ -184,6 +189,24 @@ def read_code(source: str, name: str) -> Reading:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     return reading
+
+
+def locals_matched(tree: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the parts of the local values that a function matches, with the place."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    for function in ast.walk(tree):
+        if not isinstance(function, kinds):
+            continue
+        values: dict[str, list[ast.AST]] = defaultdict(list)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                values[node.targets[0].id] += parts_of(node.value)
+        for node in ast.walk(function):
+            for operand, _ in match_operands(node):
+                for part in parts_of(operand):
+                    if isinstance(part, ast.Name):
+                        place = f"{name}:{getattr(node, 'lineno', 0)}"
+                        yield from ((place, value) for value in values[part.id])
 
 
 def constants_of(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -294,7 +317,14 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize("planted", PLANTED)
+LOCAL = """BEGIN = 'it has made'
+def f(s):
+    begin = f'{BEGIN} '
+    return s.startswith(begin)
+"""
+
+
+@pytest.mark.parametrize("planted", [*PLANTED, pytest.param(LOCAL, id="a local")])
 def test_a_planted_reader_is_found(planted):
     reads = find_read_sentences({"say.py": RENDERER, "planted.py": planted})
     assert [use.place.partition(":")[0] for use in reads] == ["planted.py"]
