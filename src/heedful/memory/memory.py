@@ -304,7 +304,12 @@ class Memory:
         """The rules that the user gave agents in this project or in all projects."""
         from heedful.memory.user_rules import UserRules
 
-        return UserRules(self)
+        return UserRules(
+            self.store,
+            self.scope,
+            believed=self.believed,
+            write=partial(write_lessons, self),
+        )
 
     async def trusted(self) -> frozenset[str]:
         """Return the names of sources that people stated, those of this memory too."""

@@ -6,21 +6,28 @@ itself, as `hear` finds it; each other rule a person states here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import Lesson, Signature, digest_of, short_digest
+from heedful.lessons.lesson import (
+    Lesson,
+    Remembered,
+    Scope,
+    Signature,
+    digest_of,
+    short_digest,
+)
 from heedful.lessons.user_rules import (
     MAX_RULE_CHARS,
     RULE_TYPE,
     StatedRule,
     read_rules,
 )
-from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import mask_personal, redact
 from heedful.store import editions
 from heedful.store import user_rules as rule_store
+from heedful.store.store import Store
 from heedful.validation import check_actor, check_integer, require
 
 RULE_IMPORTANCE = 0.9
@@ -51,34 +58,40 @@ def rule_lesson(text: str, source: str) -> Lesson:
 class UserRules:
     """The rules of the user in one memory; all methods raise StoreError.
 
-    Those in the user's own memory hold in all projects.
+    Those in the user's own memory hold in all projects. `believed` returns the names of
+    sources that people stated, and `write` stores lessons as the memory does.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        *,
+        believed: Callable[[], Awaitable[Set[str]]],
+        write: Callable[..., Awaitable[list[Remembered]]],
+    ) -> None:
+        self._store = store
+        self._scope = scope
+        self._believed = believed
+        self._write = write
 
     async def list(self) -> Sequence[StatedRule]:
         """Return the rules in all states, last said first.
 
         The text of a rule that waits in quarantine is empty.
         """
-        memory = self._memory
-        return await memory.store.read(memory.scope, rule_store.listed)
+        return await self._store.read(self._scope, rule_store.listed)
 
     async def in_force(self) -> Sequence[StatedRule]:
         """Return the rules that agents are told, last said first."""
-        memory = self._memory
-        return await memory.store.read(memory.scope, rule_store.in_force)
+        return await self._store.read(self._scope, rule_store.in_force)
 
     async def about(
         self, tool: str, arguments: Mapping[str, Any] | str
     ) -> Sequence[StatedRule]:
         """Return the rules that name the tool, the program or an argument of a call."""
-        memory = self._memory
         return list(
-            await memory.store.read(
-                memory.scope, rule_store.about_call, tool, arguments
-            )
+            await self._store.read(self._scope, rule_store.about_call, tool, arguments)
         )
 
     async def state(self, text: str, *, by: str) -> StatedRule:
@@ -91,7 +104,7 @@ class UserRules:
         text = " ".join(mask_personal(redact(text)).split())
         is_short = 0 < len(text) <= MAX_RULE_CHARS
         require(is_short, "text", text, f"1 to {MAX_RULE_CHARS} characters")
-        (stated,) = await self._store([text], f"operator:{by}")
+        (stated,) = await self._keep([text], f"operator:{by}")
         return stated
 
     async def hear(self, message: str, *, source: str) -> Sequence[StatedRule]:
@@ -100,16 +113,15 @@ class UserRules:
         `source` is that of the session. Raises QuotaExceeded.
         """
         texts = read_rules(mask_personal(redact(message)))
-        return await self._store(texts, source) if texts else ()
+        return await self._keep(texts, source) if texts else ()
 
-    async def _store(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
-        memory = self._memory
-        stated = await memory.believed()
+    async def _keep(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
+        stated = await self._believed()
         stored = []
         for text in texts:
-            old = await memory.store.read(memory.scope, rule_store.ended_by, text)
-            (answer,) = await write_lessons(
-                memory, [rule_lesson(text, source)], rule_store.state, stated=stated
+            old = await self._store.read(self._scope, rule_store.ended_by, text)
+            (answer,) = await self._write(
+                [rule_lesson(text, source)], rule_store.state, stated=stated
             )
             stored.append(
                 StatedRule(
@@ -131,15 +143,13 @@ class UserRules:
         """
         check_actor(by, why)
         check_integer("id", id)
-        memory = self._memory
         stated = {rule.id: rule for rule in await self.list()}.get(id)
         if stated is None:
-            scope = memory.scope
-            where = f"the rules of {scope.tenant}/{scope.project}"
+            where = f"the rules of {self._scope.tenant}/{self._scope.project}"
             raise NotFound("rule", str(id), where)
-        lesson = await memory.store.read(memory.scope, editions.one, id)
-        await memory.store.write(
-            memory.scope,
+        lesson = await self._store.read(self._scope, editions.one, id)
+        await self._store.write(
+            self._scope,
             editions.amend,
             id=id,
             edition=lesson["edition"],
