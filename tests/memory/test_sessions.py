@@ -109,7 +109,7 @@ def memory(store):
                 PASSED,
             ],
             ["NameError: name 'sum' is not defined"],
-            ["-sum\n+y", "+value_1999 = 1999"],
+            ["+value_1999 = 1999"],
             0,
             True,
             id="an edit of many lines fixes it",
@@ -266,13 +266,6 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
             id="a part of the tests",
         ),
         pytest.param(
-            "python -m pytest",
-            "/b/python: No module named pytest",
-            ["ls", "uv run pytest"],
-            1,
-            id="the same module another way",
-        ),
-        pytest.param(
             "run.py",
             "ImportError: no 'yaml'",
             ["pip install pyyaml", "run.py"],
@@ -283,8 +276,8 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
             "git push",
             "error: pull first",
             ["git pull", "git status", "git push"],
-            None,
-            id="which of two commands it was is unknown",
+            0,
+            id="a command that only looks is no fix",
         ),
         pytest.param(
             "mise run lint",

@@ -6,8 +6,10 @@ from difflib import SequenceMatcher, get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from heedful.episodes.course import as_text, named_arguments
+from heedful.episodes.course import as_text, given_to, named_arguments
 from heedful.episodes.episode import Event, call_arguments
+from heedful.episodes.looks import changes
+from heedful.lessons.action import PATH_ARGUMENTS, QUOTED_TEXT_PATTERN, command_of
 from heedful.lessons.words import count_common
 
 # Two longer arguments are shown by the parts that differ.
@@ -19,6 +21,29 @@ MAX_EQUAL_WORDS = 4
 MAX_VALUE_WORDS = 8
 MAX_CHANGED_ARGUMENTS = 2
 MIN_WORD_CHARS = 4
+# How alike two calls are that differ in few arguments, or in a value that the error
+# shows: less than calls with common words, which have at least 0.5.
+FEW_ARGUMENTS_LIKENESS = 0.4
+SHOWN_VALUE_LIKENESS = 0.3
+# Two commands are for one purpose if they are so alike without what they quote.
+MIN_COMMAND_LIKENESS = 0.8
+# What an agent says of a command for people.
+DESCRIPTION_ARGUMENT = "description"
+# Who says a message: "bash:" or "[eslint]". It is not a word of the message.
+_MESSAGE_LABEL_PATTERN = re.compile(r"(?m)^(?:\[[^\]]*\]|[\w()./-]+:)")
+# Arguments that an edit writes.
+WRITTEN_ARGUMENTS = frozenset(
+    "new_string new_str new_source content file_text patch".split()
+)
+# A file in a patch.
+_PATCHED_FILE_PATTERN = re.compile(r"\*\*\* \w+ File: (.+?)(?:\\n|\n|$)")
+# What a pipe does to the output of a command, which fixes nothing.
+_OUTPUT_FILTER_PATTERN = re.compile(
+    r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|cat|less|tee|wc|sort)\b.*)", re.DOTALL
+)
+# A command with one of these passes though a part of it fails.
+_MASKED_FAILURE_PATTERN = re.compile(r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)")
+_PIPE_PATTERN = re.compile(rf"{_MASKED_FAILURE_PATTERN.pattern}|(?<!\|)\|(?!\|)")
 # The share of their words that calls for one purpose have in common.
 MIN_SHARED_WORDS = 0.25
 # A word with the blanks, and the visible ends of lines and tabs, before it.
@@ -45,7 +70,7 @@ TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
 def text_of_call(event: Event) -> str:
     """Return the arguments of a call as one text."""
-    return " ".join(named_arguments(event).values())
+    return " ".join(leaves(event).values())
 
 
 def without_quotations(event: Event) -> str:
@@ -60,7 +85,10 @@ def leaves(event: Event) -> dict[str, str]:
     arguments = call_arguments(event)
     if not isinstance(arguments, Mapping):
         return named_arguments(event)
-    return dict(_inner_leaves("", arguments))
+    values = dict(_inner_leaves("", arguments))
+    if command_of(arguments):
+        values.pop(DESCRIPTION_ARGUMENT, None)
+    return values
 
 
 def _inner_leaves(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -137,6 +165,113 @@ def _is_shown(words: Sequence[str], old: str, new: str) -> bool:
     return any(
         word.startswith(start) and word.endswith(end) and word != old for word in words
     )
+
+
+def likeness_of_calls(old: Event, new: Event, error: str) -> float:
+    """Return how alike two calls of one tool are, 0..1; 0 if they serve two purposes.
+
+    They share half of their words, differ in few arguments, or in the program that the
+    `error` of the old one misses, or the error shows the new values.
+    """
+    share = likeness(text_of_call(old), text_of_call(new))
+    if share > 0:
+        return share if is_about_change(old, new, error) else 0.0
+    share = likeness(without_quotations(old), without_quotations(new))
+    if share >= MIN_COMMAND_LIKENESS:
+        return share
+    if differ_in_few_arguments(leaves(old), leaves(new)) or _adds_options(old, new):
+        return FEW_ARGUMENTS_LIKENESS
+    if _replaces_missing_program(old, new, error):
+        return FEW_ARGUMENTS_LIKENESS
+    if begin_alike(old, new) and shows_new_values(error, old, new):
+        return SHOWN_VALUE_LIKENESS
+    return 0.0
+
+
+def _adds_options(old: Event, new: Event) -> bool:
+    """Return whether a command is another one with options at its end."""
+    return text_of_call(new).startswith(f"{text_of_call(old)} -")
+
+
+def is_about_change(old: Event, new: Event, error: str) -> bool:
+    """Return whether an error is about what differs between two commands.
+
+    It names a word that went or came, or words only came or only went. A change of
+    other arguments needs no name.
+    """
+    if len(leaves(old)) != 1 or len(leaves(new)) != 1:
+        return True
+    old_words = set(_EXACT_WORD_PATTERN.findall(text_of_call(old).lower()))
+    new_words = set(_EXACT_WORD_PATTERN.findall(text_of_call(new).lower()))
+    if old_words <= new_words or new_words <= old_words:
+        return True
+    message = _MESSAGE_LABEL_PATTERN.sub("", error.lower())
+    return not (old_words ^ new_words).isdisjoint(_EXACT_WORD_PATTERN.findall(message))
+
+
+def _replaces_missing_program(old: Event, new: Event, error: str) -> bool:
+    """Return whether a command is another one with the program that the error misses.
+
+    A shell wrote "yarn: not found" or "command not found: yarn".
+    """
+    program, _, rest = text_of_call(old).strip().partition(" ")
+    new_program, _, new_rest = text_of_call(new).strip().partition(" ")
+    if not rest[:1].isalnum() or not new_rest.endswith(rest) or program == new_program:
+        return False
+    name = re.escape(program.lower())
+    absence = rf"(?<!\S){name}: (?:command )?not found\b|\bnot found: {name}(?!\S)"
+    return re.search(absence, error.lower()) is not None
+
+
+def hides_failure(old: Event, new: Event) -> bool:
+    """Return whether a command may fail as another did, and only not show it."""
+    old_text = text_of_call(old)
+    new_text = text_of_call(new)
+    bare = {_OUTPUT_FILTER_PATTERN.sub("", text) for text in (old_text, new_text)}
+    if len(bare) == 1:
+        return True
+    masks = [_MASKED_FAILURE_PATTERN.findall(text) for text in (old_text, new_text)]
+    if old_text.split()[:1] == new_text.split()[:1]:
+        # The last program of a pipe says whether all of it passed.
+        masks = [_PIPE_PATTERN.findall(text) for text in (old_text, new_text)]
+    return len(masks[1]) > len(masks[0])
+
+
+def is_edit(event: Event) -> bool:
+    """Return whether a call changes a file: it has a text to be written, or a patch."""
+    names = leaves(event)
+    if not isinstance(given_to(event), Mapping):
+        # It was cut, so what it writes is not known.
+        return changes(event.tool, "")
+    is_patch = any(_PATCH_PATTERN.search(value) for value in names.values())
+    return is_patch or any(_written(name) for name in names)
+
+
+def _written(name: str) -> bool:
+    """Return whether an argument is a text that an edit writes."""
+    return name in WRITTEN_ARGUMENTS or name.startswith("edits")
+
+
+def edited_files(edit: Event) -> set[str]:
+    """Return the names of the files that an edit changes, without their folders."""
+    values = leaves(edit)
+    paths = [value for name, value in values.items() if name in PATH_ARGUMENTS]
+    paths += _PATCHED_FILE_PATTERN.findall("\n".join(values.values()))
+    return {path.rpartition("/")[2].strip() for path in paths} - {""}
+
+
+def concerns(edit: Event, error: str) -> bool:
+    """Return whether an edit changes a file, or a word, that an error names.
+
+    The error is in lower case.
+    """
+    if any(name.lower() in error for name in edited_files(edit)):
+        return True
+    quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
+    values = leaves(edit).items()
+    written = [text for name, text in values if name not in PATH_ARGUMENTS]
+    changed = set(_EXACT_WORD_PATTERN.findall("\n".join(written).lower()))
+    return not changed.isdisjoint(_EXACT_WORD_PATTERN.findall(quoted))
 
 
 def tokens_of(text: str) -> set[str]:

@@ -228,7 +228,7 @@ def is_failure_code(code: str) -> bool:
     >>> [is_failure_code(code) for code in ("0", "1", "200", "404", "OK")]
     [False, True, False, True, False]
     """
-    return is_status(code) and (0 < int(code) < 100 or 400 <= int(code))
+    return is_status(code) and (0 < int(code) < 100 or int(code) >= 400)
 
 
 def says_more(event: Event) -> bool:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 
-# The first words of the name of a tool that looks, or keeps notes for itself.
+# The first words of the name of a tool that looks.
 _LOOK_TOOL_PATTERN = re.compile(
     r"(?:get|read|list|show|cat|head|tail|view|find|search|grep|glob|describe|status"
-    r"|stat|inspect|fetch|think|lookup|explain|debug|help|todo|plan|update plan"
-    r"|task (?:create|update|list|get))\b"
+    r"|stat|inspect|fetch|lookup|explain|debug|help)\b"
+)
+# A tool with which an agent keeps notes for itself, such as a to-do list.
+_NOTE_TOOL_PATTERN = re.compile(
+    r"(?:todo|think|plan|update plan|task (?:create|update|list|get))\b"
 )
 # The first words of the name of a tool that changes something.
 _CHANGE_TOOL_PATTERN = re.compile(
@@ -47,6 +50,8 @@ def begins_with(pattern: re.Pattern[str], tool: str) -> bool:
 
 def looks(tool: str, command: str) -> bool:
     """Return whether a call only looks, by the name of its tool or by its command."""
+    if begins_with(_NOTE_TOOL_PATTERN, tool):
+        return True
     if changes(tool, ""):
         return False
     has_command = _LOOK_COMMAND_PATTERN.match(command.lower().lstrip()) is not None

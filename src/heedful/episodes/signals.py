@@ -30,10 +30,10 @@ from heedful.episodes.episode import (
     json_default,
 )
 from heedful.episodes.error_lines import error_line
-from heedful.episodes.retries import (
-    Retry,
+from heedful.episodes.fixes import (
+    FoundFix,
     find_corrections,
-    find_retries,
+    find_fixes,
     found_nothing,
 )
 from heedful.lessons.signature import signature
@@ -64,7 +64,7 @@ class Signal:
     `at` is the position of the decisive event, from 0, and `id` the id of this event or
     "". `evidence` holds the positions of the events that prove the sign, at most 20,
     and `evidence_ids` their ids. `strength` is 0..1: how reliable the sign is, not how
-    bad the mistake was.
+    bad the mistake was. A "retry" has the `fix`.
     """
 
     kind: Kind
@@ -75,6 +75,7 @@ class Signal:
     words: str
     id: str = ""
     evidence_ids: tuple[str, ...] = ()
+    fix: FoundFix | None = None
 
     def __str__(self) -> str:
         return f"event {self.id or self.at}: {self.words}"
@@ -88,6 +89,7 @@ def _make_signal(
     evidence: Sequence[int],
     strength: float,
     words: str,
+    fix: FoundFix | None = None,
 ) -> Signal:
     """Return the signal whose decisive event is at `position`, with the events' ids."""
     positions = tuple(evidence[:MAX_EVIDENCE_EVENTS])
@@ -99,6 +101,7 @@ def _make_signal(
         words=words,
         id=events[position].id,
         evidence_ids=tuple(events[place].id for place in positions),
+        fix=fix,
     )
 
 
@@ -304,14 +307,15 @@ def _repeated_signals(run: Course) -> Iterator[Signal]:
 
 def _retry_signals(run: Course) -> Iterator[Signal]:
     """Yield calls that worked after others had failed, with what changed."""
-    for retry in find_retries(run):
-        yield _retry_signal(run, retry)
+    for fix in find_fixes(run):
+        if not fix.maybe:
+            yield _retry_signal(run, fix)
 
 
-def _retry_signal(run: Course, retry: Retry) -> Signal:
+def _retry_signal(run: Course, fix: FoundFix) -> Signal:
     """Return the signal of a call that worked after others had failed."""
-    first = run.events[retry.tries[0]]
-    last = run.events[retry.works]
+    first = run.events[fix.tries[0]]
+    last = run.events[fix.works]
     changes = [
         f"{quote(name)}: {quote(old or '')!r} became {quote(new or '')!r}"
         for name, old, new in differences(first, last)
@@ -320,18 +324,20 @@ def _retry_signal(run: Course, retry: Retry) -> Signal:
         changes = [f"{quote(last.tool)} was called instead of {quote(first.tool)}"]
     changed = "; ".join(changes) or "nothing"
 
+    between = (*fix.vain, *fix.steps)
     words = "works after a call that failed"
-    if retry.between:
-        tools = dict.fromkeys(quote(run.events[call].tool) for call in retry.between)
+    if between:
+        tools = dict.fromkeys(quote(run.events[call].tool) for call in between)
         words += f" and {', '.join(tools)} in between"
 
     return _make_signal(
         run.events,
         "retry",
-        retry.works,
-        evidence=(*retry.tries, *retry.between, retry.works),
+        fix.works,
+        evidence=(*fix.tries, *between, fix.works),
         strength=0.9,
         words=f"{words}; what changed: {changed}",
+        fix=fix,
     )
 
 

@@ -1,7 +1,7 @@
 """What an agent is told after a call failed: one line, the first that applies.
 
-The contract of the tool, what worked in the place of such a call before, the nearest
-path that exists, or the fix of a lesson about the very same error. An agent has just
+The contract of the tool, the nearest path that exists, or the fix of a lesson about the
+very same error. An agent has just
 read the error, so nothing is told that only repeats it, or that came with the call.
 """
 
@@ -31,7 +31,6 @@ from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.nearest import nearest_path
-from heedful.sanitize import sanitize
 from heedful.store import episodes, patterns
 from heedful.store.connection import Db
 from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_of
@@ -39,8 +38,6 @@ from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_o
 if TYPE_CHECKING:
     from heedful.integrations.host import HostRun
 
-# Templates whose first word is a path, in a command or in an argument.
-_PATH_TEMPLATES = frozenset({"path", "options"})
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
 _PATH_WORD_PATTERN = re.compile(r"[^\s\'\"`]*/[^\s\'\"`]*")
@@ -85,7 +82,7 @@ class FailureInquiry:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     async def find_remedy(self) -> Remedy:
-        """Return the first line that applies: contract, substitution or path."""
+        """Return the first line that applies: contract or path."""
         self.arguments = arguments_of(await self._read_arguments())
         errors = await asyncio.to_thread(lambda: self.errors)
         contract = find_contract(self.arguments, self.error, errors)
@@ -102,17 +99,6 @@ class FailureInquiry:
         is_general = contract is None or contract.about == "command"
         if contract is not None and not is_general and contract != ABSENT_CONTRACT:
             return Remedy(line=f"heedful: {contract.text}", mark=mark)
-        # What worked in a command of this project says more than what all shells do.
-        substitution = knowledge.substitution
-        if substitution is not None:
-            text = " ".join(sanitize(substitution.text).split())
-            # Without a lesson, a reminder is about what the call took for granted.
-            subject = "" if substitution.lesson else substitution.digest
-            return Remedy(
-                line=f"heedful: {text}.",
-                mark=f"told {substitution.digest}",
-                subjects={substitution.lesson: subject},
-            )
         path = await asyncio.to_thread(self._find_path, knowledge)
         if path:
             return Remedy(line=f"heedful: there is `{path}` in this repository.")
@@ -146,10 +132,9 @@ class FailureInquiry:
             session=self.run.id,
             folder=self.run.host.root,
         )
-        trust = self.memory.stated
 
         def read_knowledge(db: Db, scope: Scope) -> FailureKnowledge:
-            return knowledge_of(db, scope, failed_call, trust=trust, contract=contract)
+            return knowledge_of(db, scope, failed_call, contract)
 
         return await self.memory.store.read(self.memory.scope, read_knowledge)
 
@@ -157,12 +142,7 @@ class FailureInquiry:
         """Return the nearest existing path, if an absent one is to blame."""
         if not any(map(ABSENT_CONTRACT.is_broken, self.errors)):
             return ""
-        paths = [path_of(self.arguments)]
-        paths += [
-            precondition.words[0]
-            for precondition in knowledge.blamed
-            if precondition.template in _PATH_TEMPLATES
-        ]
+        paths = [path_of(self.arguments), *knowledge.paths]
         for path in filter(None, paths):
             nearest = nearest_path(self.run.host.root, path)
             if nearest:

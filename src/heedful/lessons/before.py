@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
 from heedful.lessons.commands import release_command
@@ -23,9 +23,6 @@ from heedful.lessons.scope import State, digest_of
 from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
-
-if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.lessons.substitution import Replacement
 
 MarkKind = Literal["call", "command", "path", "name", "contract"]
 # One indexed read finds all marks of a call; a longer text is no argument but content.
@@ -99,9 +96,9 @@ class Step:
     `failed` has the error line of each mark. `errors` name the errors, none if the call
     worked. `lesson` is the id of the lesson about the failure, 0 if there is none. `at`
     is the time of its result in seconds since 1970, 0 if unknown. A failure cost so
-    many `calls`: itself, and those until a like call passed. `replacement` is what then
-    worked in its place, if anything like it did, and `contract` the name of the
-    contract that it broke, if any. The errors have the `origin` of what the call reads.
+    many `calls`: itself, and those until a like call passed. `contract` is the name of
+    the contract that it broke, if any. The errors have the `origin` of what the call
+    reads.
     """
 
     marks: tuple[Mark, ...]
@@ -112,7 +109,6 @@ class Step:
     lesson: int = 0
     at: float = 0.0
     calls: int = 1
-    replacement: Replacement | None = None
     contract: str = ""
     origin: Origin = "local"
 

@@ -80,8 +80,9 @@ class Link:
 class LessonWords(NamedTuple):
     """The words of a lesson in use: its text, the text of its error, its tasks.
 
-    A `mistake` says by itself which calls it is about. `failure` is the digest of the failure that the lesson is about, "" if unknown: a
-    reflection and its strategy are about the same.
+    A `mistake` says by itself which calls it is about. `failure` is the digest of the
+    failure that the lesson is about, "" if unknown: a reflection and its strategy are
+    about the same.
     """
 
     id: int
@@ -377,7 +378,7 @@ def _count_links(lessons: Iterable[LinkedLesson]) -> Counter[Link]:
 
 
 def _calls_of(words: LessonWords) -> list[tuple[str, str]]:
-    """Return the calls that a lesson is about: each with its tool, "" if it has none."""
+    """Return the calls that a lesson is about, each with its tool, "" without one."""
     if words.mistake is None:
         text = f"{words.text}\n{words.error}"
         return [("", call) for call in BACKTICK_PATTERN.findall(text)]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.origin import Origin, lowest_origin, reaches_out
 
 # What put a failed call right: steps before the same call, another command or other
 # arguments of the same tool, a path that was found, edits of files, waiting, or a call
@@ -60,11 +60,12 @@ class Mistake:
     """What went wrong, as a record: an action or a check, the error, and the fix.
 
     `signature` is the digest of the error's signature, and `error` the line that names
-    it. `vain` are the calls that were tried without effect. `evidence` are the ids of
-    the events that show it, and `files` the digests of the files that it is about, by
-    their paths. Until it was put right, `tries` calls failed in `steps` steps. `words`
-    are a person's own, or a model's: they are shown in place of the rendered ones,
-    beside the fix.
+    it. Of the calls in `maybe` it is not known which put it right, until a second run
+    has one of them, too. `vain` are the calls that were tried without effect.
+    `evidence` are the ids of the events that show it, and `files` the digests of the
+    files that it is about, by their paths. Until it was put right, `tries` calls failed
+    in `steps` steps. `words` are a person's own, or a model's: they are shown in place
+    of the rendered ones, beside the fix.
     """
 
     action: Call | None = None
@@ -72,6 +73,7 @@ class Mistake:
     signature: str = ""
     error: str = ""
     fix: Fix | None = None
+    maybe: tuple[Call, ...] = ()
     vain: tuple[Call, ...] = ()
     evidence: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +115,16 @@ def with_origin(mistake: Mistake, origin: Origin) -> Mistake:
         words_origin=origin,
         fix=mistake.fix and replace(mistake.fix, origin=origin),
     )
+
+
+def confirmed(mistake: Mistake, earlier: Mistake) -> Mistake:
+    """Return a mistake whose fix is what lay there in an earlier run, too."""
+    common = tuple(call for call in mistake.maybe if call in earlier.maybe)
+    if mistake.fix is not None or not common:
+        return mistake
+    reaches = any(reaches_out(call.text) for call in common)
+    origin: Origin = "outside" if reaches else "local"
+    return replace(mistake, fix=Fix(kind="step", calls=common, origin=origin), maybe=())
 
 
 def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:
@@ -163,7 +175,7 @@ def _parts_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 # The fields that hold a record, and those that hold several calls.
 _PARTS: Mapping[str, type] = {"action": Call, "fix": Fix}
-_CALL_LISTS = frozenset({"calls", "vain"})
+_CALL_LISTS = frozenset({"calls", "maybe", "vain"})
 
 
 def from_json(text: str) -> Mistake | None:

@@ -101,7 +101,7 @@ def fix_lines(mistake: Mistake) -> tuple[str, ...]:
     if fix.words:
         return (fix.words,)
     if fix.kind == "waiting":
-        return (f"wait {wait_words(fix)}, then repeat the same call",)
+        return (f"wait{_wait_words(fix)}, then repeat the same call",)
     lines = [call_words(call) for call in fix.calls]
     if fix.changes:
         lines.append(f"the same call {change_words(fix)}")
@@ -110,13 +110,11 @@ def fix_lines(mistake: Mistake) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def wait_words(fix: Fix) -> str:
-    """Return how long to wait, or by which calls."""
+def _wait_words(fix: Fix) -> str:
+    """Return how long to wait, or by which calls; "" if that is not known."""
     if fix.calls:
-        return f"first ({calls_words(fix.calls)})"
-    if fix.seconds is not None:
-        return f"{fix.seconds:g} seconds, as it asks"
-    return "as long as it asks"
+        return f" first ({calls_words(fix.calls)})"
+    return "" if fix.seconds is None else f" {fix.seconds:g} seconds, as it asks"
 
 
 def rule(mistake: Mistake) -> str:
@@ -134,7 +132,7 @@ def rule(mistake: Mistake) -> str:
         return words
     start = f"When {call} fails{when}, "
     if fix.kind == "waiting":
-        return f"{start}wait {wait_words(fix)}, then repeat the same call."
+        return f"{start}wait{_wait_words(fix)}, then repeat the same call."
     asked = " Ask the user first, as this run did." if fix.was_asked else ""
     return f"{start}{_remedy_words(fix)}{asked}"
 
@@ -145,7 +143,7 @@ def _remedy_words(fix: Fix) -> str:
     works = ""
     if fix.changes:
         works = f"it {change_words(fix)}"
-    elif fix.kind != "step":
+    elif fix.kind not in ("step", "edit"):
         steps = fix.calls[:-1]
         works = call_words(fix.calls[-1])
     if not steps:

@@ -114,8 +114,8 @@ class Draft:
     `dropped` are the sentences, and the strategy, that the events do not support.
     `confidence` and `rated` are the author's own figures, 0..1; `rated` is the
     importance, or None if the author gave none. `trust` is the origin of the
-    reflection, `rule_trust` that of the strategy. `mended` is true if the strategy says what
-    worked, or a model wrote it. `mistake` is the failure as a record, if it is one.
+    reflection, `rule_trust` that of the strategy. `mended` is true if the strategy says
+    what worked, or a model wrote it. `mistake` is the failure as a record, if it is one.
     """
 
     claims: tuple[Claim, ...]

@@ -12,10 +12,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from itertools import chain
 
-from heedful.lessons.substitution import MIN_NAME_LIKENESS, name_likeness
-
+# The names of files must be this much alike, 0..1: "cart.go" and "carts.go".
+MIN_NAME_LIKENESS = 0.6
 MAX_SEARCH_SECONDS = 0.005
 MAX_SEARCHED_ENTRIES = 20_000
 MAX_PATH_CHARS = 300
@@ -183,3 +184,10 @@ def _names_below(search: _Search, top: str, name: str, searched: set[str]) -> li
 
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
+
+
+def name_likeness(name: str, other: str) -> float:
+    """Return how much the names of two files are alike, 0..1."""
+    if name == other:
+        return 1.0
+    return SequenceMatcher(None, name.lower(), other.lower(), autojunk=False).ratio()

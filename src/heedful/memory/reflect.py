@@ -74,7 +74,6 @@ from heedful.lessons.origin import (
 )
 from heedful.lessons.quarantine import QuarantinedLesson, initial_state
 from heedful.lessons.signature import strategy_signature
-from heedful.lessons.substitution import Replacement
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.citations import Claim
 from heedful.memory.draft import (
@@ -758,14 +757,12 @@ def steps_of(
     errors: Mapping[int, Sequence[str]] | None = None,
     *,
     folder: str = "",
-    replacements: Mapping[int, Replacement] = {},
 ) -> tuple[Step, ...]:
     """Return the steps of a run that have a result, without those a person refused.
 
     Those of the `failed` calls have 1 as their `lesson`, to be replaced by the id of
     the lesson about them. `errors` are the error lines by call, by default the one that
     names each failure. Paths below the `folder` of the repository are relative to it.
-    `replacements` are what worked in the place of calls that failed.
     """
     steps: list[Step] = []
     actions: list[Action] = []
@@ -802,7 +799,6 @@ def steps_of(
                 path=relative_path(path_of(arguments), folder),
                 lesson=int(position in failed),
                 at=run.events[result].at or 0,
-                replacement=replacements.get(position),
                 contract=contract.name if contract else "",
                 origin=call_origin(event.tool, arguments),
             )

@@ -14,20 +14,18 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import chain, pairwise, takewhile
+from itertools import chain
 from typing import Any
 
 from heedful.episodes import course as trace
-from heedful.episodes.comparison import begin_alike, likeness, shows_new_values
+from heedful.episodes.comparison import edited_files
 from heedful.episodes.episode import Episode, Event
-from heedful.episodes.error_lines import is_of_work, named_errors
+from heedful.episodes.error_lines import named_errors
+from heedful.episodes.fixes import FoundFix, calls_by_tool, find_fix
 from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
-from heedful.episodes.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.lessons import render
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
-    QUOTED_TEXT_PATTERN,
-    arguments_of,
     command_of,
 )
 from heedful.lessons.before import whole_call
@@ -37,9 +35,7 @@ from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin, is_outside, keys_in
 from heedful.lessons.shell import programs_of, simple_commands
 from heedful.lessons.signature import signature
-from heedful.lessons.substitution import Replacement, find_replacement
 from heedful.lessons.user_rules import read_rules
-from heedful.lessons.words import count_common
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
@@ -89,49 +85,8 @@ _COMMON_WORDS = frozenset(
 _COMMAND_OPTION_PATTERN = re.compile(r"(?<=\s)--?[a-z][\w-]*")
 # A program, a package or a file in a command or a clause: "npm", "@types/node".
 _COMMAND_NAME_PATTERN = re.compile(r"[\w@-][\w@./-]*\w")
-# A file in the text of an edit: "app.py" in "edit app.py:", as `edit_of` writes it, and
-# in "*** Update File: app.py", as in a patch.
-_EDITED_FILE_PATTERN = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
-# A line that an edit adds or removes.
-_CHANGED_LINE_PATTERN = re.compile(r"^[+-].*", re.MULTILINE)
-# The name of an argument, as in {"path":"app.py"}: two calls never differ in it, and an
-# error that says "path" means its value.
-_PATH_ARGUMENT_PATTERN = re.compile(rf'"(?:{"|".join(PATH_ARGUMENTS)})":')
-# A word of a name, an error or a line: "app" and "py" in "app.py".
-_NAME_WORD_PATTERN = re.compile(r"\w+")
-# A tool with which an agent keeps notes for itself, such as a to-do list.
-_NOTE_TOOL_PATTERN = re.compile(
-    r"(?i)todo|think|(?:\A|_)(?:update_?)?plan\Z|task_?(?:create|update|list|get)"
-)
-# A part of a command that records changes, and so changes nothing for what failed.
-_RECORD_COMMAND_PATTERN = re.compile(
-    r"\s*(?:\w+=\S+ )*(?:(?:git|hg|jj|svn)\b[^;&|]*?"
-    r"\b(?:add|commit|status|log|diff|show)\b.*|cd\b.*|)",
-    re.DOTALL,
-)
-# Where one command of a line ends and the next begins.
-_COMMAND_END_PATTERN = re.compile(r"&&|\|\||[;\n]")
-# What a pipe does to the output of a command, which fixes nothing.
-_OUTPUT_FILTER_PATTERN = re.compile(
-    r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|cat|less|tee|wc|sort)\b.*)", re.DOTALL
-)
-# A command with one of these passes though a part of it fails: the last of a pipe says
-# whether it passed.
-_MASKED_FAILURE_PATTERN = re.compile(
-    r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)|(?<!\|)\|(?!\|)"
-)
-# A file in an error: "cart.go" in "shop/cart.go:3:5: expected '}'".
-_ERROR_FILE_PATTERN = re.compile(r"[\w-]+\.[a-zA-Z]\w{0,5}(?=[:(])")
 # A file in the text of a failure: "cart.go" in "in shop/cart.go, line 3".
 _FILE_IN_ERROR = re.compile(r"[\w@.-]*\w\.[a-zA-Z]\w{0,7}\b")
-# Who says a message: "bash:" or "[eslint]". It is not a word of the message.
-_MESSAGE_LABEL_PATTERN = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
-# A part of a word: "build" and "docs" in "build_docs".
-_WORD_PART_PATTERN = re.compile(r"[a-z0-9]{2,}")
-# Where the arguments of a command end: "|", "&&", ";", "> log", "2>&1".
-_SHELL_OPERATOR_PATTERN = re.compile(r"\d?[|&;<>]")
-# What separates the words of an error, so that "sh: 'pip': not found" names pip.
-_ERROR_SEPARATOR_PATTERN = re.compile(r"[\s:'\"`,]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +221,10 @@ class _SessionStudy:
             for n, text in self.failures.items()
         }
         self.corrections, self.forbidden = self._find_corrections()
+        # What the user forbade is no fix, although it worked.
+        refused = self.run.refused | self.forbidden
+        self.tried = replace(self.run, refused=refused)
+        self.calls_by_tool = calls_by_tool(self.run)
         messages = [e.content for e in self.events if e.type == "user_message"]
         self.rules = dict.fromkeys(
             chain.from_iterable(
@@ -283,7 +242,6 @@ class _SessionStudy:
             self.run,
             errors={n: self._bare_errors_of(n) for n in self.errors},
             folder=self.particulars.root,
-            replacements=self._find_replacements(common),
         )
 
     def _find_failures(self) -> dict[int, str]:
@@ -367,35 +325,34 @@ class _SessionStudy:
                 cures.update({case.cure} - {()})
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
-        """Find what put an error right: edits before the same call, or another call."""
-        failed_text = self.texts[failed]
-        names = self._names_in(failed, error)
-
-        # `repeat` is the step where the same call worked later, or else `failed`.
-        same = [n for n in self.good if self.texts[n] == failed_text]
-        repeat = next((n for n in same if n > failed), failed)
-
-        # Only edits between these two that have to do with the error count.
-        between = [n for n in self.edits if failed < n < repeat]
-        edits = [n for n in between if _concerns(self.edits[n], error)]
-
-        # `end` is the step that worked, `failed` if nothing put the error right.
-        end = repeat if edits else self._other_call(failed, repeat, error)
-
-        # Forms of the call that failed, too, were tried in vain.
-        failures = [n for n in self.failures if failed < n < end]
-        tries = [n for n in failures if self._likeness(failed, n) > 0]
-        vain = [n for n in tries if self.texts[n] != failed_text]
+        """Return the mistake of an error, with what put it right."""
+        event = self.events[failed]
+        calls = self.calls_by_tool[event.agent if event.tool else "", event.tool]
+        found = find_fix(self.tried, failed, calls, error)
         leave_out = self._masking(failed, error)
+        names = self._names_in(failed, error)
+        tries = list(found.tries[1:]) if found else []
+        vain = [n for n in tries if self.texts[n] != self.texts[failed]]
         vain_calls = dict.fromkeys(self._call_of(n, leave_out) for n in vain)
+        end = found.works if found else failed
+        edits = [n for n in found.steps if n in self.edits] if found else []
+        cure: tuple[int, ...] = ()
+        if found and not found.maybe:
+            is_same = found.kind in ("step", "edit", "waiting")
+            cure = found.steps if is_same else (*found.steps, found.works)
 
         mistake = Mistake(
             action=self._call_of(failed, leave_out),
             signature=signature("", names.left_out(error)).digest,
             error=leave_out(error),
-            fix=self._fix_of(failed, end, edits, leave_out),
+            fix=self._fix_of(failed, found, leave_out) if found else None,
+            maybe=tuple(
+                self._call_of(n, leave_out) for n in (found.maybe if found else ())
+            ),
             vain=tuple(vain_calls)[-MAX_FAILED_TRIES:],
-            evidence=tuple(self.events[n].id or str(n) for n in (failed, *edits, end)),
+            evidence=tuple(
+                self.events[n].id or str(n) for n in dict.fromkeys((failed, *cure, end))
+            ),
             tries=1 + len(tries),
             steps=sum(failed < n <= end for n in self.steps),
         )
@@ -404,7 +361,7 @@ class _SessionStudy:
             error=names.left_out(error),
             failed=failed,
             is_edited=bool(edits),
-            cure=tuple(edits) or ((end,) if end != failed else ()),
+            cure=cure,
             is_of_work=bool(edits) or mistake.fix is None,
         )
         files = self._files_of(case)
@@ -427,37 +384,30 @@ class _SessionStudy:
         return Call(tool=self.events[step].tool, text=text)
 
     def _fix_of(
-        self,
-        failed: int,
-        end: int,
-        edits: Sequence[int],
-        leave_out: Callable[[str], str],
+        self, failed: int, found: FoundFix, leave_out: Callable[[str], str]
     ) -> Fix | None:
-        """Return what put a failed step right, None if no other session can do it."""
-        if edits:
-            texts = [self.edits[n] for n in edits]
-            if self._is_named(texts, failed):
-                return None
-            calls = tuple(Call(text=leave_out(text)) for text in texts)
-            return Fix(kind="edit", calls=calls)
-        if end == failed:
+        """Return what put a step right, None if it is unknown, or of that day only."""
+        if found.maybe:
             return None
-        is_step = any(self.texts[n] == self.texts[failed] for n in self.good if n > end)
+        if found.kind == "edit":
+            edits = [n for n in found.steps if n in self.edits]
+            files = set().union(*(edited_files(self.events[n]) for n in edits))
+            in_error = {*_FILE_IN_ERROR.findall(self.failures[failed])}
+            # Edits of the very files that the failure names mend the code of that day.
+            if not edits or (files and files <= in_error):
+                return None
+            texts = [leave_out(self.edits[n]) for n in edits]
+            return Fix(kind="edit", calls=tuple(Call(text=text) for text in texts))
+
+        steps = list(found.steps)
+        if found.kind not in ("step", "waiting"):
+            steps.append(found.works)
+        calls = dict.fromkeys(self._call_of(n, leave_out) for n in steps)
         return Fix(
-            kind="step" if is_step else "command",
-            calls=(self._call_of(end, leave_out),),
-            digest=self._command_digest(end),
+            kind=found.kind,
+            calls=tuple(calls),
+            digest=self._command_digest(steps[-1]) if steps else "",
         )
-
-    def _is_named(self, mends: Sequence[str], failed: int) -> bool:
-        """Return True if a failure names every file that the edits in `mends` change.
-
-        It is False for another call.
-        """
-        text = "\n".join(mends)
-        files = {path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(text)}
-        in_error = {*_FILE_IN_ERROR.findall(self.failures[failed])}
-        return bool(files) and files <= in_error
 
     def _bare_errors_of(self, failed: int) -> list[str]:
         """Return the errors of a step without the names that the session made."""
@@ -468,28 +418,6 @@ class _SessionStudy:
         """Return the names in an error that the session itself made."""
         return self.particulars.made_until(failed).named_in(error, self.texts[failed])
 
-    def _find_replacements(self, common: Set[str]) -> dict[int, Replacement]:
-        """Return what worked in the place of the steps that failed, by step.
-
-        All of it depends on the sources in `common`.
-        """
-        replacements: dict[int, Replacement] = {}
-        for failed, errors in self.errors.items():
-            # The same call that works later needed nothing else.
-            same = [n for n in self.good if self.texts[n] == self.texts[failed]]
-            if max(same, default=0) > failed:
-                continue
-            edit = min((n for n in self.edits if n > failed), default=len(self.events))
-            later = [n for n in self.good if failed < n < edit]
-            for step in filter(self._can_cure, later[:MAX_RETRY_DISTANCE_CALLS]):
-                replacement = self._replacement(failed, step, errors)
-                if replacement is not None:
-                    own = self._fix_sources(failed, [step])
-                    sources = tuple(sorted({*own, *common}))
-                    replacements[failed] = replace(replacement, sources=sources)
-                    break
-        return replacements
-
     def _fix_sources(self, failed: int, fix: Sequence[int]) -> set[str]:
         """Return the sources of a failed call's result, and of what put it right."""
         result = self.run.result[failed] or failed
@@ -497,33 +425,6 @@ class _SessionStudy:
         if fix_origin(self.run, fix, frozenset(), strict=False) == "outside":
             sources.add(NETWORK_SOURCE)
         return sources
-
-    def _replacement(
-        self, failed: int, step: int, errors: Sequence[str]
-    ) -> Replacement | None:
-        """Return what a step that worked has in the place of what failed, if it is one.
-
-        What has particulars of the session is none.
-        """
-        call = self.events[failed]
-        other = self.events[step]
-        if call.agent != other.agent or self._differs_in_output(failed, step):
-            return None
-        replacement = find_replacement(
-            (call.tool, arguments_of(trace.given_to(call))),
-            (other.tool, arguments_of(trace.given_to(other))),
-            errors,
-            self.particulars.root,
-        )
-        if replacement is None:
-            return None
-        change = replacement.substitution
-        text = " ".join((*change.old, *change.new))
-        calls = f"{self.texts[failed]} {self.texts[step]}"
-        names = self.particulars.made_until(step).named_in(text, calls)
-        position = self.run.result[failed] or failed
-        bare = self.particulars.leave_out(names.left_out(text), position)
-        return replacement if bare == text else None
 
     def _command_digest(self, step: int) -> str:
         """Return the digest by which the command of a step is found; "" without one."""
@@ -544,119 +445,6 @@ class _SessionStudy:
         calls = [trace.given_to(self.events[n]) for n in sorted(steps)]
         paths = [_first_text(arguments, PATH_ARGUMENTS) for arguments in calls]
         return file_digests(self.root, filter(None, paths))
-
-    def _other_call(self, failed: int, repeat: int, error: str) -> int:
-        """Return the call that put an error right before any edit; else `failed`.
-
-        If the same call worked later (`repeat`), it is the step right before that. This
-        step must be done there for the first time, and it must have a word of the
-        failure that the call lacks, or be another form of the call. If the same call
-        did not work again, it is the form of the call that is most like it.
-        """
-        edit = min((n for n in self.edits if n > failed), default=len(self.events))
-        if repeat == failed:
-            # Only the same command shows that an error of the work is gone.
-            if is_of_work(error):
-                return failed
-            steps = [n for n in self.steps if failed < n < edit]
-            near = steps[:MAX_RETRY_DISTANCE_CALLS]
-            good = [n for n in near if n in self.good and self._can_cure(n)]
-            forms = [n for n in good if self._is_form(failed, n, error)]
-            return max(forms, key=lambda n: self._likeness(failed, n), default=failed)
-
-        last = max(n for n in self.steps if n < repeat)
-        is_first = all(
-            self.texts[n] != self.texts[last] for n in self.steps if n < last
-        )
-        if last <= failed or last not in self.good or not is_first or repeat > edit:
-            return failed
-        if not self._can_cure(last) or self._is_masked(failed, last):
-            return failed
-        files = _ERROR_FILE_PATTERN.findall(error)
-        if is_of_work(error) and not any(file in self.texts[last] for file in files):
-            return failed
-
-        call = self.texts[failed].lower()
-        step = self.texts[last].lower()
-        words = _NAME_WORD_PATTERN.findall(self.failures[failed].lower())
-        # Words of up to three letters are in too many steps.
-        is_named = any(len(w) > 3 and w in step and w not in call for w in words)
-        return last if is_named or self._is_form(failed, last, error) else failed
-
-    def _can_cure(self, step: int) -> bool:
-        """Return whether a step can put another right, by what it does.
-
-        A to-do list and a commit cannot, and of an edit the text must be known.
-        """
-        event = self.events[step]
-        if _NOTE_TOOL_PATTERN.search(event.tool):
-            return False
-        arguments = trace.given_to(event)
-        command = command_of(arguments) if isinstance(arguments, Mapping) else ""
-        if command:
-            parts = _COMMAND_END_PATTERN.split(command)
-            return not all(map(_RECORD_COMMAND_PATTERN.fullmatch, parts))
-        is_edit = any(f'{name}"' in str(arguments) for name in EDIT_ARGUMENTS)
-        is_edit = is_edit or any(name in arguments for name in EDIT_ARGUMENTS)
-        return step in self.edits or not is_edit
-
-    def _is_form(self, failed: int, other: int, error: str) -> bool:
-        """Return True if a call is another form of a failed one.
-
-        It is one if it has more words, at its end only options; if it has another
-        program, which the error names, or new values that the error shows; or if it is
-        similar and differs in a word that all errors of this signature have.
-        """
-        if self._actor(failed) != self._actor(other):
-            return False
-
-        # "make test" becomes "make test -k", but not "make tests" or "make test all".
-        old = self.calls[failed]
-        new = self.calls[other]
-        if self._is_masked(failed, other):
-            return False
-        if new.startswith(old) and not new[len(old) :][:1].isalnum():
-            return new.startswith(f"{old} -")
-
-        before, replaced, after = _split_change(old.split(), new.split())
-        if not replaced:
-            return len(new.split()) > len(old.split())
-        names_program = _names_program(error, before, replaced[0], after)
-        if names_program or _adds_to_argument(old, new):
-            return True
-        calls = (self.events[failed], self.events[other])
-        if begin_alike(*calls) and shows_new_values(error, *calls):
-            return True
-
-        pattern = _MESSAGE_LABEL_PATTERN.sub("", signature("", error).pattern)
-        error_words = _WORD_PART_PATTERN.findall(pattern.lower())
-        if not _shares_program(self.events[failed], self.events[other]):
-            return False
-        differs = not _changed_words(old, new).isdisjoint(error_words)
-        return differs and self._likeness(failed, other) > 0
-
-    def _differs_in_output(self, step: int, other: int) -> bool:
-        """Return whether two commands differ only in what is shown of their output."""
-        commands = [self.calls[step], self.calls[other]]
-        bare = {_OUTPUT_FILTER_PATTERN.sub("", command) for command in commands}
-        return len(bare) == 1
-
-    def _is_masked(self, failed: int, other: int) -> bool:
-        """Return whether a command may fail as `failed` did and only not show it."""
-        if self._differs_in_output(failed, other):
-            return True
-        masks = _MASKED_FAILURE_PATTERN.findall(self.calls[failed])
-        return len(_MASKED_FAILURE_PATTERN.findall(self.calls[other])) > len(masks)
-
-    def _likeness(self, step: int, other: int) -> float:
-        """Return how much two steps are forms of one action, 0..1."""
-        if self._actor(step) != self._actor(other):
-            return 0.0
-        return likeness(self.calls[step], self.calls[other])
-
-    def _actor(self, step: int) -> tuple[str, str]:
-        """Return the tool and the agent of a step."""
-        return self.events[step].tool, self.events[step].agent
 
     def lessons(
         self,
@@ -753,81 +541,6 @@ class _SessionStudy:
             source=self.source,
             sources=tuple(sources),
         )
-
-
-def _concerns(edit: str, error: str) -> bool:
-    """Return True if an edit changes a file or a word that the error names."""
-    files = [path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(edit)]
-    if any(name in error for name in files):
-        return True
-
-    # Each sort of quotes has a group; two of the three groups are empty.
-    quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
-    changed = "\n".join(_CHANGED_LINE_PATTERN.findall(edit))
-    changed_words = _NAME_WORD_PATTERN.findall(changed)
-    return not set(_NAME_WORD_PATTERN.findall(quoted)).isdisjoint(changed_words)
-
-
-def _split_change(
-    old: Sequence[str], new: Sequence[str]
-) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """Return the old words before, in and after the place where the new ones differ."""
-    start = count_common(old, new)
-    end = len(old) - count_common(old[start:][::-1], new[start:][::-1])
-    return old[:start], old[start:end], old[end:]
-
-
-def _names_program(
-    error: str, before: Sequence[str], program: str, after: Sequence[str]
-) -> bool:
-    """Return True if an error names a program that the next call replaces.
-
-    "sh: pip: not found" names "pip", if "pip3 list" follows "pip list". The words
-    `before` and `after` the program are those of both calls; an argument that is not an
-    option must stay.
-    """
-    is_program = not before or before[-1] == "&&"
-    arguments = takewhile(lambda word: not _SHELL_OPERATOR_PATTERN.match(word), after)
-    if not is_program or all(word.startswith("-") for word in arguments):
-        return False
-    words = _ERROR_SEPARATOR_PATTERN.split(error)
-    return program.rpartition("/")[2] in [word.rpartition("/")[2] for word in words]
-
-
-def _shares_program(call: Event, other: Event) -> bool:
-    """Return True if two commands run a program in common, or if one is no command."""
-    programs = [
-        {*programs_of(command_of(trace.given_to(event)))} for event in (call, other)
-    ]
-    return not all(programs) or not programs[0].isdisjoint(programs[1])
-
-
-def _adds_to_argument(old: str, new: str) -> bool:
-    """Return True if the new call has more words in an argument.
-
-    That is False for a command, and for arguments with a path: another path is another
-    file.
-    """
-    if not old.startswith("{") or "/" in old:
-        return False
-
-    old_words = _call_words(old)
-    new_words = _call_words(new)
-    tail = old_words[count_common(old_words, new_words) :]
-    ends_alike = bool(tail) and new_words[-len(tail) :] == tail
-    return ends_alike and len(new_words) > len(old_words)
-
-
-def _changed_words(old: str, new: str) -> set[str]:
-    """Return the words in which two calls differ, each with the words beside it."""
-    old_pairs = {*pairwise(["", *_call_words(old), ""])}
-    new_pairs = {*pairwise(["", *_call_words(new), ""])}
-    return {*chain.from_iterable(old_pairs ^ new_pairs)}
-
-
-def _call_words(call: str) -> list[str]:
-    """Return the words of a call, without the names of arguments for paths."""
-    return _WORD_PART_PATTERN.findall(_PATH_ARGUMENT_PATTERN.sub("", call).lower())
 
 
 def call_text(event: Event) -> str:

@@ -24,21 +24,20 @@ from heedful.episodes.comparison import (
     leaves,
     likeness,
     new_part,
-    replaces,
 )
 from heedful.episodes.episode import LOOP_SOURCE
 from heedful.episodes.error_lines import error_text, output
-from heedful.episodes.retries import (
+from heedful.episodes.fixes import (
     MAX_DISTANCE_EVENTS,
     asks_to_wait,
-    is_wait,
+    is_transient,
     waited,
     was_dropped,
     was_meant,
 )
 from heedful.episodes.signals import Kind, Signal
 from heedful.lessons import render
-from heedful.lessons.mistake import Call, Fix, FixKind, Mistake
+from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.signature import signature
 from heedful.memory.citations import claim
@@ -115,10 +114,9 @@ def by_rules(study: Study) -> Draft:
 
 def _fix_origin(study: Study, signal: Signal) -> Origin:
     """Return the origin of what put a failure right, "local" if nothing did."""
-    if signal.kind != "retry":
+    if signal.fix is None:
         return "local"
-    helpful, _ = _split_steps_between(study, signal)
-    return study.fix_origin([*helpful, signal.at])
+    return study.fix_origin([*signal.fix.steps, signal.at])
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
@@ -182,7 +180,9 @@ def _correction_sentences(study: Study, signal: Signal) -> Iterator[_Sentence]:
 
 def _retry_sentences(study: Study, signal: Signal, first: int) -> Iterator[_Sentence]:
     """Yield which steps changed nothing, and which call worked after which steps."""
-    helpful, vain = _split_steps_between(study, signal)
+    assert signal.fix is not None
+    helpful = signal.fix.steps
+    vain = signal.fix.vain
     if vain:
         yield f"{_describe_actions(study, vain)} changed nothing.", tuple(vain)
 
@@ -436,33 +436,6 @@ def _without_common_parts(
     return list(texts.items())
 
 
-def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[int]]:
-    """Return the steps between a failed call and one that worked: helpful, and in vain.
-
-    If the call that worked had failed before, the steps after which it failed with the
-    same error were in vain. The steps before its first failure, and edits that a later
-    one replaces, are in neither list.
-    """
-    events = study.episode.events
-    failed = study.failed_steps(signal)
-    equal = [n for n in failed if not differences(events[n], events[signal.at])]
-    first_equal = min(equal, default=-1)
-    fruitless = [
-        range(first, last)
-        for first, last in pairwise(equal)
-        if _have_same_error(study, first, last)
-    ]
-
-    between = [n for n in signal.evidence if n < signal.at and n not in failed]
-    vain = [n for n in between if any(n in steps for steps in fruitless)]
-    helpful = [n for n in between if n > first_equal and n not in vain]
-    lasting: list[int] = []
-    for step in helpful:
-        lasting = [n for n in lasting if not replaces(events[step], events[n])]
-        lasting.append(step)
-    return lasting, vain
-
-
 def _changed_call(
     study: Study, first: int, step: int
 ) -> tuple[Call | None, tuple[tuple[str, str | None], ...]]:
@@ -516,9 +489,11 @@ def _strategy(study: Study, signal: Signal | None) -> str:
         call = _describe_action(study, step)
         return _SIGNAL_STRATEGIES[signal.kind].format(tool=tool, call=call)
     mistake = mistake_of(study, signal)
-    if mistake is None:
-        return ""
-    return render.rule(mistake)
+    is_passing = signal.fix is not None and signal.fix.kind == "waiting"
+    if is_passing and mistake is not None and mistake.fix is not None:
+        # What passed without waiting for it needs no rule.
+        is_passing = not (mistake.fix.calls or mistake.fix.seconds)
+    return render.rule(mistake) if mistake is not None and not is_passing else ""
 
 
 def mistake_of(study: Study, signal: Signal) -> Mistake | None:
@@ -548,31 +523,34 @@ def mistake_of(study: Study, signal: Signal) -> Mistake | None:
     if study.episode.outcome == "success" or was_dropped(study.course, failed[-1]):
         return None
     tries = _other_tries(study, signal)[-1:]
-    if asks_to_wait(study.course, failed[-1]):
+    if asks_to_wait(study.course, failed[-1]) or is_transient(study.course, failed[-1]):
         return replace(mistake, fix=Fix(kind="waiting"))
     return replace(mistake, vain=tuple(_call_of(study, step) for step in tries))
 
 
 def _fixed(study: Study, signal: Signal, mistake: Mistake) -> Mistake | None:
     """Return a mistake with what put it right; None if none is known."""
-    failed = study.failed_steps(signal)
+    found = signal.fix
+    assert found is not None
+    failed = found.tries
     first = failed[0]
-    helpful, vain = _split_steps_between(study, signal)
-    mistake = replace(mistake, vain=tuple(_call_of(study, step) for step in vain))
-    fix = _wait_of(study, failed[-1], signal.at, helpful)
-    if fix is None:
+    helpful = found.steps
+    vain = tuple(_call_of(study, step) for step in found.vain)
+    mistake = replace(mistake, vain=vain)
+    if found.kind == "waiting":
+        calls = [_call_of(study, step) for step in helpful]
+        delay = waited(study.course, failed[-1], signal.at)
+        seconds = None if calls else delay
+        fix = Fix(kind="waiting", calls=tuple(calls), seconds=seconds)
+    else:
         call, changes = _changed_call(study, first, signal.at)
         calls = [_call_of(study, step) for step in helpful]
-        kind: FixKind = "step"
         if call is not None:
             calls.append(call)
-            kind = "command" if call.tool == _call_of(study, first).tool else "tool"
-        elif changes:
-            kind = "arguments"
         if not calls and not changes:
             return None
         fix = Fix(
-            kind=kind,
+            kind=found.kind,
             calls=tuple(dict.fromkeys(calls)),
             changes=changes,
             was_asked=_was_asked(study, failed[-1], signal.at),
@@ -589,18 +567,6 @@ def _was_asked(study: Study, failed: int, works: int) -> bool:
         if is_asked and has_question:
             return True
     return False
-
-
-def _wait_of(study: Study, failed: int, works: int, steps: Sequence[int]) -> Fix | None:
-    """Return how a run waited before the same call worked, None if it did not."""
-    run = study.course
-    if differences(run.events[failed], run.events[works]):
-        return None
-    if steps and is_wait(run, steps[-1], failed):
-        calls = tuple(_call_of(study, step) for step in steps)
-        return Fix(kind="waiting", calls=calls)
-    delay = waited(run, failed, works)
-    return None if delay is None else Fix(kind="waiting", seconds=delay)
 
 
 def _correction_rule(study: Study, signal: Signal) -> str:

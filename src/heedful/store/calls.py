@@ -33,7 +33,7 @@ from heedful.lessons.mistake import Mistake, from_json
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
 from heedful.redact import redact
-from heedful.store import aging, exposures, session_marks, substitutions, user_rules
+from heedful.store import aging, exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
@@ -80,7 +80,6 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
                 origin=step.origin,
             )
     _record_losses(db, scope, source, steps)
-    substitutions.record(db, scope, source, steps)
 
 
 def _record_failure(

@@ -20,8 +20,9 @@ from heedful.episodes.episode import (
     clean_event,
 )
 from heedful.errors import Conflict
+from heedful.lessons import render
 from heedful.lessons.action import Action, action
-from heedful.lessons.mistake import from_json
+from heedful.lessons.mistake import confirmed, from_json
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Remembered, Scope, source_of
 from heedful.lessons.user_rules import RULE_TYPE
@@ -288,9 +289,6 @@ def record_session(
         digests = [signature("", error).digest for error in step.errors]
         ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
         linked_step = replace(step, lesson=ids[0] if ids else 0)
-        # What put the error right is known no better than the lesson about it.
-        if ids and not any(ids):
-            linked_step = replace(linked_step, replacement=None)
         linked_steps.append(linked_step)
     if is_trusted:
         calls.record_run(db, scope, source, linked_steps)
@@ -312,6 +310,7 @@ def _record_session_lesson(
     _withdraw(db, {**key, "source": source}, lesson)
 
     lesson_rows = db.select("*", "lesson", key)
+    lesson = _confirmed(lesson, lesson_rows)
     _refresh_files(db, lesson, lesson_rows)
     outdated = [row for row in lesson_rows if lessons.lacks_fix(lesson.mistake, row)]
     waiting = [row for row in lesson_rows if _replaces(lesson, row)]
@@ -340,6 +339,20 @@ def _record_session_lesson(
         if written:
             return written
     return lessons.remembered(db, scope, [lesson])
+
+
+def _confirmed(lesson: Lesson, lesson_rows: Sequence[Row]) -> Lesson:
+    """Return a lesson whose fix is what lay there in an earlier run, too."""
+    mistake = lesson.mistake
+    for row in lesson_rows:
+        earlier = from_json(row["mistake"])
+        if mistake is None or earlier is None or row["source"] == lesson.source:
+            continue
+        found = confirmed(mistake, earlier)
+        if found != mistake:
+            text = render.lesson(found)
+            return replace(lesson, mistake=found, text=text)
+    return lesson
 
 
 def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:

@@ -756,7 +756,7 @@ def clear(db: Db, scope: Scope) -> int:
     # Rows of other tables follow by cascades.
     tables = "dream link exposure outcome climb trial taught episode span trace"
     tables += " call_failure call_success loss replayed session_mark remark"
-    tables += " reminder substitution"
+    tables += " reminder"
     for table in tables.split():
         db.delete(table, key_of(scope))
     session_marks.forget_events(db, scope, key_of(scope))

@@ -477,7 +477,6 @@ def _forget_sources(
         if source.startswith(CHANGE_SOURCE_PREFIX):
             change = source.removeprefix(CHANGE_SOURCE_PREFIX)
             db.delete("remark", {**key, "change": change})
-    _forget_substitutions(db, key, sources)
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
         db.send(statement, values)
 
@@ -506,16 +505,8 @@ def _forget_sources(
 
 def _forget_run(db: Db, key: Plain, source: str) -> None:
     """Delete what became of the calls of a run."""
-    for table in ("call_failure", "loss", "replayed", "substitution"):
+    for table in ("call_failure", "loss", "replayed"):
         db.delete(table, {**key, "source": source})
-
-
-def _forget_substitutions(db: Db, key: Plain, sources: Sequence[str]) -> None:
-    """Delete the substitutions that rest on words of these sources."""
-    for row in db.select("digest, source, sources", "substitution", key):
-        if not set(sources).isdisjoint(json.loads(row["sources"])):
-            row_key = {"digest": row["digest"], "source": row["source"]}
-            db.delete("substitution", {**key, **row_key})
 
 
 def _keep_lesson(db: Db, values: Plain) -> bool:

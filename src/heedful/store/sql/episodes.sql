@@ -109,34 +109,6 @@ from (
 join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
 order by g.calls desc, g.sessions desc, l.id limit :limit;
 
--- name: substitutions
--- What worked in the place of these preconditions, but not what only :source knows, nor what a lesson says that a
--- person retired or put into other words.
-select digest, source, lesson_id, argument, old, new, sources, passed from substitution s
-where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and source <> :source
-  and not exists (select 1 from lesson l where l.id = s.lesson_id and l.state = 'retired')
-  and not exists (select 1 from lesson l join ruling r on r.subject = l.kind || '/' || l.signature
-    where l.id = s.lesson_id and r.tenant = :tenant and r.project = :project and r.action = 'edit')
-order by passed, source, digest;
-
--- name: released_texts
--- The trusted texts that came from these sources, each with its lesson.
-select o.source, e.lesson_id, e.lesson as text from origin o join example e on e.id = o.example
-  join lesson l on l.id = e.lesson_id
-where o.scope = :scope and l.tenant = :tenant and l.project = :project
-  and o.source in (select value from json_each(:sources))
-  and e.state in ('unverified', 'verified') and e.trust <> 'outside'
-  and l.state in ('unverified', 'verified', 'superseded') and l.trust <> 'outside'
-order by o.source, e.lesson_id;
-
--- name: substitute
--- A longer record of the same run replaces it.
-insert into substitution (tenant, project, digest, source, lesson_id, argument, old, new, sources, passed)
-values (:tenant, :project, :digest, :source, :lesson_id, :argument, :old, :new, :sources, :passed)
-on conflict (tenant, project, digest, source) do update set
-  lesson_id = coalesce(excluded.lesson_id, substitution.lesson_id), argument = excluded.argument,
-  old = excluded.old, new = excluded.new, sources = excluded.sources, passed = excluded.passed;
-
 -- name: read_marks
 select mark from session_mark
 where tenant = :tenant and project = :project and session = :session and mark in (select value from json_each(:marks));

@@ -484,25 +484,6 @@ create table loss (
 create index loss_at on loss (tenant, project, at);
 create index loss_source on loss (tenant, project, source);
 
--- What worked in the place of what a call took for granted: in an `argument`, the words `old` gave way to the words `new`
--- (JSON), last at the time `passed`. `source` names the run, `sources` (JSON) are those of the words, and the lesson is
--- about the failure. Without an argument, the digest is that of a contract of tools that the run broke.
-create table substitution (
-  tenant text not null,
-  project text not null,
-  digest text not null,
-  source text not null,
-  lesson_id integer references lesson (id) on delete cascade,
-  argument text not null,
-  old text not null,
-  new text not null,
-  sources text not null,
-  passed real not null,
-  primary key (tenant, project, digest, source)
-) without rowid;
-create index substitution_lesson on substitution (lesson_id);
-create index substitution_source on substitution (tenant, project, source);
-
 -- How many steps a run had, first at the time `at`.
 create table replayed (
   tenant text not null,

@@ -1,55 +1,59 @@
-"""Retries: which call worked after another had failed, and what made the difference.
+"""Fixes: which call worked after another had failed, and what made the difference.
 
-A retry is a call of the same tool that is like the failed one, that differs from it in
-few arguments, or whose new values the error or another call had shown. Without such a
-call, it is one of another tool or program for the same thing. The steps in between are
-kept if they can have made the difference: what showed a new value, a wait, or a step
-about something that the failed call or its error names. A look changes nothing, so it
-cannot make the same call work. Pure.
+The fix of a failed call is the first later success of the same call, or the success of
+the call that is most like it, with what lay between. Between a call that failed and the
+same call, a step is the fix if nothing else lay there, or if the error names it; edits
+are if they change what the error names. Which of several other steps it was, another
+run shows. A call that only looks is no fix, unless it found what the next call has.
+Trouble that passes by itself teaches waiting only. A call that failed, that only hides
+a failure, or that a person refused is no fix. Pure.
 """
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 
 from heedful.episodes.comparison import (
     MIN_WORD_CHARS,
     TOKEN_PATTERN,
     begin_alike,
-    differ_in_few_arguments,
+    concerns,
     differences,
+    hides_failure,
+    is_edit,
     leaves,
-    likeness,
-    shows_new_values,
+    likeness_of_calls,
+    replaces,
     text_of_call,
     tokens_of,
-    without_quotations,
 )
 from heedful.episodes.course import (
     Course,
     call_failed,
     call_worked,
     ends,
+    given_to,
     named_arguments,
     only_text,
 )
 from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.episodes.error_lines import error_line, is_of_work
 from heedful.episodes.failures import SERVER_ERROR_NAMES, says_more
 from heedful.episodes.looks import begins_with, changes, looks
+from heedful.lessons.action import PATH_ARGUMENTS, command_of
+from heedful.lessons.mistake import FixKind
+from heedful.lessons.signature import signature
 
 # A retry is looked for among this many calls of the tool after the failed one, and
 # another way among this many calls of any tool.
 MAX_RETRY_DISTANCE_CALLS = 20
 MAX_DISTANCE_EVENTS = 200
 MAX_STEPS_BETWEEN = 3
-# How alike two calls are that differ in few arguments, or by a value that was looked
-# up: less than calls with common words, which have at least 0.5.
-FEW_ARGUMENTS_LIKENESS = 0.4
+# How alike two calls are that differ by a value that was looked up: less than calls
+# with common words, which have at least 0.5.
 FOUND_VALUE_LIKENESS = 0.3
-# Two commands are for one purpose if they are so alike without what they quote.
-MIN_COMMAND_LIKENESS = 0.8
 MIN_VALUE_CHARS = 8
 # The share of the names in a failed call that another way has, too.
 MIN_SHARED_NAMES = 1 / 3
@@ -64,6 +68,13 @@ _WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
 _BROKEN_CONNECTION_PATTERN = re.compile(
     r"\btime[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
     r"|\bclosed the connection\b"
+)
+# What passes, or what somebody has to start or to free: a refused connection, a name
+# that is not resolved, a lock, a deadlock, a full disk, a daemon that does not run.
+_TRANSIENT_PATTERN = re.compile(
+    r"connection refused|econnre(?:fused|set)|could not resolve|name resolution"
+    r"|name or service not known|getaddrinfo|\block(?:ed)?\b|deadlock|overloaded"
+    r"|no space left|disk (?:is )?full|daemon (?:is )?(?:not running|running\?)"
 )
 # How long an error asks to wait, in seconds if it says no unit.
 _DELAY_PATTERN = re.compile(
@@ -106,12 +117,21 @@ _ABSENCE_PATTERN = re.compile(r"\bnot found\b|\bno such\b|\bnot exist|\b404\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """The calls that failed, the steps in between, and the call that worked."""
+class FoundFix:
+    """What put a failed call right: positions of calls in a run.
 
+    `tries` failed, the first of them first, and `works` is the call that worked.
+    `steps` lay between and were needed: steps before the same call, edits, or what
+    showed the new values of the call. `vain` were done, too, and changed nothing. Of
+    the steps in `maybe`, it is not known which was the fix; then there is none.
+    """
+
+    kind: FixKind
     tries: tuple[int, ...]
-    between: tuple[int, ...]
     works: int
+    steps: tuple[int, ...] = ()
+    vain: tuple[int, ...] = ()
+    maybe: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,50 +147,202 @@ class Correction:
     accepted: int
 
 
-def find_retries(run: Course) -> Iterator[Retry]:
-    """Yield the calls that worked after others had failed, tool by tool."""
-    calls_by_tool: dict[tuple[str, str], list[int]] = {}
-    for call in _calls_with_result(run):
-        event = run.events[call]
-        agent = event.agent if event.tool else ""
-        calls_by_tool.setdefault((agent, event.tool), []).append(call)
-
-    for calls in calls_by_tool.values():
-        yield from _tool_retries(run, calls)
-
-
-def _calls_with_result(run: Course) -> list[int]:
-    """Return the positions of the calls that have a result."""
-    return [
-        position
-        for position, role in enumerate(run.roles)
-        if role == "act" and run.result[position] is not None
-    ]
-
-
-def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
-    """Yield the retries of one tool.
-
-    The retry of a failed call is the one that is most like it among the next
-    `MAX_RETRY_DISTANCE_CALLS` calls, or else another way.
-    """
+def find_fixes(run: Course) -> Iterator[FoundFix]:
+    """Yield what put the failed calls of a run right, tool by tool."""
     fixed: set[int] = set()
-    for next_index, call in enumerate(calls, 1):
-        if call in fixed or not call_failed(run, call) or found_nothing(run, call):
-            continue
+    for calls in calls_by_tool(run).values():
+        for call in calls:
+            if call in fixed or not call_failed(run, call) or found_nothing(run, call):
+                continue
+            fix = find_fix(run, call, calls)
+            if fix is None:
+                continue
+            fixed.update(fix.tries)
+            if not _is_wanted(run, fix.tries[-1], fix.works):
+                yield fix
 
-        later = calls[next_index : next_index + MAX_RETRY_DISTANCE_CALLS]
-        works = _most_alike(run, call, later)
-        if works is None:
-            works = _find_other_way(run, call)
-        if works is None:
-            continue
 
-        tries = [call, *_other_tries(run, call, works, later)]
-        fixed.update(tries)
-        if not _is_wanted(run, tries[-1], works):
-            between = _steps_between(run, tries, works)
-            yield Retry(tries=tuple(tries), between=tuple(between), works=works)
+def calls_by_tool(run: Course) -> dict[tuple[str, str], list[int]]:
+    """Return the calls that have a result, by agent and tool."""
+    by_tool: dict[tuple[str, str], list[int]] = {}
+    for position, role in enumerate(run.roles):
+        if role == "act" and run.result[position] is not None:
+            event = run.events[position]
+            agent = event.agent if event.tool else ""
+            by_tool.setdefault((agent, event.tool), []).append(position)
+    return by_tool
+
+
+def find_fix(
+    run: Course, failed: int, calls: Sequence[int], error: str = ""
+) -> FoundFix | None:
+    """Return what put a failed call right, None if nothing is known to have.
+
+    `calls` are those of its tool, and `error` is the line that names the error, by
+    default all that the result says.
+    """
+    failure = run.failure[run.result[failed] or failed] or run.failure[failed]
+    is_work = is_of_work(error or error_line(failure))
+    text = error.lower() or _result_text(run, failed)
+    later = [call for call in calls if call > failed]
+    worked = [call for call in later if call_worked(run, call)]
+    works = next((call for call in worked if _are_equal(run, failed, call)), None)
+    near = later[:MAX_RETRY_DISTANCE_CALLS]
+    if works not in near:
+        like = [call for call in near if call in worked]
+        if is_work:
+            # It is gone when the same command works, or one with what the error names.
+            like = [call for call in like if _has_named(run, failed, call, text)]
+        works = _most_alike(run, failed, like, text) or works
+        if works is None and not is_work:
+            works = _find_other_way(run, failed)
+    if works is None:
+        return None
+
+    tries = [failed, *_other_tries(run, failed, works, later)]
+    equal = [n for n in tries if _are_equal(run, n, works)]
+    if not equal:
+        return _changed_call(run, tries, works, text)
+    fix = _fix_between(run, tries, equal, works, text)
+    if fix is not None and equal[0] != failed and fix.kind != "waiting":
+        kind = _kind_of(run.events[failed], run.events[works])
+        return replace(fix, kind=kind, maybe=())
+    return fix
+
+
+def _has_named(run: Course, failed: int, call: int, error: str) -> bool:
+    """Return whether a call has a new option that the error of the failed one names."""
+    words = set(text_of_call(run.events[call]).lower().split())
+    new = words - set(text_of_call(run.events[failed]).lower().split())
+    return any(word.lstrip("-") in error for word in new if word.startswith("-"))
+
+
+def _are_equal(run: Course, step: int, other: int) -> bool:
+    """Return whether two calls are the same."""
+    call = run.events[step]
+    return call.tool == run.events[other].tool and not differences(
+        call, run.events[other]
+    )
+
+
+def _fix_between(
+    run: Course, tries: Sequence[int], equal: Sequence[int], works: int, error: str
+) -> FoundFix | None:
+    """Return what lay between a call that failed, once or more, and its success.
+
+    Steps after which it failed with the same error were in vain. If the user spoke
+    meanwhile, or if the trouble passes by itself, a step needs to be named.
+    """
+    fix = FoundFix(kind="step", tries=tuple(tries), works=works)
+    failed = equal[-1]
+    between = [
+        n
+        for n in _changing_steps(run, equal[0], works)
+        if not hides_failure(run.events[works], run.events[n])
+    ]
+    waits = [n for n in between if n > failed and is_wait(run, n, failed)]
+    if waits:
+        return replace(fix, kind="waiting", steps=tuple(waits[-1:]))
+
+    vain = [
+        step
+        for first, last in pairwise(equal)
+        if _error_digest(run, first) == _error_digest(run, last)
+        for step in between
+        if first < step < last
+    ]
+    steps = [n for n in between if n not in vain]
+    errors = "\n".join([error, *(_result_text(run, n) for n in equal)])
+    named = [n for n in steps if _is_about(run, n, errors)]
+    is_only = len(steps) == 1 and not _user_spoke(run, failed, works)
+    if not is_only or passes_by_itself(run, failed):
+        files = set().union(*(_long_values(run.events[n]) for n in named))
+        maybe = [n for n in steps if n not in named]
+        # Another edit of a file belongs to the first one.
+        steps = [
+            n
+            for n in steps
+            if n in named or not files.isdisjoint(_long_values(run.events[n]))
+        ]
+        if not steps and is_transient(run, failed):
+            return replace(fix, kind="waiting")
+        if not steps:
+            return replace(fix, maybe=tuple(maybe)) if maybe else None
+    edits = [n for n in steps if is_edit(run.events[n])]
+    if edits == steps:
+        fix = replace(fix, kind="edit")
+    lasting = _without_replaced(run, steps)
+    return replace(fix, steps=tuple(lasting[-MAX_STEPS_BETWEEN:]), vain=tuple(vain))
+
+
+def _changing_steps(run: Course, start: int, end: int) -> list[int]:
+    """Return the calls between two positions that worked and did not only look."""
+    return [n for n in _good_calls(run, start, end) if not _is_look(run.events[n])]
+
+
+def _error_digest(run: Course, call: int) -> str:
+    """Return the digest of the error of a call, apart from numbers and names."""
+    failure = run.failure[run.result[call] or call] or run.failure[call]
+    return signature("", error_line(failure)).digest
+
+
+def _is_about(run: Course, step: int, error: str) -> bool:
+    """Return whether an edit changes what an error names, or it names another step."""
+    if is_edit(run.events[step]):
+        return concerns(run.events[step], error)
+    return _names_step(run, step, error)
+
+
+def _names_step(run: Course, step: int, error: str) -> bool:
+    """Return whether an error names a step, or something that only the step has."""
+    command = only_text(run.events[step]).lower()
+    if command and command in error:
+        return True
+    return not _named(run.events[step]).isdisjoint(_names_in(error))
+
+
+def _changed_call(
+    run: Course, tries: Sequence[int], works: int, error: str
+) -> FoundFix | None:
+    """Return the call that worked in place of another, and what it needed."""
+    failed = run.events[tries[0]]
+    other = run.events[works]
+    if failed.tool == other.tool and hides_failure(failed, other):
+        return None
+    steps = _find_shown(run, tries[0], works)[:MAX_STEPS_BETWEEN]
+    if not steps:
+        between = _good_calls(run, tries[-1], works)
+        changes = [n for n in between if not _is_look(run.events[n])]
+        names = _names_in(error)
+        steps = [
+            n
+            for n in changes
+            if (_changes_things(run.events[n]) or _named(run.events[n]) & names)
+            and not _are_like(run, tries[0], n, error)
+        ][-MAX_STEPS_BETWEEN:]
+    return FoundFix(
+        kind=_kind_of(failed, other),
+        tries=tuple(tries),
+        works=works,
+        steps=tuple(steps),
+    )
+
+
+def _are_like(run: Course, step: int, other: int, error: str) -> bool:
+    """Return whether two calls are forms of one call of a tool."""
+    if run.events[step].tool != run.events[other].tool:
+        return False
+    return _likeness_of(run, step, other, error) > 0
+
+
+def _kind_of(failed: Event, works: Event) -> FixKind:
+    """Return the kind of a fix by what differs between two calls."""
+    if failed.tool != works.tool:
+        return "tool"
+    if command_of(given_to(works)):
+        return "command"
+    changed = {name.lower() for name, _, _ in differences(failed, works)}
+    return "path" if changed and changed <= set(PATH_ARGUMENTS) else "arguments"
 
 
 def found_nothing(run: Course, call: int) -> bool:
@@ -182,57 +354,28 @@ def found_nothing(run: Course, call: int) -> bool:
     return event.type == "tool_response" and not says_more(event)
 
 
-def _most_alike(run: Course, failed: int, later: Iterable[int]) -> int | None:
+def _most_alike(
+    run: Course, failed: int, later: Iterable[int], error: str
+) -> int | None:
     """Return the call that worked and is most like the failed one, None if none is."""
     most_alike: int | None = None
     highest = 0.0
     for call in later:
-        if not call_worked(run, call):
-            continue
-
-        likeness_of_call = _likeness_of_calls(run, failed, call)
+        likeness_of_call = _likeness_of(run, failed, call, error)
         if likeness_of_call > highest:
             most_alike = call
             highest = likeness_of_call
-
     return most_alike
 
 
-def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
+def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
     """Return how alike two calls of one tool are; 0 if one is not the other's retry."""
     old = run.events[failed]
     new = run.events[other]
-    share = likeness(text_of_call(old), text_of_call(new))
-    if share > 0:
+    share = likeness_of_calls(old, new, error)
+    if share > 0 or not begin_alike(old, new):
         return share
-    share = likeness(without_quotations(old), without_quotations(new))
-    if share >= MIN_COMMAND_LIKENESS:
-        return share
-    if differ_in_few_arguments(leaves(old), leaves(new)):
-        return FEW_ARGUMENTS_LIKENESS
-    if _replaces_missing_program(run, failed, other):
-        return FEW_ARGUMENTS_LIKENESS
-    if not begin_alike(old, new):
-        return 0.0
-    if _find_shown(run, failed, other):
-        return FOUND_VALUE_LIKENESS
-    is_shown = shows_new_values(_result_text(run, failed), old, new)
-    return FOUND_VALUE_LIKENESS if is_shown else 0.0
-
-
-def _replaces_missing_program(run: Course, failed: int, other: int) -> bool:
-    """Return whether a command is the failed one with another program.
-
-    The error says that the first program is not found: a shell wrote "yarn: not found"
-    or "command not found: yarn".
-    """
-    program, _, rest = text_of_call(run.events[failed]).strip().partition(" ")
-    new_program, _, new_rest = text_of_call(run.events[other]).strip().partition(" ")
-    if not rest or rest != new_rest or program == new_program:
-        return False
-    name = re.escape(program.lower())
-    absence = rf"(?<!\S){name}: (?:command )?not found\b|\bnot found: {name}(?!\S)"
-    return re.search(absence, _result_text(run, failed)) is not None
+    return FOUND_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
 
 
 def _other_tries(
@@ -244,7 +387,7 @@ def _other_tries(
         if call > works or not call_failed(run, call):
             continue
         for other in (works, failed):
-            if _likeness_of_calls(run, call, other) > 0:
+            if _likeness_of(run, call, other, _result_text(run, call)) > 0:
                 tries.append(call)
                 break
     return tries
@@ -302,60 +445,14 @@ def _good_calls(run: Course, start: int, end: int) -> list[int]:
     ]
 
 
-def _steps_between(run: Course, tries: Sequence[int], works: int) -> list[int]:
-    """Return the steps after which a call worked, those that were in vain first."""
-    tool = run.events[works].tool
-    equal = [
-        n
-        for n in tries
-        if run.events[n].tool == tool
-        and not differences(run.events[n], run.events[works])
-    ]
-    if equal:
-        helpful = _what_helped(run, equal[-1], works)
-        vain = _good_calls(run, tries[0], equal[-1]) if helpful else []
-        steps = [n for n in vain if not _is_look(run.events[n])] + helpful
-        return steps[-MAX_STEPS_BETWEEN:]
-
-    lookups = _find_shown(run, tries[0], works)
-    if lookups:
-        return lookups[:MAX_STEPS_BETWEEN]
-    between = _good_calls(run, tries[-1], works)
-    changes = [n for n in between if not _is_look(run.events[n])]
-    error = _error_names(run, tries[-1])
-    steps = [
-        n
-        for n in changes
-        if _changes_things(run.events[n]) or _named(run.events[n]) & error
-    ]
-    return steps[-MAX_STEPS_BETWEEN:]
-
-
-def _what_helped(run: Course, failed: int, works: int) -> list[int]:
-    """Return the steps that can have made a call work that failed before.
-
-    A failure that passes by itself is helped by a wait, or by a step about something
-    that its error names.
-    """
-    between = _good_calls(run, failed, works)
-    waits = [n for n in between if is_wait(run, n, failed)]
-    if waits:
-        return waits[-1:]
-
-    changes = [n for n in between if not _is_look(run.events[n])]
-    if passes_by_itself(run, failed):
-        return [n for n in changes if _named(run.events[n]) & _error_names(run, failed)]
-
-    related = [n for n in changes if _is_about(run, n, failed)]
-    if not related and not _user_spoke(run, failed, works):
-        return changes
-    # Another edit of a file belongs to the first one.
-    files = set().union(*(_long_values(run.events[n]) for n in related))
-    return [
-        n
-        for n in changes
-        if n in related or not files.isdisjoint(_long_values(run.events[n]))
-    ]
+def _without_replaced(run: Course, edits: Sequence[int]) -> list[int]:
+    """Return the edits that no later one takes back."""
+    lasting: list[int] = []
+    for step in edits:
+        event = run.events[step]
+        lasting = [n for n in lasting if not replaces(event, run.events[n])]
+        lasting.append(step)
+    return lasting
 
 
 def _is_look(event: Event) -> bool:
@@ -386,17 +483,25 @@ def is_wait(run: Course, step: int, failed: int) -> bool:
 
 
 def passes_by_itself(run: Course, call: int) -> bool:
-    """Return whether a failure is one of time: a time-out, or a server that is down."""
-    result = run.result[call]
-    event = run.events[call if result is None else result]
+    """Return whether a failure is one of time, which no step puts right.
+
+    That is a time-out, a limit of calls, or a server that fails or is overloaded.
+    """
+    event = run.events[run.result[call] or call]
     text = _result_text(run, call)
     if TIMEOUT_CODE_PATTERN.search(event.code) or _LATER_PATTERN.search(text):
         return True
     if _BROKEN_CONNECTION_PATTERN.search(text):
         return True
     status = f"{event.code} {event.error}"
-    has_status = re.search(r"\b5\d\d\b", status) is not None
+    has_status = re.search(r"\b(?:429|5\d\d)\b", status) is not None
     return has_status or any(name in text for name in SERVER_ERROR_NAMES)
+
+
+def is_transient(run: Course, call: int) -> bool:
+    """Return whether a failure may be gone when the same call is made later."""
+    text = _result_text(run, call)
+    return passes_by_itself(run, call) or _TRANSIENT_PATTERN.search(text) is not None
 
 
 def asked_delay(run: Course, call: int) -> float | None:
@@ -425,22 +530,6 @@ def waited(run: Course, failed: int, works: int) -> float | None:
     return delay
 
 
-def _is_about(run: Course, step: int, failed: int) -> bool:
-    """Return whether a step is about something that a failed call or its error names.
-
-    Other words of the call count, too, and so does a step that the error spells out.
-    """
-    event = run.events[step]
-    error = _result_text(run, failed)
-    command = only_text(event).lower()
-    if command and command in error:
-        return True
-    if _named(event) & (_named(run.events[failed]) | _error_names(run, failed)):
-        return True
-    tokens = tokens_of(text_of_call(event))
-    return not tokens.isdisjoint(tokens_of(text_of_call(run.events[failed])))
-
-
 def _named(event: Event) -> set[str]:
     """Return the names in a call: paths with their parts, ids, and whole values."""
     text = text_of_call(event)
@@ -456,9 +545,8 @@ def _split_names(names: Iterable[str]) -> set[str]:
     return set(re.split(r"[/:\s]", " ".join(names)))
 
 
-def _error_names(run: Course, call: int) -> set[str]:
+def _names_in(text: str) -> set[str]:
     """Return the names in an error: quoted texts, paths, and words with marks."""
-    text = _result_text(run, call)
     quoted = set(_QUOTED_PART_PATTERN.findall(text))
     names = set(_THING_PATTERN.findall(text))
     parts = _split_names(names)
@@ -613,7 +701,8 @@ def was_dropped(run: Course, failed: int) -> bool:
         return False
     tool = run.events[failed].tool
     same = [n for n in later if run.events[n].tool == tool]
-    return not any(_likeness_of_calls(run, failed, call) for call in same)
+    error = _result_text(run, failed)
+    return not any(_likeness_of(run, failed, call, error) for call in same)
 
 
 def was_meant(run: Course, failed: int) -> bool:
