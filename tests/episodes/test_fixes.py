@@ -1,16 +1,15 @@
 """Which call worked after another had failed, and what made the difference."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from heedful import Episode, Event
 from heedful.episodes.course import call_failed, call_worked, course
-from heedful.episodes.retries import (
+from heedful.episodes.fixes import (
     Correction,
-    Retry,
     find_corrections,
-    find_retries,
+    find_fixes,
     was_dropped,
     was_meant,
 )
@@ -32,9 +31,20 @@ def user(text: str) -> tuple[Event]:
     return (Event("user_message", text),)
 
 
+class Retry(NamedTuple):
+    """The calls that failed, what was done between, and the call that worked."""
+
+    tries: tuple[int, ...]
+    between: tuple[int, ...]
+    works: int
+
+
 def retries_of(*steps: tuple[Event, ...], task: str = "") -> list[Retry]:
     events = [event for parts in steps for event in parts]
-    return list(find_retries(course(Episode(tuple(events), "success", task=task))))
+    run = course(Episode(tuple(events), "success", task=task))
+    return [
+        Retry(fix.tries, (*fix.vain, *fix.steps), fix.works) for fix in find_fixes(run)
+    ]
 
 
 MADE = step("make", {"target": "site"}, "Error: no key 'pages.toml'")

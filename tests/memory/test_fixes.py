@@ -259,7 +259,7 @@ async def test_a_failure_that_the_user_dropped_teaches_no_rule(error, words):
 async def test_a_rate_limit_without_a_fix_asks_to_wait_and_repeat():
     limited = step("get", {"page": 2}, error="429 Too Many Requests. Retry-After: 37")
     rule = await rule_of(limited, outcome="error")
-    assert rule.endswith("wait as long as it asks, then repeat the same call.")
+    assert rule.endswith("wait 37 seconds, as it asks, then repeat the same call.")
 
 
 @pytest.mark.parametrize(

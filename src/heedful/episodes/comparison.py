@@ -29,8 +29,8 @@ SHOWN_VALUE_LIKENESS = 0.3
 MIN_COMMAND_LIKENESS = 0.8
 # What an agent says of a command for people.
 DESCRIPTION_ARGUMENT = "description"
-# Who says a message: "bash:" or "[eslint]". It is not a word of the message.
-_MESSAGE_LABEL_PATTERN = re.compile(r"(?m)^(?:\[[^\]]*\]|[\w()./-]+:)")
+# Who says a message: "[eslint]". It is not a word of the message.
+_MESSAGE_LABEL_PATTERN = re.compile(r"(?m)^\[[^\]]*\]")
 # Arguments that an edit writes.
 WRITTEN_ARGUMENTS = frozenset(
     "new_string new_str new_source content file_text patch".split()
@@ -188,6 +188,13 @@ def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     return 0.0
 
 
+def _is_command(event: Event) -> bool:
+    """Return whether the one argument of a call is a command."""
+    arguments = given_to(event)
+    is_named = isinstance(arguments, Mapping) and command_of(arguments) != ""
+    return is_named and len(leaves(event)) == 1
+
+
 def _adds_options(old: Event, new: Event) -> bool:
     """Return whether a command is another one with options at its end."""
     return text_of_call(new).startswith(f"{text_of_call(old)} -")
@@ -199,7 +206,7 @@ def is_about_change(old: Event, new: Event, error: str) -> bool:
     It names a word that went or came, or words only came or only went. A change of
     other arguments needs no name.
     """
-    if len(leaves(old)) != 1 or len(leaves(new)) != 1:
+    if not (_is_command(old) and _is_command(new)):
         return True
     old_words = set(_EXACT_WORD_PATTERN.findall(text_of_call(old).lower()))
     new_words = set(_EXACT_WORD_PATTERN.findall(text_of_call(new).lower()))

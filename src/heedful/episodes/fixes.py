@@ -11,9 +11,10 @@ a failure, or that a person refused is no fix. Pure.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
 from heedful.episodes.comparison import (
     MIN_WORD_CHARS,
@@ -123,7 +124,8 @@ class FoundFix:
     `tries` failed, the first of them first, and `works` is the call that worked.
     `steps` lay between and were needed: steps before the same call, edits, or what
     showed the new values of the call. `vain` were done, too, and changed nothing. Of
-    the steps in `maybe`, it is not known which was the fix; then there is none.
+    the steps in `maybe`, it is not known which was the fix. Without steps, nothing is
+    known to have made the same call work.
     """
 
     kind: FixKind
@@ -147,49 +149,71 @@ class Correction:
     accepted: int
 
 
+class CallIndex:
+    """The calls of a run that have a result: by agent and tool, and equal ones."""
+
+    def __init__(self, run: Course) -> None:
+        self.by_tool: dict[tuple[str, str], list[int]] = {}
+        self._successes: dict[Hashable, list[int]] = {}
+        for position, role in enumerate(run.roles):
+            if role != "act" or run.result[position] is None:
+                continue
+            event = run.events[position]
+            self.by_tool.setdefault(self._actor(event), []).append(position)
+            if call_worked(run, position):
+                self._successes.setdefault(self._key(event), []).append(position)
+
+    def _actor(self, event: Event) -> tuple[str, str]:
+        """Return the agent and the tool of a call."""
+        return event.agent if event.tool else "", event.tool
+
+    def _key(self, event: Event) -> Hashable:
+        """Return what equal calls have in common."""
+        return (self._actor(event), tuple(leaves(event).items()))
+
+    def after(self, run: Course, call: int) -> Sequence[int]:
+        """Return the next calls of the same tool, as many as are searched."""
+        calls = self.by_tool[self._actor(run.events[call])]
+        start = bisect_right(calls, call)
+        return calls[start : start + MAX_RETRY_DISTANCE_CALLS]
+
+    def success_after(self, run: Course, call: int) -> int | None:
+        """Return the first later success of the same call, None without one."""
+        calls = self._successes.get(self._key(run.events[call]), [])
+        start = bisect_right(calls, call)
+        return calls[start] if start < len(calls) else None
+
+
 def find_fixes(run: Course) -> Iterator[FoundFix]:
     """Yield what put the failed calls of a run right, tool by tool."""
     fixed: set[int] = set()
-    for calls in calls_by_tool(run).values():
-        for call in calls:
-            if call in fixed or not call_failed(run, call) or found_nothing(run, call):
-                continue
-            fix = find_fix(run, call, calls)
-            if fix is None:
-                continue
-            fixed.update(fix.tries)
-            if not _is_wanted(run, fix.tries[-1], fix.works):
-                yield fix
-
-
-def calls_by_tool(run: Course) -> dict[tuple[str, str], list[int]]:
-    """Return the calls that have a result, by agent and tool."""
-    by_tool: dict[tuple[str, str], list[int]] = {}
-    for position, role in enumerate(run.roles):
-        if role == "act" and run.result[position] is not None:
-            event = run.events[position]
-            agent = event.agent if event.tool else ""
-            by_tool.setdefault((agent, event.tool), []).append(position)
-    return by_tool
+    index = CallIndex(run)
+    for call in chain.from_iterable(index.by_tool.values()):
+        if call in fixed or not call_failed(run, call) or found_nothing(run, call):
+            continue
+        fix = find_fix(run, call, index)
+        if fix is None:
+            continue
+        fixed.update(fix.tries)
+        if not _is_wanted(run, fix.tries[-1], fix.works):
+            yield fix
 
 
 def find_fix(
-    run: Course, failed: int, calls: Sequence[int], error: str = ""
+    run: Course, failed: int, index: CallIndex, error: str = ""
 ) -> FoundFix | None:
     """Return what put a failed call right, None if nothing is known to have.
 
-    `calls` are those of its tool, and `error` is the line that names the error, by
+    `index` has the calls of the run, and `error` is the line that names the error, by
     default all that the result says.
     """
     failure = run.failure[run.result[failed] or failed] or run.failure[failed]
     is_work = is_of_work(error or error_line(failure))
     text = error.lower() or _result_text(run, failed)
-    later = [call for call in calls if call > failed]
-    worked = [call for call in later if call_worked(run, call)]
-    works = next((call for call in worked if _are_equal(run, failed, call)), None)
-    near = later[:MAX_RETRY_DISTANCE_CALLS]
+    works = index.success_after(run, failed)
+    near = index.after(run, failed)
     if works not in near:
-        like = [call for call in near if call in worked]
+        like = [call for call in near if call_worked(run, call)]
         if is_work:
             # It is gone when the same command works, or one with what the error names.
             like = [call for call in like if _has_named(run, failed, call, text)]
@@ -199,7 +223,7 @@ def find_fix(
     if works is None:
         return None
 
-    tries = [failed, *_other_tries(run, failed, works, later)]
+    tries = [failed, *_other_tries(run, failed, works, near)]
     equal = [n for n in tries if _are_equal(run, n, works)]
     if not equal:
         return _changed_call(run, tries, works, text)
@@ -254,7 +278,8 @@ def _fix_between(
     steps = [n for n in between if n not in vain]
     errors = "\n".join([error, *(_result_text(run, n) for n in equal)])
     named = [n for n in steps if _is_about(run, n, errors)]
-    is_only = len(steps) == 1 and not _user_spoke(run, failed, works)
+    distinct = {(run.events[n].tool, text_of_call(run.events[n])) for n in steps}
+    is_only = len(distinct) == 1 and not _user_spoke(run, failed, works)
     if not is_only or passes_by_itself(run, failed):
         files = set().union(*(_long_values(run.events[n]) for n in named))
         maybe = [n for n in steps if n not in named]
@@ -267,7 +292,7 @@ def _fix_between(
         if not steps and is_transient(run, failed):
             return replace(fix, kind="waiting")
         if not steps:
-            return replace(fix, maybe=tuple(maybe)) if maybe else None
+            return replace(fix, maybe=tuple(maybe))
     edits = [n for n in steps if is_edit(run.events[n])]
     if edits == steps:
         fix = replace(fix, kind="edit")

@@ -308,8 +308,7 @@ def _repeated_signals(run: Course) -> Iterator[Signal]:
 def _retry_signals(run: Course) -> Iterator[Signal]:
     """Yield calls that worked after others had failed, with what changed."""
     for fix in find_fixes(run):
-        if not fix.maybe:
-            yield _retry_signal(run, fix)
+        yield _retry_signal(run, fix)
 
 
 def _retry_signal(run: Course, fix: FoundFix) -> Signal:

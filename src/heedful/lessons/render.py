@@ -51,7 +51,9 @@ def change_words(fix: Fix) -> str:
 def shown_fix(mistake: Mistake) -> Fix | None:
     """Return the fix of a mistake if it may be shown, else None."""
     fix = mistake.fix
-    return fix if fix is not None and fix.origin != "outside" else None
+    if fix is None or (fix.kind == "waiting" and not fix.calls):
+        return fix  # to wait is nobody's words
+    return fix if fix.origin != "outside" else None
 
 
 def error_words(mistake: Mistake) -> str:
@@ -125,6 +127,8 @@ def rule(mistake: Mistake) -> str:
     error = error_words(mistake)
     when = f" with “{error}”" if error else ""
     fix = shown_fix(mistake)
+    if fix is None and mistake.fix is not None:
+        return ""
     if fix is None:
         words = f"Do not repeat {call} without a change: it failed{when}."
         if mistake.vain:

@@ -115,7 +115,7 @@ class Draft:
     `confidence` and `rated` are the author's own figures, 0..1; `rated` is the
     importance, or None if the author gave none. `trust` is the origin of the
     reflection, `rule_trust` that of the strategy. `mended` is true if the strategy says
-    what worked, or a model wrote it. `mistake` is the failure as a record, if it is one.
+    what worked, or a model wrote it. `mistake` is the failure as a record.
     """
 
     claims: tuple[Claim, ...]

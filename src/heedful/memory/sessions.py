@@ -21,7 +21,7 @@ from heedful.episodes import course as trace
 from heedful.episodes.comparison import edited_files
 from heedful.episodes.episode import Episode, Event
 from heedful.episodes.error_lines import named_errors
-from heedful.episodes.fixes import FoundFix, calls_by_tool, find_fix
+from heedful.episodes.fixes import CallIndex, FoundFix, find_fix
 from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
 from heedful.lessons import render
 from heedful.lessons.action import (
@@ -224,7 +224,7 @@ class _SessionStudy:
         # What the user forbade is no fix, although it worked.
         refused = self.run.refused | self.forbidden
         self.tried = replace(self.run, refused=refused)
-        self.calls_by_tool = calls_by_tool(self.run)
+        self.index = CallIndex(self.tried)
         messages = [e.content for e in self.events if e.type == "user_message"]
         self.rules = dict.fromkeys(
             chain.from_iterable(
@@ -326,9 +326,7 @@ class _SessionStudy:
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Return the mistake of an error, with what put it right."""
-        event = self.events[failed]
-        calls = self.calls_by_tool[event.agent if event.tool else "", event.tool]
-        found = find_fix(self.tried, failed, calls, error)
+        found = find_fix(self.tried, failed, self.index, error)
         leave_out = self._masking(failed, error)
         names = self._names_in(failed, error)
         tries = list(found.tries[1:]) if found else []
@@ -387,7 +385,8 @@ class _SessionStudy:
         self, failed: int, found: FoundFix, leave_out: Callable[[str], str]
     ) -> Fix | None:
         """Return what put a step right, None if it is unknown, or of that day only."""
-        if found.maybe:
+        is_same = found.kind in ("step", "edit")
+        if found.maybe or (is_same and not found.steps):
             return None
         if found.kind == "edit":
             edits = [n for n in found.steps if n in self.edits]

@@ -29,6 +29,7 @@ from heedful.episodes.episode import LOOP_SOURCE
 from heedful.episodes.error_lines import error_text, output
 from heedful.episodes.fixes import (
     MAX_DISTANCE_EVENTS,
+    asked_delay,
     asks_to_wait,
     is_transient,
     waited,
@@ -116,7 +117,10 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     """Return the origin of what put a failure right, "local" if nothing did."""
     if signal.fix is None:
         return "local"
-    return study.fix_origin([*signal.fix.steps, signal.at])
+    steps = signal.fix.steps
+    if signal.fix.kind not in ("step", "edit", "waiting"):
+        steps = (*steps, signal.at)
+    return study.fix_origin(steps)
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
@@ -524,7 +528,8 @@ def mistake_of(study: Study, signal: Signal) -> Mistake | None:
         return None
     tries = _other_tries(study, signal)[-1:]
     if asks_to_wait(study.course, failed[-1]) or is_transient(study.course, failed[-1]):
-        return replace(mistake, fix=Fix(kind="waiting"))
+        delay = asked_delay(study.course, failed[-1])
+        return replace(mistake, fix=Fix(kind="waiting", seconds=delay))
     return replace(mistake, vain=tuple(_call_of(study, step) for step in tries))
 
 

@@ -342,11 +342,18 @@ def _record_session_lesson(
 
 
 def _confirmed(lesson: Lesson, lesson_rows: Sequence[Row]) -> Lesson:
-    """Return a lesson whose fix is what lay there in an earlier run, too."""
-    mistake = lesson.mistake
+    """Return a lesson whose fix is what lay there in an earlier run, too.
+
+    What is known of its files stays known.
+    """
     for row in lesson_rows:
+        mistake = lesson.mistake
         earlier = from_json(row["mistake"])
-        if mistake is None or earlier is None or row["source"] == lesson.source:
+        if mistake is None or earlier is None:
+            continue
+        mistake = replace(mistake, files={**earlier.files, **mistake.files})
+        lesson = replace(lesson, mistake=mistake)
+        if row["source"] == lesson.source:
             continue
         found = confirmed(mistake, earlier)
         if found != mistake:
@@ -363,7 +370,12 @@ def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
         return
     for row in lesson_rows:
         if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
-            values = {"mistake": lessons.mistake_json(lesson.mistake)}
+            stored = from_json(row["mistake"])
+            mistake = lesson.mistake
+            if mistake is not None and stored is not None:
+                files = {**stored.files, **mistake.files}
+                mistake = replace(mistake, files=files)
+            values = {"mistake": lessons.mistake_json(mistake)}
             db.update("lesson", {"id": row["id"]}, values)
 
 
