@@ -247,14 +247,8 @@ def _texts_of(
     """Yield the texts in which names stand, each with the program or the tool."""
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
-<<<<<<< HEAD
         for words in filter(None, simple_commands(line)):
             yield program_name(words[0]), " ".join(words)
-=======
-        for words in simple_commands(line):
-            if words:
-                yield program_name(words[0]), " ".join(words)
->>>>>>> f7d981a9d (The finder knows equal calls by an index; tests of fixes)
         return
     for value in arguments.values():
         if isinstance(value, str) and len(value) <= MAX_NAMED_CHARS:
