@@ -96,6 +96,7 @@ def test_a_lookup_ends_before_its_hook_is_given_up() -> None:
         "project": "default",
         "holdout": 0.1,
         "trust": {},
+        "strict": False,
     }
     _, host = hooks.follow(settings, ":memory:")
     assert host.seconds == 2

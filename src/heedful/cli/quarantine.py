@@ -78,7 +78,8 @@ def list_waiting(limit: Limit = 50) -> int:
 
     then = ""
     if rows:
-        names = names_to_state((entry.source for entry in waiting), stated)
+        sources = [source for entry in waiting for source in entry.sources]
+        names = names_to_state(sources, stated)
         if names:
             then = f"To state their sources: {command_line(*trust_words(names))}\n"
         then += following("quarantine", "show", rows[0]["id"])

@@ -173,7 +173,8 @@ class SessionSurvey:
 
 def _names_of(entries: Sequence[QuarantinedLesson]) -> list[str]:
     """Return the names of the sources for which entries wait."""
-    return list(names_to_state(entry.source for entry in entries))
+    sources = [source for entry in entries for source in entry.sources]
+    return list(names_to_state(sources))
 
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:

@@ -232,7 +232,7 @@ def hook_settings(folder: Path, **options: Any) -> Settings:
     from heedful.integrations.hook import read_settings  # slow to import
 
     hook_values = read_settings(folder)
-    names = ("db", "tenant", "project", "holdout", "forget", "trust")
+    names = ("db", "tenant", "project", "holdout", "forget", "trust", "strict")
     values = {name: hook_values[name] for name in names}
     all_options = {**current_command().options, **options}
     stated = {name: value for name, value in all_options.items() if value is not None}

@@ -68,6 +68,7 @@ HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
     "forget": str,
     "policy": str,
     "trust": json.loads,
+    "strict": json.loads,
     "hook": json.loads,
 }
 # What a setting must be in the user's file.
@@ -79,12 +80,15 @@ SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
     "forget": (str,),
     "policy": (str, dict),
     "trust": (dict, list),
+    "strict": (bool,),
     "hook": (dict,),
 }
 TYPE_WORDS: Mapping[type, str] = {
     str: "text",
     int: "a number",
     float: "a number",
+    bool: "true or false",
+    list: "a list",
     dict: "a table",
 }
 DEFAULT_AGENT = "claude-code"
@@ -456,6 +460,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         "forget": None,
         "db": str(project.db),
         "trust": {},
+        "strict": False,
         "hook": {},
     }
 

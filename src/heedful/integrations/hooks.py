@@ -124,6 +124,7 @@ def follow(
         Scope(settings["tenant"], settings["project"]),
         holdout=settings["holdout"],
         trust=settings["trust"],
+        strict=settings["strict"],
     )
     host = Host(memory=memory, strict=strict, seconds=LOOKUP_SECONDS)
     return HookSettings(**table), host
@@ -472,9 +473,8 @@ async def _waiting_note(memory: Memory) -> str:
     if not await memory.store.write(memory.scope, note_waiting, ids, week):
         return ""
 
-    names = names_to_state(
-        (entry.source for entry in quarantined), await memory.believed()
-    )
+    sources = [source for entry in quarantined for source in entry.sources]
+    names = names_to_state(sources, await memory.believed())
     command = trust_command(names) or READ_COMMAND
     return f"heedful: lessons that wait for you: {len(quarantined)}; next: {command}"
 

@@ -65,6 +65,11 @@ class QuarantinedLesson:
     at: float
     provenance: Provenance = field(default_factory=Provenance)
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of this entry, one by one."""
+        return tuple(self.source.split(", "))
+
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
