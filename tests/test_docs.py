@@ -14,7 +14,6 @@ import pytest
 
 from heedful import checks
 from heedful.cli.settings import Settings
-from heedful.integrations import host
 from heedful.lessons.silence import Obstacle
 from heedful.loop import stop
 from heedful.loop.policies import PRESETS
@@ -130,7 +129,7 @@ def test_every_setting_is_there_with_its_default():
         Obstacle("others first").reason,
         Obstacle("particulars").reason,
         Obstacle("same rule").reason,
-        host.KNOWN_SILENCE,
+        Obstacle("told").reason,
     ],
 )
 def test_every_reason_why_memory_is_silent_has_its_row(reason):

@@ -40,8 +40,8 @@ from heedful.lessons.action import (
     fitting_texts,
 )
 from heedful.lessons.before import ActionHistory
-from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.lessons.scope import Scope
+from heedful.lessons.silence import say
 from heedful.lessons.user_rules import NAMED_HEADING
 from heedful.memory.files import aged_text
 from heedful.memory.memory import (
@@ -80,8 +80,6 @@ T = TypeVar("T")
 _log = logging.getLogger("heedful")
 # All advice about calls in one prompt has at most this many characters.
 MAX_CALL_ADVICE_CHARS = 10_000
-WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
-KNOWN_SILENCE = "it was told in this session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +283,7 @@ class HostRun:
         )
         if not text:
             is_withheld = bool(rules or present)
-            return Advice(
-                silence=WITHHELD_SILENCE if is_withheld else "nothing is known"
-            )
+            return Advice(silence=say("withheld" if is_withheld else "nothing known"))
         return Advice(text=facts({1: text}, label="brief"), lessons=announced)
 
     async def rules(self) -> str:
@@ -347,7 +343,7 @@ class HostRun:
         self.task = self.task if task is None else task
         await self.host.start()
         advice = await self.host.guarded(
-            "recall", self._recall(call, is_typed), Advice(silence="no answer")
+            "recall", self._recall(call, is_typed), Advice(silence=say("slow"))
         )
         memory = self.host.own_memory
         if memory is not None and isinstance(self.task, str):
@@ -435,7 +431,7 @@ class HostRun:
                     subjects=subjects,
                 )
                 if not shown.issuperset(subjects):
-                    return Advice(silence=WITHHELD_SILENCE)
+                    return Advice(silence=say("withheld"))
                 return Advice(
                     text=remedy.line,
                     silence=remedy.silence,
@@ -445,7 +441,7 @@ class HostRun:
             seen, lessons = await failure.find_lesson()
             if await self._known(memory, lessons):
                 await self._announce((), [event])
-                return Advice(silence=KNOWN_SILENCE)
+                return Advice(silence=say("told"))
             marks = user_rules.told_lessons(lessons)
             return await self._offer(seen, lessons, event, marks)
 
@@ -741,9 +737,9 @@ class HostRun:
         """Return what `look` finds in memory; keep it as the advice about a call."""
         memory = self.host.own_memory
         if memory is None:
-            return Advice(silence="there is no memory")
+            return Advice(silence=say("no memory"))
 
-        silent = Advice(silence="no answer")
+        silent = Advice(silence=say("slow"))
         advice = await self.host.guarded(purpose, look(memory), silent)
         if advice and call:
             # A lesson is shown once for a call: before it, or after its error.
@@ -771,7 +767,7 @@ class HostRun:
 
         memory = self.host.own_memory
         if memory is None or not self.room:
-            return Advice(silence="there is no memory, or no room to show it")
+            return Advice(silence=say("no memory or room"))
 
         import secrets
 
@@ -790,14 +786,14 @@ class HostRun:
 
         silence = ""
         if known and not news:
-            silence = KNOWN_SILENCE
+            silence = say("told")
         elif not choices:
             silence = matches.silence or explain_unshown(text, matches, "both", chosen)
 
         return Advice(
             text=ranking.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
-            silence=silence or ("" if choices else WITHHELD_SILENCE),
+            silence=silence or ("" if choices else say("withheld")),
         )
 
     async def _known(
@@ -957,5 +953,5 @@ def _announced_facts(
         return Advice(text=text, lessons=frozenset(announced_ids))
 
     if release:
-        return Advice(silence=f"waits in quarantine: {release}")
-    return Advice(silence=WITHHELD_SILENCE if lessons else "nothing is known")
+        return Advice(silence=say("waits", release=release))
+    return Advice(silence=say("withheld" if lessons else "nothing known"))

@@ -29,6 +29,7 @@ from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
+from heedful.lessons.silence import say
 from heedful.memory.memory import Memory
 from heedful.memory.nearest import nearest_path
 from heedful.store import episodes, patterns
@@ -63,7 +64,7 @@ class Remedy:
     @property
     def silence(self) -> str:
         """Why nothing is said, if nothing is."""
-        return "it was told with the call" if self.is_told else ""
+        return say("told with the call") if self.is_told else ""
 
 
 @dataclass(eq=False, kw_only=True)

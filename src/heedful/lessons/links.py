@@ -25,6 +25,7 @@ from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import SHELL_TOOLS, Origin
 from heedful.lessons.shell import programs_of
 from heedful.lessons.signature import signature
+from heedful.lessons.silence import say
 
 LinkKind = Literal["error", "file", "package", "task", "tool"]
 MAX_LINK_CHARS = 120
@@ -281,7 +282,7 @@ def relate(
 
     silence = unread
     if not (unread or lesson.links):
-        silence = "the lesson names no tool, file, package, error or task"
+        silence = say("no links")
     elif not (unread or related):
         silence = _no_common_link(lesson.links, counts, len(lessons))
     return Related(
@@ -322,7 +323,7 @@ def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
 
     silence = ""
     if not lessons:
-        silence = "no lesson is in use"
+        silence = say("no lesson in use")
     elif not clusters:
         counts = _count_links(accounts)
         silence = _no_common_link(sorted(counts), counts, len(accounts))
@@ -349,10 +350,10 @@ def _no_common_link(
     """
     too_common = [link for link in links if counts.get(link, 0) > 1]
     if not too_common:
-        return "no other lesson in use names the same"
+        return say("no common link")
     commonest = max(too_common, key=lambda link: counts[link])
-    share = f"{counts[commonest]} of {lessons} name the {commonest}"
-    return f"what lessons have in common is too common to relate them: {share}"
+    count = counts[commonest]
+    return say("common link", count=count, lessons=lessons, link=commonest)
 
 
 def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:

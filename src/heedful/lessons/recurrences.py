@@ -25,6 +25,7 @@ from heedful.lessons.links import (
     weigh_links,
 )
 from heedful.lessons.signature import failure_of
+from heedful.lessons.silence import say
 from heedful.loop.runs import iso
 from heedful.sanitize import clean
 
@@ -244,18 +245,11 @@ def _explain_silence(groups: Mapping[Link, Sequence[Failure]], mode: Mode) -> st
     """Return why no group of failures calls for a reflection."""
     largest = max(groups, key=lambda link: len(groups[link]), default=None)
     if largest is None:
-        return (
-            "nothing recurs: no failure with a tool, file, package or error that "
-            "other lessons name came back, or was put right by a call"
-        )
+        return say("nothing recurs")
 
     count = len(groups[largest])
     if count < MIN_RECURRING_FAILURES:
-        return (
-            f"too little recurs: most, {count}, with the {largest}, and a reflection "
-            f"needs {MIN_RECURRING_FAILURES} failures"
-        )
-    reason = "they are of one run, or too few were put right by a call"
-    if mode == "full":
-        reason += ", or none was seen in the last 24 hours"
-    return f"of {count} failures with the {largest} there is no reflection: {reason}"
+        needed = MIN_RECURRING_FAILURES
+        return say("too little recurs", count=count, link=largest, needed=needed)
+    code = "no new reflection" if mode == "full" else "no reflection"
+    return say(code, count=count, link=largest)

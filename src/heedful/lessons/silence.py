@@ -91,9 +91,48 @@ _WORDS = {
         f"{install_line('embedded')}, and run heedful model fetch minilm)"
     ),
     "empty": "no lesson is stored yet",
+    # Of an agent that is shown nothing.
+    "withheld": f"{HOLDOUT_REASON}; how often: {PROOF_COMMAND}",
+    "told": "it was told in this session",
+    "told with the call": "it was told with the call",
+    "nothing known": "nothing is known",
+    "slow": "no answer",
+    "no memory": "there is no memory",
+    "no memory or room": "there is no memory, or no room to show it",
+    "waits": "waits in quarantine: {release}",
+    # Of lessons that are related to none, and of failures that do not recur.
+    "no lesson in use": "no lesson is in use",
+    "no links": "the lesson names no tool, file, package, error or task",
+    "no common link": "no other lesson in use names the same",
+    "common link": (
+        "what lessons have in common is too common to relate them: {count} of "
+        "{lessons} name the {link}"
+    ),
+    "nothing recurs": (
+        "nothing recurs: no failure with a tool, file, package or error that other "
+        "lessons name came back, or was put right by a call"
+    ),
+    "too little recurs": (
+        "too little recurs: most, {count}, with the {link}, and a reflection needs "
+        "{needed} failures"
+    ),
+    "no reflection": (
+        "of {count} failures with the {link} there is no reflection: they are of one "
+        "run, or too few were put right by a call"
+    ),
+    "no new reflection": (
+        "of {count} failures with the {link} there is no reflection: they are of one "
+        "run, or too few were put right by a call, or none was seen in the last 24 "
+        "hours"
+    ),
     "text waits": "1 text waits in quarantine",
     "texts wait": "{number} texts wait in quarantine",
 }
+
+
+def say(code: str, **figures: Any) -> str:
+    """Return the words of a code, with these figures."""
+    return _WORDS.get(code, code).format(**figures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +151,7 @@ class Obstacle:
     @property
     def reason(self) -> str:
         """The obstacle in words."""
-        return _WORDS.get(self.code, self.code).format(**self.figures)
+        return say(self.code, **self.figures)
 
     @property
     def sentence(self) -> str:
