@@ -63,10 +63,6 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     assert failure["mended"] == "Bash `pnpm test`"
     session(
         ("learn-sessions logs/p --db m.db", 0, "2 sessions of 2 files, 2 known before"),
-        ("trust set user operator --db m.db", 0),
-        ("trust set tool measured --waiting --db m.db", 0, "0 texts released"),
-        ("trust set program:npm measured --waiting --db m.db", 0, "1 text released"),
-        ("trust set program:pnpm measured --waiting --db m.db", 0, "1 text released"),
         ("learn-sessions none", 2, "none does not exist"),
     )
 
@@ -77,27 +73,6 @@ def test_what_was_long_unused_is_forgotten(session, desk, tmp_path, forget):
     (tmp_path / "logs").mkdir()
     desk.write("logs/a.jsonl", lines(tmp_path, "s1"))
     session(("learn-sessions logs --db m.db", 2 if forget == "soon" else 0))
-
-
-def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
-    desk, session, tmp_path
-):
-    (tmp_path / "logs").mkdir()
-    for n, answer in enumerate("yn"):
-        desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
-        # The second question, which programs are trusted, follows only a yes.
-        done = desk.at_terminal(
-            f"learn-sessions logs --db {answer}.db",
-            typed=f"{answer}\nnpm, pnpm\n",
-            HEEDFUL_EMBEDDER="none",
-        )
-        assert done.code == 0
-        assert "trust set" not in done.err  # no command, it is asked
-    session(
-        ("learn-sessions logs --db y.db", 0, "!heedful trust set"),
-        ("trust list --db y.db", 0, "user", "program:npm", "program:pnpm"),
-        ("trust list --db n.db", 0, "outside", "!operator"),
-    )
 
 
 @pytest.mark.nightly
