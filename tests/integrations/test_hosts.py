@@ -125,7 +125,7 @@ async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
     third = await double.drive(
         host, "build the app", turns, id="three", results=failing
     )
-    warning = "the command `npm run build` failed in 2 sessions and never worked"
+    warning = "this command failed in 2 sessions and has not worked since"
     # `before` and `seen` know the same lesson.
     assert third.prompts[-1].count(warning) == 1
     assert third.commands == ["npm run build"]

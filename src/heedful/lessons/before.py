@@ -247,7 +247,7 @@ def _texts_of(
     """Yield the texts in which names stand, each with the program or the tool."""
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
-        for words in filter(None, simple_commands(line)):
+        for words in simple_commands(line):
             yield program_name(words[0]), " ".join(words)
         return
     for value in arguments.values():

@@ -77,9 +77,10 @@ def simple_commands(line: str) -> Iterator[list[str]]:
             continue
         while words and not is_file and _ASSIGNMENT_PATTERN.match(words[0]):
             words = words[1:]
+        # The number of a file is no word: "2>&1".
+        words = [word for word in words if word != words[-1] or word not in "12"]
         if words and not is_file:
-            # The number of a file is no word: "2>&1".
-            yield [word for word in words if word != words[-1] or word not in "12"]
+            yield words
         is_file = False
 
 
