@@ -543,7 +543,7 @@ class StageState:
         return f"{_describe_kind(value)} of attempt {attempt}{describe(value)}"
 
     def _unstorable_message(self, name: str, kind: str) -> str:
-        """Return the message for a field with a value of a `kind` that is not stored."""
+        """Return the message for a field whose value, of this `kind`, is not stored."""
         place = f"the state's {name!r}"
         if name == self.stage.name:
             place = "its output"
