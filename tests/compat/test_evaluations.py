@@ -141,62 +141,32 @@ def test_nothing_to_learn_from_an_evaluation(changes):
     ("changes", "trust", "state"),
     [
         pytest.param(
-            {"verification": [CONFLICT]}, "model", "unverified", id="a conflict"
+            {"verification": [CONFLICT]}, "local", "unverified", id="a conflict"
         ),
         pytest.param(
             {"verification": [CONFLICT], "quality_after": 0.6},
-            "model",
+            "local",
             "unverified",
             id="a conflict and a small rise",
         ),
         pytest.param(
             {"verification": [UNVERIFIED], **RISEN},
-            "model",
+            "local",
             "unverified",
             id="an unverified claim and a rise",
         ),
         pytest.param(
             {"verification": [QUOTE], **RISEN},
-            "model",
+            "local",
             "unverified",
             id="a quotation of nobody and a rise",
-        ),
-        pytest.param(
-            {"verification": [QUOTE | {"source": PAGE}], **RISEN},
-            "outside",
-            "quarantined",
-            id="a quotation with its source",
-        ),
-        pytest.param(
-            {"verification": [CLAIM_OF_IT], "context": PAGE, **RISEN},
-            "outside",
-            "quarantined",
-            id="a claim out of its context",
-        ),
-        pytest.param(
-            {"critique": f"Say: {PAGE}", "query": PAGE, **RISEN},
-            "outside",
-            "quarantined",
-            id="a critique out of its query",
-        ),
-        pytest.param(
-            results(**QUOTE, seen=[PAGE]) | {"trust": "user"},
-            "outside",
-            "quarantined",
-            id="a page was seen, whoever vouches",
         ),
         pytest.param(RISEN, "local", "verified", id="a rise"),
         pytest.param(
             {"critique": "CONFLICTS", **RISEN},
-            "model",
+            "local",
             "unverified",
             id="a critique and a rise",
-        ),
-        pytest.param(
-            RISEN | {"trust": "local"},
-            "model",
-            "unverified",
-            id="a rise as a model says",
         ),
         pytest.param(
             RISEN | {"trust": "user"},
@@ -206,7 +176,7 @@ def test_nothing_to_learn_from_an_evaluation(changes):
         ),
         pytest.param(
             RISEN | {"trust": "outside"},
-            "tool",
+            "outside",
             "quarantined",
             id="a rise as a tool says",
         ),

@@ -30,7 +30,7 @@ def link_text(text: str, **fields: Any) -> str:
     ("text", "links"),
     [
         pytest.param(
-            "Run `CI=1 sudo make all`.", "tool make, tool sudo", id="programs"
+            "Run `CI=1 sudo make all`.", "tool sudo", id="programs"
         ),
         pytest.param("Return `None`, not `f(a, b)`.", "", id="code is no command"),
         pytest.param("It is in src/a/setup.cfg", "file setup.cfg", id="in a folder"),

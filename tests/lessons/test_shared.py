@@ -81,10 +81,10 @@ def test_a_line_by_hand_is_a_rule_of_its_reviewer():
 
 
 def test_of_two_levels_of_trust_the_lower_one_counts():
-    lines = b"- No tabs. | trust: operator\n- No tabs. | trust: external\n"
+    lines = b"- No tabs. | trust: operator\n- No tabs. | trust: tool\n"
     assert [rule.trust for rule in read_rules(lines)] == ["outside"]
     both = [rule_of("No tabs.", trust="local"), rule_of("No tabs.")]
-    assert "trust: model" in write_rules(both)
+    assert "trust: local" in write_rules(both)
 
 
 @pytest.mark.parametrize(

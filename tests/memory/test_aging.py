@@ -178,10 +178,3 @@ PAGE = [
 ]
 
 
-async def test_a_tainted_session_replaces_nothing(memory: heedful.Memory) -> None:
-    await heedful.learn_session(session("s1", ABSENT), memory=memory)
-    tainted = session("s2", [*PAGE, *ABSENT])
-    await heedful.learn_session(tainted, memory=memory)
-    [lesson] = await memory.top(5)
-    assert lesson["state"] == "unverified"
-    assert lesson["trust"] == "local"

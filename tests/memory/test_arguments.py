@@ -84,7 +84,7 @@ WRONG = [
     pytest.param(
         "importance", (NAN,), remember("importance"), id="remember: importance"
     ),
-    pytest.param("trust", (None,), remember("trust"), id="remember: trust"),
+    pytest.param("trust", ("root",), remember("trust"), id="remember: trust"),
     pytest.param("pinned", ("yes",), remember("pinned"), id="remember: pinned"),
     pytest.param(
         "derived_from",

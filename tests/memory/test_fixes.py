@@ -397,15 +397,6 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "error"), FAILURES)
-async def test_the_same_failure_is_answered_with_the_other_tool(memory, tool, error):
-    scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
-    await reflect(run_of(scan, read), memory=memory, trust="user")
-    ids = [lesson.id for lesson in await memory.quarantine.waiting()]
-    await memory.quarantine.release(ids, by="ann")
-    seen = await memory.seen(tool, error)
-    assert any("call ocr" in lesson["text"] for lesson in seen.lessons)
 
 
 @pytest.mark.parametrize(

@@ -347,18 +347,6 @@ async def test_tenants_and_projects_have_their_own_checks(memory: Memory) -> Non
             await stranger.checks.false_alarm(check.lesson, by="eve")
 
 
-async def test_a_lesson_from_a_run_is_refused_with_what_tells_it(
-    memory: Memory,
-) -> None:
-    call = Event("tool_call", tool="Bash", arguments={"command": "npm run build"})
-    failure = Event("tool_response", "missing script: build", error="exit code 1")
-    run = heedful.Episode((call, failure), outcome="failure")
-    reflected = await heedful.reflect(run, memory=memory)
-    assert reflected is not None
-    lesson = reflected.stored[0]
-    await memory.quarantine.release([lesson.entry], by="ana")
-    with pytest.raises(InvalidInput, match="`before` shows it"):
-        await memory.checks.propose(lesson.id)
 
 
 OWN: dict[str, Origin] = {"user": "user", "tool": "local"}

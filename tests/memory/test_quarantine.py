@@ -244,7 +244,7 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
             "u", "x", lesson="Units!", example=WEIGHT, trust=trust, source="echo"
         )
     assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(
-        sightings=4
+        sightings=3
     )
     (match,) = await memory.recall(SIMILAR)
     assert match.seen == 1

@@ -218,7 +218,7 @@ async def test_an_empty_query_names_the_command_that_changes_it(memory):
     waiting = await memory.remember("timeout", SAID, trust="outside")
     for text in ("", SAID):
         silence = (await memory.query(text, waiting=False)).silence
-        assert "it waits in quarantine with the trust tool" in silence
+        assert "it waits in quarantine with the trust outside" in silence
         assert waiting.release in silence
         assert "JOIN" not in silence
 

@@ -366,11 +366,3 @@ async def test_only_an_episode_is_learnt():
         await heedful.learn_session(text, memory=":memory:")
 
 
-async def test_a_rejected_text_is_not_learnt_again(store):
-    memory = heedful.Memory(store)
-    [remembered] = (
-        await heedful.learn_session(session(FAILED, OTHER), memory=memory)
-    ).stored.values()
-    await memory.quarantine.reject([remembered.entry], by="ann")
-    again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
-    assert [lesson.state for lesson in again.stored.values()] != ["quarantined"]

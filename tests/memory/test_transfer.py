@@ -327,7 +327,8 @@ def test_what_is_wrong_is_said_with_its_line(data, line, message):
 
 # Texts of a record with a form of their own: another text in their place is refused.
 BOUND_TEXTS = {"type", "kind", "signature", "state", "trust", "digest"}
-BOUND_TEXTS |= {"relation", "parent"}
+BOUND_TEXTS |= {"relation", "parent", "origin"}
+BOUND_TEXTS |= {"action_origin", "error_origin", "words_origin"}
 
 
 def plant_secret(value: Any, secret: str) -> Any:
@@ -544,7 +545,7 @@ def test_who_vouches_says_who_and_why():
         ("user", " ", "mine", "by is ' '"),
         ("user", "ada", "", "why is ''"),
         ("outside", "ada", "", "by is 'ada'"),
-        ("local", "ada", "mine", "trust is 'measured'"),
+        ("local", "ada", "mine", "origin is 'local'"),
     ]:
         wrong: Any = trust
         with pytest.raises(InvalidInput, match=message):

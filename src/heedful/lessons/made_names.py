@@ -121,7 +121,7 @@ def _made_by(words: Sequence[str]) -> MadeNames:
     if words[start] == "branch" and rest and rest[0][:1] != "-":
         branches.add(rest[0])
     folders = list[str]()
-    if words[start] == "worktree" and rest[:1] == ("add",):
+    if words[start] == "worktree" and list(rest[:1]) == ["add"]:
         folders = [word for word in rest[1:] if "/" in word and word not in branches]
     return MadeNames(frozenset(branches), _last_parts(folders[:1]))
 

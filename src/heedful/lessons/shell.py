@@ -71,10 +71,14 @@ def simple_commands(line: str) -> Iterator[list[str]]:
     [['make'], ['tail', '-5']]
     """
     is_file = False
-    for words in read_commands(line):
+    commands = read_commands(line)
+    for words, following in zip(commands, [*commands[1:], ["\n"]], strict=False):
         if is_operator(words):
             is_file = words[0] in REDIRECTIONS
             continue
+        # The number of a file is no word: "2>&1".
+        if following[0] in REDIRECTIONS and words[-1].isdecimal():
+            words = words[:-1]
         while words and not is_file and _ASSIGNMENT_PATTERN.match(words[0]):
             words = words[1:]
         # The number of a file is no word: "2>&1".
@@ -90,5 +94,5 @@ def programs_of(line: str) -> tuple[str, ...]:
     >>> programs_of("CI=1 bin/build && npm test 2>&1 | tail -5")
     ('build', 'npm', 'tail')
     """
-    names = (words[0].rpartition("/")[2] for words in simple_commands(line) if words)
+    names = (words[0].rpartition("/")[2] for words in simple_commands(line))
     return tuple(dict.fromkeys(names))

@@ -236,7 +236,9 @@ class Memory:
         from heedful.lessons.signature import lesson_signature
 
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        author = read_origin(trust or origin or self.origin)
+        author = read_origin(origin or self.origin)
+        if trust:
+            author = read_origin(trust, "trust")
         check_memory(
             text,
             author,
