@@ -364,9 +364,9 @@ def edit_lesson(browser: Browser, id: int) -> None:
 def test_memory_is_led_by_the_words_of_a_lesson(weighing: Browser):
     choice, *_ = weighing.data("/loops/second")["told"]
     page = weighing.get("/loops/second").text
-    assert choice["words"] == "name it"
+    assert choice["words"] == "no unit. name it"
     assert "name it" not in choice["said"]
-    assert f'/lessons/{choice["lesson"]}?project=main">name it</a>' in page
+    assert f'/lessons/{choice["lesson"]}?project=main">no unit. name it</a>' in page
     # The prompt had an answer, and no word of the lesson.
     name = f"lesson {choice['lesson']}"
     row = f"shown name it {name}: 1 accepted answer, not these words"

@@ -300,7 +300,7 @@ def test_a_lesson_that_one_loop_was_shown_and_the_other_broke_is_named(
     run_with_memory(browser, "shown", ["source"])
     address = "/loops/compare?a=breaks+it&b=shown"
     pair = browser.data(address)
-    cause = " Only B was shown lesson 1 (name the source); A broke it."
+    cause = " Only B was shown lesson 1 (no source. name the source); A broke it."
     assert cause in pair["sentence"]
     assert pair["only_shown"][0] == []
     assert [choice["lesson"] for choice in pair["only_shown"][1]] == [1]
