@@ -369,7 +369,7 @@ def test_memory_is_led_by_the_words_of_a_lesson(weighing: Browser):
     assert f'/lessons/{choice["lesson"]}?project=main">no unit. name it</a>' in page
     # The prompt had an answer, and no word of the lesson.
     name = f"lesson {choice['lesson']}"
-    row = f"shown name it {name}: 1 accepted answer, not these words"
+    row = f"shown no unit. name it {name}: 1 accepted answer, not these words"
     assert row in words_of(page)
 
 

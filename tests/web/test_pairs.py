@@ -305,10 +305,12 @@ def test_a_lesson_that_one_loop_was_shown_and_the_other_broke_is_named(
     assert pair["only_shown"][0] == []
     assert [choice["lesson"] for choice in pair["only_shown"][1]] == [1]
     page = words_of(browser.get(address).text)
-    assert re.search("shown only here no lesson lesson 1 ?: name the source", page)
+    assert re.search(
+        "shown only here no lesson lesson 1 ?: no source. name the source", page
+    )
 
     swapped = browser.data("/loops/compare?a=shown&b=breaks+it")
-    cause = " Only A was shown lesson 1 (name the source); B broke it."
+    cause = " Only A was shown lesson 1 (no source. name the source); B broke it."
     assert cause in swapped["sentence"]
 
 
