@@ -232,6 +232,8 @@ def _replaces_missing_program(old: Event, new: Event, error: str) -> bool:
 
 def hides_failure(old: Event, new: Event) -> bool:
     """Return whether a command may fail as another did, and only not show it."""
+    if not (_is_command(old) and _is_command(new)):
+        return False
     old_text = text_of_call(old)
     new_text = text_of_call(new)
     bare = {_OUTPUT_FILTER_PATTERN.sub("", text) for text in (old_text, new_text)}
