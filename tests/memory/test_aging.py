@@ -152,7 +152,8 @@ async def test_before_a_call_a_remedy_that_failed_is_not_offered(
         *step("Bash", "git push --up b", "error: unknown option `up'"),
         *step("Bash", "git push origin b"),
     ]
-    await heedful.learn_session(session("s1", form), memory=memory)
+    for name in ("s0", "s1"):
+        await heedful.learn_session(session(name, form), memory=memory)
     [failure] = (await memory.before("Bash", "git push --up b")).failures
     assert failure.fix == "Bash `git push origin b`"
 
@@ -176,5 +177,3 @@ PAGE = [
     Event("tool_call", tool="WebFetch", arguments={"url": "https://shop.test"}),
     Event("tool_response", "See docs/api.md for all.", tool="WebFetch"),
 ]
-
-

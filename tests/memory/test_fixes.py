@@ -69,8 +69,9 @@ SHAPES = [
                 "http", {"url": "/orders", "headers": {"Accept": "json", "Key": "o-1"}}
             ),
         ],
-        'When http with url “/orders”, headers “{"Accept": "json"}” fails with '
-        "“header Key is missing”, call it with headers.Key “o-1” instead.",
+        # What a tool that fetches says is from outside.
+        'When http with url “/orders”, headers “{"Accept": "json"}” fails, call it '
+        "with headers.Key “o-1” instead.",
         id="a header that the error names",
     ),
     pytest.param(
@@ -395,8 +396,6 @@ FAILURES = [
         id="in an object",
     ),
 ]
-
-
 
 
 @pytest.mark.parametrize(

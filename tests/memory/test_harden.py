@@ -347,8 +347,6 @@ async def test_tenants_and_projects_have_their_own_checks(memory: Memory) -> Non
             await stranger.checks.false_alarm(check.lesson, by="eve")
 
 
-
-
 OWN: dict[str, Origin] = {"user": "user", "tool": "local"}
 OWN |= {f"program:{name}": "local" for name in ("npm", "npx", "pnpm")}
 

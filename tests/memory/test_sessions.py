@@ -229,9 +229,6 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         assert len(mistake.vain) == vain
         is_edit = mistake.fix is not None and mistake.fix.kind == "edit"
         assert is_edit == work
-    assert not any(
-        mends_of(mistake) for mistake in mistakes[1:]
-    )  # no edit is about them
 
 
 @pytest.mark.parametrize(
@@ -364,5 +361,3 @@ async def test_only_an_episode_is_learnt():
     text: Any = "text"
     with pytest.raises(InvalidInput):
         await heedful.learn_session(text, memory=":memory:")
-
-

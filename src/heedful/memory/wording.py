@@ -560,7 +560,7 @@ def _fixed(study: Study, signal: Signal, mistake: Mistake) -> Mistake | None:
             changes=changes,
             was_asked=_was_asked(study, failed[-1], signal.at),
         )
-    origin = study.fix_origin([*helpful, signal.at])
+    origin = _fix_origin(study, signal)
     return replace(mistake, fix=replace(fix, origin=origin))
 
 
