@@ -39,7 +39,7 @@ from heedful.episodes.fixes import (
 from heedful.episodes.signals import Kind, Signal
 from heedful.lessons import render
 from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.origin import Origin, lowest_origin, reaches_out
 from heedful.lessons.signature import signature
 from heedful.memory.citations import claim
 from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
@@ -117,10 +117,16 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     """Return the origin of what put a failure right, "local" if nothing did."""
     if signal.fix is None:
         return "local"
-    steps = signal.fix.steps
-    if signal.fix.kind not in ("step", "edit", "waiting"):
-        steps = (*steps, signal.at)
-    return study.fix_origin(steps)
+    found = signal.fix
+    if found.kind in ("step", "edit", "waiting"):
+        return study.fix_origin(found.steps)
+    # Of a call that is long, only the arguments are told that it changes.
+    _, changes = _changed_call(study, found.tries[0], signal.at)
+    if not changes:
+        return study.fix_origin([*found.steps, signal.at])
+    if any(reaches_out(value) for _, value in changes if value):
+        return "outside"
+    return study.fix_origin(found.steps)
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
