@@ -36,6 +36,8 @@ MIN_KNOWN_READS = 5
 FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A call with one of these searches in its path and reads no file.
 SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
+# The text that an edit replaces: a file without one may be new.
+REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # What an error quotes: a text in quotes, a path or an option.
 _QUOTED_PATTERN = re.compile(
     r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
@@ -292,10 +294,11 @@ def failed_marks(
     if not errors or (contract is not None and contract.is_passing):
         return {}
     marks = marks_of(tool, arguments, folder)
-    failed = {marks[0]: errors[0]}
+    is_absent = contract == ABSENT_CONTRACT
+    # An absent path is marked for every tool, and until any tool finds it.
+    failed = {} if is_absent else {marks[0]: errors[0]}
     if contract is not None:
         failed[Mark("contract", contract.name, tool)] = errors[0]
-    is_absent = contract == ABSENT_CONTRACT
     for error in reversed(errors):
         quoted = set(_quoted_in(_plain_text(error, folder)))
         for mark in marks:
@@ -310,8 +313,9 @@ def contract_marks(
 ) -> tuple[Mark, ...]:
     """Return the contracts of tools that a call is about to break, as it seems."""
     texts = [text for text in arguments.values() if isinstance(text, str) and text]
+    is_edit = any(name in arguments for name in REPLACED_ARGUMENTS)
     states = {
-        "unread": reading.has_unread(arguments, folder),
+        "unread": is_edit and reading.has_unread(arguments, folder),
         "equal": touched_path(arguments) != "" and len(texts) > len(set(texts)),
     }
     return tuple(
