@@ -17,7 +17,6 @@ from heedful.lessons.signature import (
     constant_rule,
     declared_by,
     mask_finding,
-    with_rule,
 )
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import requirement_of
@@ -341,13 +340,6 @@ def test_a_second_task_tells_the_rule_from_the_particulars(
     sightings: Sequence[Example], rule: str
 ) -> None:
     assert constant_rule(sightings) == rule
-
-
-def test_an_older_example_has_its_fix_from_the_text_of_its_lesson() -> None:
-    older = Example("a card", "card_arrival", rejected="lost", wrong="wrong queue.")
-    example = with_rule(older, "wrong queue. be brief. Accepted: lost -> card_arrival")
-    assert example.fix == "be brief."
-    assert example.rule == "wrong queue. be brief."
 
 
 def test_the_text_of_a_lesson_has_no_punctuation_of_stored_objects() -> None:

@@ -559,24 +559,19 @@ def mask_finding(
     return ". ".join(filter(_has_words, texts))
 
 
-def with_rule(example: Example, text: str) -> Example:
-    """Return the example of a finding with its fix and rule.
-
-    Older examples have neither; then they are read from the `text` of their lesson.
-    """
+def with_rule(example: Example) -> Example:
+    """Return the example of a finding with its rule; one without a fix may lack it."""
     if example.rule or example.fix:
         return example
 
-    message = example.wrong.rstrip(". ")
-    fix = text.removeprefix(f"{message}.").partition(CHANGE_LABEL)[0].strip()
     rule = mask_finding(
-        message,
-        fix,
+        example.wrong.rstrip(". "),
+        "",
         task=example.task,
         answers=[example.rejected, example.accepted],
         accepted=example.accepted,
     )
-    return replace(example, fix=fix, rule=rule)
+    return replace(example, rule=rule)
 
 
 def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:

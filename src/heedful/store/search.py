@@ -869,7 +869,7 @@ def _rule_texts(
     for sighting in sightings:
         lesson_id = sighting.lesson_id
         if sighting.example.wrong:
-            example = with_rule(sighting.example, sighting.lesson)
+            example = with_rule(sighting.example)
             name = sighting.error_type, example.rule
             patterns.setdefault(lesson_id, name)
             alike[name].append(example)
