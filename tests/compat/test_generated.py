@@ -144,8 +144,8 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
         assert entries["layer"] == "rm"
 
 
-def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):
-    generated = run_async(generate_reflection(FAILED, store=store))
+def test_what_came_from_outside_is_found_marked_until_a_person_releases_it(store):
+    generated = run_async(generate_reflection(FAILED, store=store, trust="external"))
     stored_first, again = [
         run_async(store_reflection(generated, "t", "p", store=store)) for _ in range(2)
     ]
@@ -352,8 +352,8 @@ def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
         engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2")
     )
     assert all(ids[name] == result[name] for name in ("reflection_id", "strategy_id"))
-    assert ids["state"] == "quarantined"
-    assert ids["trust"] == "outside"
+    assert ids["state"] == "candidate"
+    assert ids["trust"] == "local"
 
 
 def test_an_engine_uses_its_prompts_score_model_and_memory(store):

@@ -86,28 +86,6 @@ def test_a_digest_covers_everything_but_the_source():
 # Trust
 
 
-def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
-    model = {"tool_call", "llm_response"}
-    tool = {"tool_response", "error_event"}
-    for type in (
-        *model,
-        *tool,
-        "user_message",
-        "system_event",
-        "llm_call",
-        "operator",
-        "measured",
-    ):
-        event = Event(type, agent="operator", meta={"trust": "user"})
-        trust = "outside"
-        if type in model:
-            trust = "local"
-        elif type in tool:
-            trust = "outside"
-        assert Study.of(Episode((event,))).floor([0]) == trust
-        of_loop = {"user_message", "system_event", "llm_call", "error_event", *model}
-        trust = "local" if type in of_loop else trust
-        assert Study.of(Episode((event,), source="loop")).floor([0]) == trust
 
 
 # Loops

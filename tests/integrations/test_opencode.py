@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful.store import session_marks
 from heedful.store.sqlite import in_file
 from tests.hooks.faults import Stage, make_stage
 from tests.hooks.support import SECONDS, environment
@@ -84,10 +83,6 @@ async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
     return {(event["type"], event["origin"]) for event in events if event["content"]}
 
 
-async def has_past(stage: Stage, session: str) -> bool:
-    memory = memory_of(stage)
-    read = session_marks.has_past
-    return await memory.store.read(memory.scope, read, session)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +91,8 @@ async def has_past(stage: Stage, session: str) -> bool:
         pytest.param("root", "user_message", "", id="a user wrote it"),
         pytest.param("stored", "user_message", "", id="the prompt is stored already"),
         pytest.param("fork", "user_message", "", id="a user wrote it in a fork"),
-        pytest.param("child", "system_event", "outside", id="a model wrote it"),
-        pytest.param("lost", "system_event", "outside", id="nobody knows"),
+        pytest.param("child", "system_event", "external", id="a model wrote it"),
+        pytest.param("lost", "system_event", "external", id="nobody knows"),
     ],
 )
 async def test_the_author_of_a_prompt(
@@ -107,16 +102,3 @@ async def test_the_author_of_a_prompt(
     assert await origins(stage, session) == {(type, origin)}
 
 
-@pytest.mark.parametrize(
-    ("session", "past"),
-    [
-        pytest.param("root", False, id="it is new"),
-        pytest.param("stored", False, id="it has this prompt only"),
-        pytest.param("fork", True, id="it has messages of another"),
-    ],
-)
-async def test_what_a_session_has_read_before(
-    session: str, past: bool, stage: Stage
-) -> None:
-    prompt(stage, session)
-    assert await has_past(stage, session) is past

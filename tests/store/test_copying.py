@@ -43,7 +43,7 @@ insert into step (loop, key, record) select n, 'k', '{}' from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
 insert into key
-  values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
+  values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null, true);
 insert into audit
   values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
 insert into hardened (lesson_id, tenant, project, memory_key, kind, rule, about, by)

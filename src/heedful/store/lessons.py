@@ -303,8 +303,9 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
-    values["renews"] = int(_renews(db, key, lesson, values))
-    if lesson.trust != "outside" or values["renews"]:
+    raises, renews = _takes_place(db, key, lesson, values)
+    values.update(raises=int(raises), renews=int(renews))
+    if raises or renews:
         db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
@@ -382,18 +383,21 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     return int(rows[0]["id"]) if rows and rows[0]["state"] == "quarantined" else 0
 
 
-def _renews(db: Db, key: Plain, lesson: Lesson, values: Plain) -> bool:
-    """Return True if a lesson has new words or a new fix for a known error.
+def _takes_place(
+    db: Db, key: Plain, lesson: Lesson, values: Plain
+) -> tuple[bool, bool]:
+    """Return whether a lesson raises the origin of a stored one, and whether it renews it.
 
-    They replace those that are believed no more than they are. A finding is new if it
-    says something else without the particulars of its task.
+    It renews one that is believed no more than it is, if it has other words or another
+    fix for a known error. A finding is another one if it says something else without
+    the particulars of its task.
     """
     fix = render.shown_fix(lesson.mistake) if lesson.mistake else None
     example = lesson.example if lesson.kind == "check" else None
     has_words = lesson.kind == "error" and lesson.text != lesson.sighting
     has_words = has_words or (example is not None and bool(example.fix))
-    if lesson.trust == "outside" or not (fix or has_words):
-        return False
+    if lesson.trust == "outside":
+        return False, False
     name = {"kind": lesson.kind, "signature": values["signature"]}
     stored = {"tenant": key["tenant"], "project": key["project"], **name}
     for row in db.select("text, trust, mistake, author", "lesson", stored):
@@ -403,9 +407,11 @@ def _renews(db: Db, key: Plain, lesson: Lesson, values: Plain) -> bool:
             mistake = from_json(row["mistake"])
             stored_fix = render.shown_fix(mistake) if mistake else None
             is_other = (row["text"], stored_fix) != (values["text"], fix)
-        is_believed = ORIGINS.index(lesson.trust) <= ORIGINS.index(row["trust"])
-        return is_other and is_believed
-    return False
+        level, stored_level = map(ORIGINS.index, (lesson.trust, row["trust"]))
+        raises = level < stored_level
+        renews = bool(fix or has_words) and is_other and level <= stored_level
+        return raises, renews
+    return False, False
 
 
 def _says_otherwise(db: Db, row: Row, example: Example) -> bool:

@@ -67,7 +67,7 @@ def forget_reads(db: Db, scope: Scope, session: str) -> None:
 
 
 def past_mark(at: float, via: str = "") -> str:
-    """Return the mark of a session of which heedful does not know all, since a time.
+    """Return the mark of a session whose events went at a time.
 
     It has the key to which the session belongs, or says that it has none.
     """
@@ -76,10 +76,10 @@ def past_mark(at: float, via: str = "") -> str:
 
 
 def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None:
-    """Remember that these sessions have read what their events do not have.
+    """Remember to which key each of these sessions belongs, whose events go.
 
-    Each has the key that sent its events, to which it belongs. Forgets it of those
-    without an event for `MAX_PAST_SECONDS`, so that marks do not grow.
+    Forgets it of those without an event for `MAX_PAST_SECONDS`, so that marks do not
+    grow.
     """
     now = time.time()
     for session, via in sessions:
@@ -109,11 +109,6 @@ def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
     rows = db.select("distinct session, via", "event", key)
     db.delete("event", key)
     note_past(db, scope, [(row["session"], row["via"]) for row in rows])
-
-
-def has_past(db: Db, scope: Scope, session: str) -> bool:
-    """Return True if a session has read what its events do not have."""
-    return bool(_pasts(db, scope, session))
 
 
 def _pasts(db: Db, scope: Scope, session: str) -> list[str]:

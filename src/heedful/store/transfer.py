@@ -410,7 +410,7 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     if is_new:
         columns = _lesson_columns(record, now)
         rows = db.run(
-            "upsert_lesson", {**key, **columns, "now": now, "renews": 0}
+            "upsert_lesson", {**key, **columns, "now": now, "renews": 0, "raises": 0}
         ).fetchall()
         changes = {column: columns[column] for column in EXPORT_ONLY_FIELDS}
         db.update("lesson", {"id": rows[0]["id"]}, changes)

@@ -4,7 +4,7 @@ update example set state = 'superseded'
 where digest like 'lesson%' and state in ('unverified', 'verified') and (lesson_id, lesson) in (
   select id, text from lesson
   where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-    and text <> :text and (:renews = 1 or (trust = 'outside' and example.trust = 'local'))
+    and text <> :text and (:renews = 1 or :raises = 1)
 );
 
 -- name: upsert_lesson
@@ -28,26 +28,24 @@ values (coalesce((select lesson from tally where tenant = :tenant and project = 
 on conflict (tenant, project, kind, signature) do update
 set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen),
     -- Whether the new words take the place of the stored ones says heedful.store.lessons.
-    state = case when lesson.trust = 'outside' and excluded.trust <> 'outside'
+    state = case when :raises = 1
                  then excluded.state
                  when :renews = 1 and lesson.state = 'verified' then excluded.state
                  when lesson.state = 'unverified' and excluded.state = 'verified' and excluded.trust <> 'outside'
                  then 'verified' else lesson.state end,
-    useful = case when (:renews = 1 or (lesson.trust = 'outside' and excluded.trust <> 'outside'))
-                  and lesson.text <> excluded.text then 1 else lesson.useful end,
-    judged_from = case when (:renews = 1 or (lesson.trust = 'outside' and excluded.trust <> 'outside'))
-                       and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
+    useful = case when (:renews = 1 or :raises = 1) and lesson.text <> excluded.text then 1 else lesson.useful end,
+    judged_from = case when (:renews = 1 or :raises = 1) and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
     (trust, text, source, tags, importance, meta, mistake, author) = (
       select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, cast(null as bigint)
-      where lesson.trust = 'outside' and excluded.trust <> 'outside'
+      where :raises = 1
       union all
       -- The newest words of the same origin, or of a higher one.
       select excluded.trust, excluded.text, excluded.source, lesson.tags, lesson.importance,
              case when excluded.meta = '{}' then lesson.meta else excluded.meta end, excluded.mistake, cast(null as bigint)
-      where :renews = 1 and not (lesson.trust = 'outside' and excluded.trust <> 'outside')
+      where :renews = 1 and :raises = 0
       union all
       select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
-      where :renews = 0 and not (lesson.trust = 'outside' and excluded.trust <> 'outside')
+      where :renews = 0 and :raises = 0
     ),
     pinned = lesson.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;

@@ -496,7 +496,7 @@ create table replayed (
 create index replayed_at on replayed (tenant, project, at);
 
 -- What has happened in the session of an agent that has not ended: 'read …', a file; 'told …', a mark of a call. Both are
--- digests. 'past DAY': the session has read what its stored events do not have; this stays.
+-- digests. 'past DAY KEY': events of the session went, and KEY sent them; this stays.
 create table session_mark (
   tenant text not null,
   project text not null,
