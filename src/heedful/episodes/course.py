@@ -154,14 +154,14 @@ def _find_failures(
     calls: Sequence[int | None],
 ) -> list[str]:
     """Return for each event the text of the failure that it reports, or ""."""
-    found = [n for n, role in enumerate(roles) if role == "result"]
-    tools = {n: events[calls[n] or n].tool for n in found}
+    results = [n for n, role in enumerate(roles) if role == "result"]
+    tools = {n: events[calls[n] or n].tool for n in results}
     # A tool that marks its failures, or gives a code, says all of them so.
     marking = {
-        tools[n] for n in found if failure(events[n]) or is_status(events[n].code)
+        tools[n] for n in results if failure(events[n]) or is_status(events[n].code)
     }
     failures = [event.error for event in events]
-    for n in found:
+    for n in results:
         call = calls[n]
         command = command_of(given_to(events[call])) if call is not None else ""
         failures[n] = failure_text(

@@ -23,7 +23,7 @@ EXIT_CODE_FIELDS = ("exit_code", "exitCode", "returncode", "return_code")
 ERROR_FIELDS = ("is_error", "isError", "error")
 # A code that says that a call failed, in one of the usual places of a text: a line with
 # an exit status, the last line or the first, or a flag in JSON.
-_CODE_PATTERN = re.compile(
+_EXIT_CODE_PATTERN = re.compile(
     # "exit code 2", "Command exit status 1", "Process exited with code 2".
     r"(?m)^\W{0,4}(?i:process )?(?i:exit ?(?:code|status)|exited with code)[: ]{0,2}"
     r"(?!0\b)-?\d|^\$\? ?= ?(?!0\b)\d{1,3}$"
@@ -71,7 +71,7 @@ _WRONG_PATTERN = re.compile(
 )
 # How an output of a command begins or ends that failed: an error by its type or label,
 # a place in a file with a message, a count of tests, or who refused.
-_OUTPUT_PATTERN = re.compile(
+_FAILED_OUTPUT_PATTERN = re.compile(
     r"(?m)^[\W_]{0,12}(?:[\w.]*(?:Error|Exception)\b: "
     r"|(?i:error|fatal|failure|panic)(?:\[\w+\])?(?::| code | )\s?\S"
     r"|(?:FAIL|FAILED|ERROR)\b(?!\W*0\b))"
@@ -150,7 +150,7 @@ def failure_text(event: Event, text: str, command: str = "", *, marked: bool) ->
 
 def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bool:
     """Return whether a result says by a code, or by its text, that its call failed."""
-    if _CODE_PATTERN.search(text):
+    if _EXIT_CODE_PATTERN.search(text):
         return True
     if marked:
         return False
@@ -173,7 +173,9 @@ def _prints_failure(command: str, text: str) -> bool:
     if looks("", command):
         return len(lines) == 1 and _REFUSAL_PATTERN.search(text) is not None
     ends = "\n".join([*lines[:OUTPUT_HEAD_LINES], *lines[-OUTPUT_TAIL_LINES:]])
-    return bool(_OUTPUT_PATTERN.search(ends) or _REFUSAL_PATTERN.search(lines[0]))
+    return bool(
+        _FAILED_OUTPUT_PATTERN.search(ends) or _REFUSAL_PATTERN.search(lines[0])
+    )
 
 
 def _is_own_error(command: str, line: str) -> bool:

@@ -277,17 +277,17 @@ def _fix_between(
     ]
     steps = [n for n in between if n not in vain]
     errors = "\n".join([error, *(_result_text(run, n) for n in equal)])
-    named = [n for n in steps if _is_about(run, n, errors)]
+    named_steps = [n for n in steps if _is_about(run, n, errors)]
     distinct = {(run.events[n].tool, text_of_call(run.events[n])) for n in steps}
     is_only = len(distinct) == 1 and not _user_spoke(run, failed, works)
     if not is_only or passes_by_itself(run, failed):
-        files = set().union(*(_long_values(run.events[n]) for n in named))
-        maybe = [n for n in steps if n not in named]
+        files = set().union(*(_long_values(run.events[n]) for n in named_steps))
+        maybe = [n for n in steps if n not in named_steps]
         # Another edit of a file belongs to the first one.
         steps = [
             n
             for n in steps
-            if n in named or not files.isdisjoint(_long_values(run.events[n]))
+            if n in named_steps or not files.isdisjoint(_long_values(run.events[n]))
         ]
         if not steps and is_transient(run, failed):
             return replace(fix, kind="waiting")

@@ -424,13 +424,13 @@ class HostRun:
             if remedy.is_told or 0 < len(remedy.line) <= self.room:
                 marks = [remedy.mark] if remedy.mark else []
                 subjects = remedy.subjects
-                shown = await self._announce(
+                announced_ids = await self._announce(
                     [id for id in subjects if id != reminders.UNLEARNT_LESSON],
                     [event],
                     marks=marks,
                     subjects=subjects,
                 )
-                if not shown.issuperset(subjects):
+                if not announced_ids.issuperset(subjects):
                     return Advice(silence=say("withheld"))
                 return Advice(
                     text=remedy.line,
@@ -776,8 +776,8 @@ class HostRun:
 
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
         texts = {m.lesson_id: m.lesson or m.example.task for m in matches}
-        known = await self._known(memory, texts)
-        news = [match for match in matches if match.lesson_id not in known]
+        records = await self._known(memory, texts)
+        news = [match for match in matches if match.lesson_id not in records]
         chosen = ranking.choose(news, now=time.time(), advice=True)
         ids = [choice.lesson_id for choice in chosen]
         announced = await self._announce(ids, marks=user_rules.told_lessons(ids))
@@ -785,7 +785,7 @@ class HostRun:
         turns = ranking.as_messages(choices)
 
         silence = ""
-        if known and not news:
+        if records and not news:
             silence = say("told")
         elif not choices:
             silence = matches.silence or explain_unshown(text, matches, "both", chosen)

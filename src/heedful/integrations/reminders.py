@@ -11,7 +11,7 @@ from heedful.lessons.action import arguments_of
 from heedful.lessons.before import (
     FORGETTING_CODES,
     ActionHistory,
-    Reading,
+    FileReading,
     contract_marks,
     failed_marks,
     marks_of,
@@ -84,7 +84,7 @@ async def settle_reminders(
 
 def _outcome_of(
     reminder: reminders.OpenReminder, calls: Sequence[FinishedCall]
-) -> reminders.Outcome:
+) -> reminders.ReminderOutcome:
     """Return how a reminder ended.
 
     It came too late for a call that was running already, and for the failure that it
@@ -92,25 +92,25 @@ def _outcome_of(
     """
     later = [call for call in calls if call.start > reminder.at]
     if any(call.repeats(reminder) for call in later):
-        return reminders.Outcome(repeated=True)
+        return reminders.ReminderOutcome(repeated=True)
     if not reminder.mark:
         past = [call for call in calls if call not in later]
         like = {call.tool for call in past if call.repeats(reminder)}
         if any(call.tool in like for call in later):
-            return reminders.Outcome(repeated=False, is_late=True)
-        return reminders.Outcome()
+            return reminders.ReminderOutcome(repeated=False, is_late=True)
+        return reminders.ReminderOutcome()
 
-    made = [
+    repeats = [
         call for call in calls if call.end > reminder.at and reminder.mark in call.marks
     ]
-    if any(call.repeats(reminder) for call in made):
-        return reminders.Outcome(repeated=False, is_late=True)
-    return reminders.Outcome(repeated=None if made else False)
+    if any(call.repeats(reminder) for call in repeats):
+        return reminders.ReminderOutcome(repeated=False, is_late=True)
+    return reminders.ReminderOutcome(repeated=None if repeats else False)
 
 
 def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     """Return the calls of a session that ended, with what they had in common."""
-    reading = Reading()
+    reading = FileReading()
     calls: dict[str, Mapping[str, Any]] = {}
     finished: list[FinishedCall] = []
     names = _made_names(events)
@@ -118,7 +118,7 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
         # A result without an id belongs to the last call of the tool.
         name = event.get("call") or f"of {event.get('tool')}"
         if event["type"] == "system_event" and event.get("code") in FORGETTING_CODES:
-            reading = Reading()
+            reading = FileReading()
         elif event["type"] == "tool_call":
             calls[name] = event
         elif event["type"] == "tool_response":
@@ -165,7 +165,7 @@ def _finished_call(
     event: Mapping[str, Any],
     call: Mapping[str, Any],
     *,
-    reading: Reading,
+    reading: FileReading,
     folder: str,
     names: MadeNames,
 ) -> FinishedCall:

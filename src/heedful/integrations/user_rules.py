@@ -53,8 +53,8 @@ async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
 
 async def rules_everywhere(memory: Memory, everywhere: str) -> Sequence[StatedRule]:
     """Return the rules for all projects of the user; `everywhere` is their database."""
-    own = _own_memory(everywhere, memory.scope)
-    return await own.user_rules.in_force() if own else ()
+    own_memory = _own_memory(everywhere, memory.scope)
+    return await own_memory.user_rules.in_force() if own_memory else ()
 
 
 def _own_memory(everywhere: str, scope: Scope) -> Memory | None:
@@ -73,11 +73,11 @@ async def rules_of_session(
     """
     store = memory.store
     scope = memory.scope
-    shown = {rule_store.SHOWN_MARK}
-    marks = await store.read(scope, session_marks.find, session, shown)
+    marks_to_set = {rule_store.SHOWN_MARK}
+    marks = await store.read(scope, session_marks.find, session, marks_to_set)
     if marks and not again:
         return ()
-    await store.write(scope, rule_store.mark, session, shown)
+    await store.write(scope, rule_store.mark, session, marks_to_set)
     others = await rules_everywhere(memory, everywhere)
     rules = [*await store.read(scope, rule_store.in_force), *others]
     return list({stated.digest: stated for stated in rules}.values())

@@ -27,8 +27,8 @@ from heedful.redact import redact_start
 MarkKind = Literal["call", "command", "path", "name", "contract"]
 # One indexed read finds all marks of a call; a longer text is no argument but content.
 MAX_CALL_MARKS = 60
-MAX_CALL_CHARS = 3_000
-MAX_NAMED_CHARS = 1_000
+MAX_MARKED_CHARS = 3_000
+MAX_NAMING_CHARS = 1_000
 # A session has read so many files that one it has not read was not read before it was
 # resumed, either.
 MIN_KNOWN_READS = 5
@@ -39,15 +39,15 @@ SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
 # The text that an edit replaces: a file without one may be new.
 REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # What an error quotes: a text in quotes, a path or an option.
-_QUOTED_PATTERN = re.compile(
+_ERROR_NAME_PATTERN = re.compile(
     r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
     r"|(?<![\w-])(--?[A-Za-z][\w-]+)"
 )
-_WORD_PATTERN = re.compile(r"[\w.@~/-]+")
+_CALL_NAME_PATTERN = re.compile(r"[\w.@~/-]+")
 # A text in single quotes is a value of a query, and no name in it.
 _VALUE_PATTERN = re.compile(r"'[^']*'")
 # What is shown of the output of a command.
-_OUTPUT_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
+_FILTER_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,15 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FileReading:
     """The files that a session has `read` since it began, or lost its context."""
 
     read: frozenset[str] = frozenset()
 
-    def after(self, arguments: Mapping[str, Any], folder: str) -> Reading:
+    def after(self, arguments: Mapping[str, Any], folder: str) -> FileReading:
         """Return what is read after a call that worked."""
         path = touched_path(arguments, folder)
-        return Reading(self.read | {path}) if path else self
+        return FileReading(self.read | {path}) if path else self
 
     def has_unread(self, arguments: Mapping[str, Any], folder: str) -> bool:
         """Return True if a call is about a file that was surely not read."""
@@ -215,7 +215,7 @@ def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") 
     """
     command = command_of(arguments)
     if command:
-        text = _OUTPUT_PATTERN.sub("", _plain_text(command, folder))
+        text = _FILTER_PATTERN.sub("", _plain_text(command, folder))
         kind: MarkKind = "command" if is_shell(tool, arguments) else "call"
         return Mark(kind, text.strip(), "" if kind == "command" else tool)
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
@@ -240,7 +240,7 @@ def _plain_text(text: str, folder: str) -> str:
     """Return a text without secrets; its paths are relative to the folder."""
     if folder:
         text = text.replace(f"{folder}/", "")
-    return redact_start(text, MAX_CALL_CHARS)
+    return redact_start(text, MAX_MARKED_CHARS)
 
 
 def _texts_of(
@@ -253,7 +253,7 @@ def _texts_of(
             yield program_name(words[0]), " ".join(words)
         return
     for value in arguments.values():
-        if isinstance(value, str) and len(value) <= MAX_NAMED_CHARS:
+        if isinstance(value, str) and len(value) <= MAX_NAMING_CHARS:
             yield tool, _VALUE_PATTERN.sub(" ", _plain_text(value, folder))
 
 
@@ -262,7 +262,7 @@ def _names_in(text: str) -> Iterator[str]:
 
     A dotted name is named by its parts, too: “owner” in “pets.owner”.
     """
-    for word in _WORD_PATTERN.findall(text.casefold()):
+    for word in _CALL_NAME_PATTERN.findall(text.casefold()):
         name = word.rstrip(".")
         if len(name) > 1:
             yield name
@@ -272,7 +272,7 @@ def _names_in(text: str) -> Iterator[str]:
 
 def _quoted_in(error: str) -> Iterator[str]:
     """Yield what an error quotes, as `_names_in` yields it."""
-    for groups in _QUOTED_PATTERN.findall(error.casefold()):
+    for groups in _ERROR_NAME_PATTERN.findall(error.casefold()):
         name = "".join(groups).rstrip(".,:;")
         yield name
         if "/" not in name:
@@ -309,7 +309,7 @@ def failed_marks(
 
 
 def contract_marks(
-    tool: str, arguments: Mapping[str, Any], reading: Reading, folder: str = ""
+    tool: str, arguments: Mapping[str, Any], reading: FileReading, folder: str = ""
 ) -> tuple[Mark, ...]:
     """Return the contracts of tools that a call is about to break, as it seems."""
     texts = [text for text in arguments.values() if isinstance(text, str) and text]

@@ -295,8 +295,8 @@ def _bounds(material: Material) -> Iterator[Proposed]:
     """
     if not material.keyed:
         return
-    named = _NUMBER_PATTERN.findall(material.text)[:MAX_NAMED]
-    numbers = sorted(set(map(int, named)))
+    named_numbers = _NUMBER_PATTERN.findall(material.text)[:MAX_NAMED]
+    numbers = sorted(set(map(int, named_numbers)))
     units = [unit for unit in UNITS if unit in material.text.lower()]
     for unit in units:
         for number in reversed(numbers):

@@ -141,17 +141,17 @@ def _without_defaults(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a record that differ from the defaults of its fields."""
     empty: tuple[object, ...] = (None, "", (), {}, [])
     defaults = {item.name: item.default for item in fields(kind)}
-    kept = {
+    values = {
         name: value
         for name, value in data.items()
         if value not in empty and value != defaults[name]
     }
     for name, part in _PARTS.items():
-        if kept.get(name):
-            kept[name] = _without_defaults(part, kept[name])
-    for name in _CALL_LISTS & kept.keys():
-        kept[name] = [_without_defaults(Call, call) for call in kept[name]]
-    return kept
+        if values.get(name):
+            values[name] = _without_defaults(part, values[name])
+    for name in _CALL_LISTS & values.keys():
+        values[name] = [_without_defaults(Call, call) for call in values[name]]
+    return values
 
 
 def from_data(data: Mapping[str, Any]) -> Mistake:

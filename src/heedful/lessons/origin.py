@@ -71,7 +71,7 @@ KEY_SOURCE_PREFIX = "key:"
 # "tool:ci" is what a service for tests printed.
 _OUTSIDE_SOURCES = frozenset(("document", "import", "tool:ci", NETWORK_SOURCE))
 _OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
-MAX_NAME_CHARS = 150
+MAX_STATED_NAME_CHARS = 150
 _SERVER_TOOL_PATTERN = re.compile(r"mcp__(?P<server>\S+?)__\S+")
 _NAME_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # "https://host", with all that a client reads as the name of the host.
@@ -138,11 +138,11 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
     """
     if tool.casefold() in SHELL_TOOLS:
         names = {*programs_of(command), *_fetching_words(command)}
-        return frozenset(f"program:{name[:MAX_NAME_CHARS]}" for name in names)
-    sources = {f"tool:{tool[:MAX_NAME_CHARS]}"} if tool else set[str]()
+        return frozenset(f"program:{name[:MAX_STATED_NAME_CHARS]}" for name in names)
+    sources = {f"tool:{tool[:MAX_STATED_NAME_CHARS]}"} if tool else set[str]()
     server = server_of(tool)
     if server:
-        sources.add(f"server:{server[:MAX_NAME_CHARS]}")
+        sources.add(f"server:{server[:MAX_STATED_NAME_CHARS]}")
     return frozenset(sources)
 
 

@@ -136,11 +136,11 @@ class Templates:
         merge = self.merge(pattern)
         if merge is None:
             return None
-        stored = self.branches.get(_key(pattern), {})
+        branches = self.branches.get(_key(pattern), {})
         members = tuple(
             digest
             for digest in merge.members
-            if _is_same_error(pattern.pattern, stored.get(digest, pattern.pattern))
+            if _is_same_error(pattern.pattern, branches.get(digest, pattern.pattern))
         )
         return replace(merge, members=members) if len(members) > 1 else None
 

@@ -137,8 +137,8 @@ def rule(mistake: Mistake) -> str:
     start = f"When {call} fails{when}, "
     if fix.kind == "waiting":
         return f"{start}wait{_wait_words(fix)}, then repeat the same call."
-    asked = " Ask the user first, as this run did." if fix.was_asked else ""
-    return f"{start}{_remedy_words(fix)}{asked}"
+    advice = " Ask the user first, as this run did." if fix.was_asked else ""
+    return f"{start}{_remedy_words(fix)}{advice}"
 
 
 def _remedy_words(fix: Fix) -> str:
@@ -227,8 +227,8 @@ def mark_line(mark: Mark, error: str) -> str:
     name = mark_words(mark)
     if mark.kind == "call":
         name = f"{mark.tool} `{mark.name}`"
-    said = f": “{error}”" if error else ""
-    return clean(f"{name} never worked{said}", MAX_BRIEF_LINE_CHARS)
+    quotation = f": “{error}”" if error else ""
+    return clean(f"{name} never worked{quotation}", MAX_BRIEF_LINE_CHARS)
 
 
 def contract_line(rule: str, tools: str, error: str) -> str:

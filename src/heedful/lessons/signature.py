@@ -76,13 +76,13 @@ def _figures(text: str) -> set[str]:
 
 
 # What a terminal obeys, and what it draws over: the part of a line before a return.
-_UNDRAWN_PATTERN = rf"(?x){TERMINAL_CODES}|[^\n]*\r(?!\n)"
+_SCREEN_CODE_PATTERN = rf"(?x){TERMINAL_CODES}|[^\n]*\r(?!\n)"
 
 
 def _drawn(text: str) -> str:
     """Return a text as a terminal shows it."""
     if "\x1b" in text or "\r" in text:
-        text = compiled(_UNDRAWN_PATTERN).sub("", text.replace("\r\n", "\n"))
+        text = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
     return text
 
 
@@ -387,10 +387,10 @@ def _mask(match: re.Match[str]) -> str:
 
     start = match.start()
     before = match.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
-    named = compiled(_ERROR_NUMBER_PATTERN).search(before)
-    if named is not None and match[0].isdecimal():
+    number_match = compiled(_ERROR_NUMBER_PATTERN).search(before)
+    if number_match is not None and match[0].isdecimal():
         is_count = compiled(_COUNTED_PATTERN).match(match.string, match.end())
-        if not (named["counting"] and is_count):
+        if not (number_match["counting"] and is_count):
             return match[0]
 
     mask = (match.lastgroup or "").rstrip("12345")
@@ -400,7 +400,7 @@ def _mask(match: re.Match[str]) -> str:
 
 
 # A path that is a place, or an address: a number of a line, or a scheme.
-_PLACE_PATTERN = r":\d|://"
+_LINE_PLACE_PATTERN = r":\d|://"
 _LINE_PATTERN = r"[\"']?,? line \d|\(\d"
 
 
@@ -408,7 +408,7 @@ def _mask_path(match: re.Match[str]) -> str:
     """Return what stands for a path; unless it says where, its last name stays."""
     path = match[0]
     after = match.string[match.end() : match.end() + 10]
-    is_place = compiled(_PLACE_PATTERN).search(path)
+    is_place = compiled(_LINE_PLACE_PATTERN).search(path)
     if is_place or compiled(_LINE_PATTERN).match(after):
         return "<PATH>"
     name = path.rstrip("/\\.").replace("\\", "/").rpartition("/")[2]
@@ -473,7 +473,7 @@ def words_of(error_type: str, pattern: str, titled: bool) -> str:
 
 
 # A text in quotes, whose case may be the error: "KeyError: 'a'".
-_QUOTED_PATTERN = r"((?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)(?!\w))"
+_SAID_PATTERN = r"((?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)(?!\w))"
 
 
 def bare_digest(words: str) -> str:
@@ -481,7 +481,7 @@ def bare_digest(words: str) -> str:
 
     It depends neither on final dots nor on the case of words outside quotes.
     """
-    pieces = compiled(_QUOTED_PATTERN).split(words)
+    pieces = compiled(_SAID_PATTERN).split(words)
     pieces[::2] = [piece.casefold() for piece in pieces[::2]]
     return digest_of("words", "".join(pieces).rstrip("."))
 

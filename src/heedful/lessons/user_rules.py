@@ -20,12 +20,14 @@ from heedful.lessons.scope import State, short_digest
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
-MAX_RULE_CHARS = 200
+MAX_STATED_RULE_CHARS = 200
 # A message with more sentences that may be rules is a document.
 MAX_MESSAGE_RULES = 5
 # An agent is shown at most this many rules, those that were said last.
 MAX_SHOWN_RULES = 8
-MAX_CALL_CHARS = 4_000  # characters of an argument that are compared with a rule
+MAX_RULE_ARGUMENT_CHARS = (
+    4_000  # characters of an argument that are compared with a rule
+)
 RULES_HEADING = "What the user said earlier, and still holds:"
 NAMED_HEADING = "The user said about such calls:"
 
@@ -102,9 +104,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
 _RULE_PATTERN = rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
 _CODE_BLOCK_PATTERN = r"(?s)```.*?(?:```|\Z)"
 # A dot in a path or a number ends no sentence.
-_SENTENCE_END_PATTERN = r"(?<=[.!?;])\s+|\n+"
-_QUOTED_PATTERN = r"`([^`\n]+)`"
-_WORD_PATTERN = r"(?<![^\s`'\"’,;:!?()“”])[^\s`'\"’,;:!?()“”]+(?!['’])"
+_RULE_END_PATTERN = r"(?<=[.!?;])\s+|\n+"
+_BACKTICK_PATTERN = r"`([^`\n]+)`"
+_RULE_WORD_PATTERN = r"(?<![^\s`'\"’,;:!?()“”])[^\s`'\"’,;:!?()“”]+(?!['’])"
 # The verbs of the table that are also commands of programs: `git push`.
 _COMMAND_VERBS = frozenset("commit push build install add".split())
 # Words that name nothing.
@@ -116,10 +118,10 @@ _NAMED_PATTERN = (
     rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')})(?=\s+"
     r"(?:(?:the|an?|bare|plain|der|die|das|den|le|la|les|el|los|las)\s+)?"
     rf"(?P<name>(?!(?:{_any('names')})\b)"
-    rf"{_WORD_PATTERN})(?:\s+(?P<verb>{'|'.join(sorted(_COMMAND_VERBS))})\b)?)"
+    rf"{_RULE_WORD_PATTERN})(?:\s+(?P<verb>{'|'.join(sorted(_COMMAND_VERBS))})\b)?)"
 )
 # A word that looks like code: an option, a path, a file, a name with signs or capitals.
-_CODE_PATTERN = (
+_CODE_NAME_PATTERN = (
     r"--?\w.*|\*?\.\w.*|\w[^\s]*[/._=@\\]\w?.*|[A-Z][A-Z0-9_]+|\w*[a-z][A-Z]\w*"
 )
 
@@ -177,11 +179,13 @@ class StatedRule:
         """Return True if an older rule is about the same thing: one names all of the
         other.
         """
-        own, other = (
+        own_names, other_names = (
             {name for name in names_in(words) if not _COMMAND_VERBS.issuperset(name)}
             for words in (self.text, text)
         )
-        return bool(own and other) and (own <= other or other <= own)
+        return bool(own_names and other_names) and (
+            own_names <= other_names or other_names <= own_names
+        )
 
 
 def read_rules(message: str) -> tuple[str, ...]:
@@ -197,9 +201,9 @@ def read_rules(message: str) -> tuple[str, ...]:
         return ()
     text = compiled(_CODE_BLOCK_PATTERN).sub("\n", message)
     rules = dict[str, None]()
-    for sentence in compiled(_SENTENCE_END_PATTERN).split(text):
+    for sentence in compiled(_RULE_END_PATTERN).split(text):
         sentence = sentence.strip().removeprefix("- ")
-        is_short = 0 < len(sentence) <= MAX_RULE_CHARS
+        is_short = 0 < len(sentence) <= MAX_STATED_RULE_CHARS
         is_asked = sentence.endswith("?") or sentence.startswith(">")
         if is_short and not is_asked and compiled(_RULE_PATTERN).match(sentence):
             rules[sentence] = None
@@ -214,9 +218,9 @@ def names_in(rule: str) -> tuple[tuple[str, ...], ...]:
     """
     names = {
         tuple(quoted.split()): None
-        for quoted in compiled(_QUOTED_PATTERN).findall(rule)
+        for quoted in compiled(_BACKTICK_PATTERN).findall(rule)
     }
-    names.update(dict.fromkeys(_bare_names(compiled(_QUOTED_PATTERN).sub(",", rule))))
+    names.update(dict.fromkeys(_bare_names(compiled(_BACKTICK_PATTERN).sub(",", rule))))
     return tuple(name for name in names if name)
 
 
@@ -228,9 +232,9 @@ def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
         if name.lower() not in _NO_NAMES:
             bound.update((match.start("name"), match.start("verb")))
             yield (name, match["verb"]) if match["verb"] else (name,)
-    for match in compiled(_WORD_PATTERN).finditer(rule):
+    for match in compiled(_RULE_WORD_PATTERN).finditer(rule):
         word = match[0].rstrip(".")
-        is_name = word in _COMMAND_VERBS or compiled(_CODE_PATTERN).fullmatch(word)
+        is_name = word in _COMMAND_VERBS or compiled(_CODE_NAME_PATTERN).fullmatch(word)
         if is_name and match.start() not in bound:
             yield (word,)
 
@@ -243,7 +247,7 @@ def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
     fields = {"command": arguments} if isinstance(arguments, str) else arguments
     words = {_folded(tool), *map(_folded, re.split(r"[\W_]+", tool))}
     for name, value in fields.items():
-        text = str(value)[:MAX_CALL_CHARS]
+        text = str(value)[:MAX_RULE_ARGUMENT_CHARS]
         if "\n" in text and name != "command":
             continue
         for word in _split(text):

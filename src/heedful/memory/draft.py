@@ -357,8 +357,8 @@ class _AnswerReader:
     def _origin(self, rule: str) -> Origin:
         """Return the origin of what the model wrote: it may quote all that it read."""
         study = self.study
-        shown = any(map(study.is_outside, self.positions))
-        is_outside = study.origin == "outside" or shown or reaches_out(rule)
+        quotes_outside = any(map(study.is_outside, self.positions))
+        is_outside = study.origin == "outside" or quotes_outside or reaches_out(rule)
         return "outside" if is_outside else "local"
 
 

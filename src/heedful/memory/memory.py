@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful import telemetry
 from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.before import ActionHistory
-from heedful.lessons.origin import MAX_NAME_CHARS, Origin, name_of, read_origin
+from heedful.lessons.origin import MAX_STATED_NAME_CHARS, Origin, name_of, read_origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
@@ -112,10 +112,10 @@ def _checked_name(name: str) -> str:
     """Return a name. Raises InvalidInput unless a person may state a source by it."""
     is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
     require(
-        is_name and 0 < len(str(name)) <= MAX_NAME_CHARS,
+        is_name and 0 < len(str(name)) <= MAX_STATED_NAME_CHARS,
         "name",
         name,
-        f"1 to {MAX_NAME_CHARS} printable characters that begin with no dash",
+        f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
     )
     return name
 

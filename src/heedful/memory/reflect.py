@@ -44,7 +44,7 @@ from heedful.lessons.action import (
 )
 from heedful.lessons.before import (
     FORGETTING_CODES,
-    Reading,
+    FileReading,
     Step,
     call_origin,
     contract_marks,
@@ -626,8 +626,8 @@ class _Reflector:
 
             if episode.source == LOOP_SOURCE and episode.id:
                 past = await store.read(scope, exposures.past, episode.id)
-                shown = [e.examples for e in past.exposures if e.shown]
-                ids = set(chain.from_iterable(shown))
+                shown_examples = [e.examples for e in past.exposures if e.shown]
+                ids = set(chain.from_iterable(shown_examples))
                 if ids:
                     examples = await store.read(scope, quarantined, list(ids))
                 if len(examples) != len(ids):
@@ -766,10 +766,10 @@ def steps_of(
     """
     steps: list[Step] = []
     actions: list[Action] = []
-    reading = Reading()
+    reading = FileReading()
     for position, event in enumerate(run.events):
         if event.type == "system_event" and event.code in FORGETTING_CODES:
-            reading = Reading()
+            reading = FileReading()
         result = run.result[position]
         is_step = event.type == "tool_call" and event.tool and result
         if not is_step or position in run.refused:

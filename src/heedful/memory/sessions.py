@@ -326,26 +326,26 @@ class _SessionStudy:
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Return the mistake of an error, with what put it right."""
-        found = find_fix(self.tried, failed, self.index, error)
+        repair = find_fix(self.tried, failed, self.index, error)
         leave_out = self._masking(failed, error)
         names = self._names_in(failed, error)
-        tries = list(found.tries[1:]) if found else []
+        tries = list(repair.tries[1:]) if repair else []
         vain = [n for n in tries if self.texts[n] != self.texts[failed]]
         vain_calls = dict.fromkeys(self._call_of(n, leave_out) for n in vain)
-        end = found.works if found else failed
-        edits = [n for n in found.steps if n in self.edits] if found else []
+        end = repair.works if repair else failed
+        edits = [n for n in repair.steps if n in self.edits] if repair else []
         cure: tuple[int, ...] = ()
-        if found and not found.maybe:
-            is_same = found.kind in ("step", "edit", "waiting")
-            cure = found.steps if is_same else (*found.steps, found.works)
+        if repair and not repair.maybe:
+            is_same = repair.kind in ("step", "edit", "waiting")
+            cure = repair.steps if is_same else (*repair.steps, repair.works)
 
         mistake = Mistake(
             action=self._call_of(failed, leave_out),
             signature=signature("", names.left_out(error)).digest,
             error=leave_out(error),
-            fix=self._fix_of(failed, found, leave_out) if found else None,
+            fix=self._fix_of(failed, repair, leave_out) if repair else None,
             maybe=tuple(
-                self._call_of(n, leave_out) for n in (found.maybe if found else ())
+                self._call_of(n, leave_out) for n in (repair.maybe if repair else ())
             ),
             vain=tuple(vain_calls)[-MAX_FAILED_TRIES:],
             evidence=tuple(

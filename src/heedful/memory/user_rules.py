@@ -19,7 +19,7 @@ from heedful.lessons.lesson import (
     short_digest,
 )
 from heedful.lessons.user_rules import (
-    MAX_RULE_CHARS,
+    MAX_STATED_RULE_CHARS,
     RULE_TYPE,
     StatedRule,
     read_rules,
@@ -102,8 +102,8 @@ class UserRules:
         """
         check_actor(by, "")
         text = " ".join(mask_personal(redact(text)).split())
-        is_short = 0 < len(text) <= MAX_RULE_CHARS
-        require(is_short, "text", text, f"1 to {MAX_RULE_CHARS} characters")
+        is_short = 0 < len(text) <= MAX_STATED_RULE_CHARS
+        require(is_short, "text", text, f"1 to {MAX_STATED_RULE_CHARS} characters")
         (stated,) = await self._keep([text], f"operator:{by}")
         return stated
 
@@ -117,13 +117,13 @@ class UserRules:
 
     async def _keep(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
         stated = await self._believed()
-        stored = []
+        rules = []
         for text in texts:
             old = await self._store.read(self._scope, rule_store.ended_by, text)
             (answer,) = await self._write(
                 [rule_lesson(text, source)], rule_store.state, stated=stated
             )
-            stored.append(
+            rules.append(
                 StatedRule(
                     text=text,
                     id=answer.id,
@@ -134,7 +134,7 @@ class UserRules:
                     ended=tuple(row["text"] for row in old),
                 )
             )
-        return stored
+        return rules
 
     async def retire(self, id: int, *, by: str, why: str = "") -> StatedRule:
         """Retire a rule, and return it as it was; saying it again restores it.

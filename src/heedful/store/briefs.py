@@ -63,14 +63,14 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     calls = db.all("brief_calls", scope, **since)
     errors = db.all("brief_errors", scope, **since)
     lines: dict[str, BriefLine] = {}
-    said = set[int]()
+    told_ids = set[int]()
     for line in (*_contract_lines(calls), *_error_lines(db, scope, errors)):
         line = replace(line, of=window["sessions"])
-        if line.text not in lines and not (line.lesson and line.lesson in said):
+        if line.text not in lines and not (line.lesson and line.lesson in told_ids):
             lines[line.text] = line
-            said.add(line.lesson)
+            told_ids.add(line.lesson)
     for line in _call_lines(calls):
-        if not line.lesson or line.lesson not in said:
+        if not line.lesson or line.lesson not in told_ids:
             lines.setdefault(line.text, replace(line, of=window["sessions"]))
     least = MIN_SESSION_CALLS * window["sessions"]
     worth = [line for line in lines.values() if line.calls >= least]

@@ -63,9 +63,9 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     db.send("replayed", {**key_of(scope), **replayed})
     lost = Counter[Mark]()
     for number, step in enumerate(steps):
-        at = min(step.at or now + number * 1e-6, now + number * 1e-6)
+        time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)
         if not step.errors:
-            _record_success(db, scope, step.marks, at)
+            _record_success(db, scope, step.marks, time_of_step)
         for mark, error in step.failed.items():
             lost[mark] += step.calls
             _record_failure(
@@ -74,7 +74,7 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
                 source,
                 mark,
                 error,
-                at=at,
+                at=time_of_step,
                 calls=lost[mark],
                 lesson_id=step.lesson or None,
                 origin=step.origin,
@@ -219,22 +219,22 @@ def history_of(
         marks += contract_marks(tool, fields, reading, folder)
     failures = list[KnownFailure]()
     waiting = set[int]()
-    found = _find_failures(db, scope, session, marks)
+    failed_rows = _find_failures(db, scope, session, marks)
     is_believed = True
-    if any(rows[0]["origin"] == "outside" for rows in found):
+    if any(rows[0]["origin"] == "outside" for rows in failed_rows):
         is_believed = _is_believed(db, scope, tool, fields, stated)
-    for rows in found:
+    for rows in failed_rows:
         failure, waits = _known_failure(
             db, scope, rows, folder, is_believed=is_believed
         )
         waiting |= waits
-        said = {known.error for known in failures} - {""}
-        if failure is not None and failure.error not in said:
+        errors_told = {known.error for known in failures} - {""}
+        if failure is not None and failure.error not in errors_told:
             failures.append(replace(failure, text=render.before_call(failure)))
     return ActionHistory(
         tuple(failures[:MAX_ANNOUNCED_FAILURES]),
         tuple(sorted(waiting)),
-        marks=tuple(rows[0]["digest"] for rows in found),
+        marks=tuple(rows[0]["digest"] for rows in failed_rows),
         checks=_checks_of(db, scope, tool, arguments),
         rules=tuple(user_rules.about_call(db, scope, tool, arguments, session=session)),
     )
@@ -251,19 +251,21 @@ def _find_failures(
     if not by_digest:
         return []
 
-    told = frozenset[str]()
-    own = None
+    told_marks = frozenset[str]()
+    own_source = None
     if session:
-        own = storable(source_of(session))
+        own_source = storable(source_of(session))
         names = [f"told {digest}" for digest in by_digest]
-        told = session_marks.find(db, scope, session, names)
-    found = []
+        told_marks = session_marks.find(db, scope, session, names)
+    known_failures = []
     for digest, rows in by_digest.items():
         is_sure = rows[0]["kind"] != "command" or len(rows) >= MIN_COMMAND_RUNS
-        is_known = f"told {digest}" in told or any(row["source"] == own for row in rows)
+        is_known = f"told {digest}" in told_marks or any(
+            row["source"] == own_source for row in rows
+        )
         if is_sure and not is_known:
-            found.append(rows)
-    return sorted(found, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
+            known_failures.append(rows)
+    return sorted(known_failures, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
 
 
 def _is_believed(
@@ -364,5 +366,5 @@ def is_broken_elsewhere(db: Db, scope: Scope, contract: Mark, session: str) -> b
     rows = db.select(
         "source", "call_failure", {**key_of(scope), "digest": contract.digest}
     )
-    own = storable(source_of(session))
-    return any(row["source"] != own for row in rows)
+    own_source = storable(source_of(session))
+    return any(row["source"] != own_source for row in rows)

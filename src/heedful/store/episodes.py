@@ -355,10 +355,10 @@ def _confirmed(lesson: Lesson, lesson_rows: Sequence[Row]) -> Lesson:
         lesson = replace(lesson, mistake=mistake)
         if row["source"] == lesson.source:
             continue
-        found = confirmed(mistake, earlier)
-        if found != mistake:
-            text = render.lesson(found)
-            return replace(lesson, mistake=found, text=text)
+        confirmed_mistake = confirmed(mistake, earlier)
+        if confirmed_mistake != mistake:
+            text = render.lesson(confirmed_mistake)
+            return replace(lesson, mistake=confirmed_mistake, text=text)
     return lesson
 
 
@@ -370,10 +370,10 @@ def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
         return
     for row in lesson_rows:
         if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
-            stored = from_json(row["mistake"])
+            stored_mistake = from_json(row["mistake"])
             mistake = lesson.mistake
-            if mistake is not None and stored is not None:
-                files = {**stored.files, **mistake.files}
+            if mistake is not None and stored_mistake is not None:
+                files = {**stored_mistake.files, **mistake.files}
                 mistake = replace(mistake, files=files)
             values = {"mistake": lessons.mistake_json(mistake)}
             db.update("lesson", {"id": row["id"]}, values)

@@ -374,10 +374,10 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     mistake = lesson.mistake
     if mistake is None or mistake.is_released or lesson.state == "quarantined":
         return 0
-    whole = with_origin(mistake, "local")
-    text = storable(render.lesson(whole))
-    held = {"text": text, "mistake": mistake_json(whole), "about": ""}
-    add_words(db, {**values, **held, "state": "quarantined", "trust": "outside"})
+    released = with_origin(mistake, "local")
+    text = storable(render.lesson(released))
+    columns = {"text": text, "mistake": mistake_json(released), "about": ""}
+    add_words(db, {**values, **columns, "state": "quarantined", "trust": "outside"})
     key = {"lesson_id": values["lesson_id"], "digest": words_digest(text)}
     rows = db.select("id, state", "example", key)
     return int(rows[0]["id"]) if rows and rows[0]["state"] == "quarantined" else 0
@@ -399,8 +399,8 @@ def _takes_place(
     if lesson.trust == "outside":
         return False, False
     name = {"kind": lesson.kind, "signature": values["signature"]}
-    stored = {"tenant": key["tenant"], "project": key["project"], **name}
-    for row in db.select("text, trust, mistake, author", "lesson", stored):
+    columns_stored = {"tenant": key["tenant"], "project": key["project"], **name}
+    for row in db.select("text, trust, mistake, author", "lesson", columns_stored):
         if example is not None:
             is_other = _says_otherwise(db, row, example)
         else:
@@ -418,8 +418,8 @@ def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
     """Return True if a finding has another fix than that of a stored lesson."""
     for author in db.select("record", "example", {"id": row["author"]}):
         record = json.loads(author["record"])
-        said = record["rule"] or record["fix"]
-        return bool(record["fix"]) and said != (example.rule or example.fix)
+        words_of_record = record["rule"] or record["fix"]
+        return bool(record["fix"]) and words_of_record != (example.rule or example.fix)
     return False
 
 
@@ -1144,6 +1144,6 @@ def lacks_fix(mistake: Mistake | None, lesson: Row) -> bool:
     """
     if mistake is None or mistake.fix is None:
         return False
-    stored = from_json(lesson["mistake"])
-    has_fix = stored is not None and stored.fix is not None
+    stored_mistake = from_json(lesson["mistake"])
+    has_fix = stored_mistake is not None and stored_mistake.fix is not None
     return not has_fix and lesson["source"].startswith("episode:")

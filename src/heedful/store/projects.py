@@ -130,10 +130,14 @@ class Project:
     def tell_once(self, texts: Iterable[str]) -> list[str]:
         """Return the texts that this was not asked for before. Raises OSError."""
         digests = {_short_digest(text): text for text in texts}
-        told = self.notes().get("told", [])
-        news = {digest: text for digest, text in digests.items() if digest not in told}
+        digests_told = self.notes().get("told", [])
+        news = {
+            digest: text
+            for digest, text in digests.items()
+            if digest not in digests_told
+        }
         if news:
-            self.note(told=[*told, *news])
+            self.note(told=[*digests_told, *news])
         return list(news.values())
 
 

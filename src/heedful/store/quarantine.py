@@ -298,8 +298,12 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     # The entry says what fixed the failure, or has a part that the lesson leaves out.
     [row] = db.select("mistake", "example", {"id": entry.id})
     mistake = from_json(row["mistake"])
-    shown = from_json(lesson["mistake"])
-    is_whole = mistake is not None and shown is not None and not shown.is_released
+    stored_mistake = from_json(lesson["mistake"])
+    is_whole = (
+        mistake is not None
+        and stored_mistake is not None
+        and not stored_mistake.is_released
+    )
     if not shows_entry and (is_whole or lacks_fix(mistake, lesson)):
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0

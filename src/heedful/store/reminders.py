@@ -46,7 +46,7 @@ class OpenReminder(NamedTuple):
     at: float
 
 
-class Outcome(NamedTuple):
+class ReminderOutcome(NamedTuple):
     """How a reminder ended: whether the mistake was `repeated`, None without a verdict.
 
     It `is_late` if it came with the failure itself.
@@ -131,14 +131,16 @@ def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
 
 
 @resumable(result=None)
-def settle(db: Db, scope: Scope, session: str, outcomes: Mapping[str, Outcome]) -> None:
+def settle(
+    db: Db, scope: Scope, session: str, outcomes: Mapping[str, ReminderOutcome]
+) -> None:
     """Record how the reminders of a session ended, by subject.
 
     Those without an outcome have no verdict.
     """
     for reminder in open_reminders(db, scope, session):
         key = {**key_of(scope), "session": storable(session)}
-        outcome = outcomes.get(reminder.subject, Outcome())
+        outcome = outcomes.get(reminder.subject, ReminderOutcome())
         ended = {"repeated": outcome.repeated, "is_late": outcome.is_late}
         db.send("settle_reminder", {**key, "subject": reminder.subject, **ended})
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from heedful.lessons.before import Reading, touched_path
+from heedful.lessons.before import FileReading, touched_path
 from heedful.lessons.scope import Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
 
@@ -37,15 +37,15 @@ def find(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> frozenset[
 
 def read_reading(
     db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
-) -> Reading:
+) -> FileReading:
     """Return what a session has read, as far as a call asks: the file, or others."""
     path = touched_path(arguments, folder)
     if not path:
-        return Reading()
+        return FileReading()
     (row,) = db.all("count_reads", scope, session=storable(session))
     has_read = bool(find(db, scope, session, [_read_mark(path)]))
     others = {f"other {number}" for number in range(row["n"] - has_read)}
-    return Reading(frozenset(others | {path} if has_read else others))
+    return FileReading(frozenset(others | {path} if has_read else others))
 
 
 def mark_read(

@@ -77,16 +77,16 @@ def about_call(
     A rule of which the session was told before such calls is left out. `rules` are
     further ones, such as those of all projects of the user.
     """
-    about = {}
+    rules_by_name = {}
     for stated in (*in_force(db, scope), *rules):
         names = stated.named_in(tool, arguments)
         marks = [f"{_TOLD}{stated.digest} {name}" for name in sorted(names)]
-        told = (
+        has_told = (
             session_marks.find(db, scope, session, marks) if session and marks else ()
         )
-        if len(told) < len(marks):
-            about[stated] = marks
-    return about
+        if len(has_told) < len(marks):
+            rules_by_name[stated] = marks
+    return rules_by_name
 
 
 @holds()
@@ -107,8 +107,8 @@ def known_lessons(
     """Return the lessons that a session was told, or was shown as rules."""
     marks = session_marks.find(db, scope, session, [SHOWN_MARK, *told_lessons(lessons)])
     ids = {stated.id for stated in in_force(db, scope) if SHOWN_MARK in marks}
-    told = {int(text.removeprefix(_TOLD_LESSON)) for text in marks - {SHOWN_MARK}}
-    return frozenset(lessons) & (ids | told)
+    told_ids = {int(text.removeprefix(_TOLD_LESSON)) for text in marks - {SHOWN_MARK}}
+    return frozenset(lessons) & (ids | told_ids)
 
 
 def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
