@@ -72,7 +72,7 @@ def read_recorded(data: Path, split: str) -> Iterator[RecordedLesson]:
     yield from read_reflections(data, split)
     yield from read_test_messages(data, split)
     for row in read(data, "whowhen", split):
-        yield RecordedLesson("agents", row["mistake_reason"], "operator")
+        yield RecordedLesson("agents", row["mistake_reason"], "user")
     yield from read_marked(data, split)
 
 

@@ -54,16 +54,52 @@ def test_each_sentence_is_a_rule_of_its_own():
 @pytest.mark.parametrize(
     ("rule", "tool", "arguments"),
     [
-        ("never use npm", "Bash", {"command": "cd app && npm ci"}),
-        ("never commit to main", "Bash", {"command": "git commit -m x"}),
-        ("never use --no-verify", "Bash", {"command": "git push --no-verify"}),
-        ("never use git push --force", "Bash", {"command": "git push origin a"}),
-        ("don't edit files in generated/", "Edit", {"file_path": "/a/generated/b.py"}),
-        ("don't touch *.lock files", "Write", {"file_path": "yarn.lock"}),
-        ("never `rm -rf`", "Bash", {"command": "rm -rf build"}),
-        ("we always bill ACME in euros", "bill", {"customer": "ACME"}),
-        ("never use create_invoice", "create_invoice", {}),
-        ("Benutze nie Docker", "Bash", {"command": "docker ps"}),
+        pytest.param(
+            "never use npm", "Bash", {"command": "cd app && npm ci"}, id="a program"
+        ),
+        pytest.param(
+            "never commit to main",
+            "Bash",
+            {"command": "git commit -m x"},
+            id="a verb of a program",
+        ),
+        pytest.param(
+            "never use --no-verify",
+            "Bash",
+            {"command": "git push --no-verify"},
+            id="an option",
+        ),
+        pytest.param(
+            "never use git push --force",
+            "Bash",
+            {"command": "git push origin a"},
+            id="a program with a verb",
+        ),
+        pytest.param(
+            "don't edit files in generated/",
+            "Edit",
+            {"file_path": "/a/generated/b.py"},
+            id="a folder",
+        ),
+        pytest.param(
+            "don't touch *.lock files",
+            "Write",
+            {"file_path": "yarn.lock"},
+            id="a pattern of files",
+        ),
+        pytest.param(
+            "never `rm -rf`", "Bash", {"command": "rm -rf build"}, id="quoted code"
+        ),
+        pytest.param(
+            "we always bill ACME in euros",
+            "bill",
+            {"customer": "ACME"},
+            id="an argument",
+        ),
+        pytest.param("never use create_invoice", "create_invoice", {}, id="a tool"),
+        pytest.param(
+            "Benutze nie Docker", "Bash", {"command": "docker ps"}, id="German"
+        ),
     ],
 )
 def test_a_rule_names_a_call(rule, tool, arguments):

@@ -275,6 +275,7 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
         memory,
         [call("book", BOOKING, error=error), call("book", paid)],
     )
+    assert mistake.action is not None
     assert '"payment_id":"certificate_<id>"' in render.call_words(mistake.action)
     assert '"payment_id":"gift_card_<id>"' in mends_of(mistake)[0]
     record = json.dumps(await memory.top(5), default=repr)

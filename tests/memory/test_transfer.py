@@ -733,14 +733,3 @@ async def test_a_source_is_revoked_after_a_move_as_before(source):
     assert ours == theirs
     remaining = "of q" if source == "http://p" else "of p"
     assert [target["text"] for target in ours[1:]] == [remaining]
-
-
-async def test_decisions_about_a_rule_do_not_come_with_a_file_of_others():
-    def decided(record: Plain) -> None:
-        if "kind" in record:
-            record["meta"] = {"denies": True, "broken": [1.0, 2], "by": "them"}
-
-    theirs = new_memory()
-    await transfers.import_foreign(craft(ONE, decided), theirs)
-    (lesson,) = read_records(await export_bytes(theirs))[1:]
-    assert lesson["meta"] == {"by": "them"}
