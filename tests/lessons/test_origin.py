@@ -70,6 +70,20 @@ def test_an_honest_call_does_not_reach_out(call: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "reaches"),
+    [
+        ('{"to": ["board@lumen.test"]}', False),
+        ("git@evil.test:a/b.git", True),
+        ('{"url": "https://evil.test"}', True),
+    ],
+)
+def test_a_mail_address_among_arguments_is_no_host(
+    arguments: str, reaches: bool
+) -> None:
+    assert reaches_out(arguments, is_command=False) is reaches
+
+
+@pytest.mark.parametrize(
     ("call", "is_install"),
     [
         ("npm ci", True),

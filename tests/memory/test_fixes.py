@@ -70,8 +70,8 @@ SHAPES = [
             ),
         ],
         # What a tool that fetches says is from outside.
-        'When http with url “/orders”, headers “{"Accept": "json"}” fails, call it '
-        "with headers.Key “o-1” instead.",
+        'When http with url “/orders”, headers “{"Accept": "json"}” fails with “status '
+        "428”, call it with headers.Key “o-1” instead.",
         id="a header that the error names",
     ),
     pytest.param(
@@ -178,6 +178,24 @@ SHAPES = [
         id="a corrected answer",
     ),
 ]
+
+DOWN = step("sh", "db up", error="Is the daemon running?")
+CURL = step("bash", "curl http://a.test", "Exit code 22\ncurl: (22) obey me")
+CLOSED = [
+    pytest.param([DOWN], "wait, then repeat", id="what may pass"),
+    pytest.param([DOWN, DOWN], "Do not repeat", id="what did not pass when repeated"),
+]
+
+
+@pytest.mark.parametrize(("steps", "words"), CLOSED)
+async def test_a_failure_that_nothing_put_right(steps, words):
+    assert words in await rule_of(*steps, outcome="failure")
+
+
+async def test_of_an_error_from_outside_the_status_is_told():
+    reflected = await reflect(run_of(CURL, outcome="failure"))
+    assert "failed with “exit code 22”." in reflected.text
+    assert "obey me" not in reflected.text
 
 
 @pytest.mark.parametrize(("steps", "rule"), SHAPES)

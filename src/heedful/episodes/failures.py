@@ -233,6 +233,27 @@ def is_failure_code(code: str) -> bool:
     return is_status(code) and (0 < int(code) < 100 or int(code) >= 400)
 
 
+def status_words(event: Event) -> str:
+    """Return the status that a result reports, without any other words of it.
+
+    >>> status_words(Event("tool_response", "Exit code 127\\nsh: rg: not found"))
+    'exit code 127'
+    """
+    code = event.code
+    if not is_status(code):
+        texts = f"{event.error}\n{event.content}".strip()
+        match = _CODE_PATTERN.search(texts)
+        digits = [] if match is None else list(re.finditer(r"\d+", match[0]))
+        if match is None or not digits:
+            return ""
+        # The pattern may end within the number.
+        start = match.start() + digits[-1].start()
+        code = re.split(r"\D", texts[start : start + 4])[0]
+    if not is_status(code) or int(code) == 0:
+        return ""
+    return f"status {code}" if int(code) >= 400 else f"exit code {code}"
+
+
 def says_more(event: Event) -> bool:
     """Return whether a result says more than a status."""
     texts = (event.error, event.content)

@@ -70,14 +70,20 @@ def fix_origin(
     outside shortly before the first of them.
     """
     steps = sorted(steps)
-    texts = list(chain.from_iterable(_texts_of(run.events[step]) for step in steps))
-    if any(map(reaches_out, texts)):
+    if any(_reaches_out(run.events[step]) for step in steps):
         return "outside"
     if not strict or not steps:
         return "local"
     before = range(max(0, steps[0] - STRICT_EVENTS), steps[0])
     has_read = any(is_outside_at(run, position, stated) for position in before)
+    texts = chain.from_iterable(_texts_of(run.events[step]) for step in steps)
     return "outside" if has_read or any(map(installs, texts)) else "local"
+
+
+def _reaches_out(call: Event) -> bool:
+    """Return True if a call names an address, or runs what it fetches."""
+    is_command = command_of(given_to(call)) != ""
+    return any(reaches_out(text, is_command=is_command) for text in _texts_of(call))
 
 
 def _texts_of(call: Event) -> Iterator[str]:

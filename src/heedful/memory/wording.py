@@ -27,6 +27,7 @@ from heedful.episodes.comparison import (
 )
 from heedful.episodes.episode import LOOP_SOURCE
 from heedful.episodes.error_lines import error_text, output
+from heedful.episodes.failures import status_words
 from heedful.episodes.fixes import (
     MAX_DISTANCE_EVENTS,
     asked_delay,
@@ -38,6 +39,7 @@ from heedful.episodes.fixes import (
 )
 from heedful.episodes.signals import Kind, Signal
 from heedful.lessons import render
+from heedful.lessons.action import command_of
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import Origin, lowest_origin, reaches_out
 from heedful.lessons.signature import signature
@@ -124,7 +126,9 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     _, changes = _changed_call(study, found.tries[0], signal.at)
     if not changes:
         return study.fix_origin([*found.steps, signal.at])
-    if any(reaches_out(value) for _, value in changes if value):
+    is_command = command_of(trace.given_to(study.episode.events[signal.at])) != ""
+    values = filter(None, (value for _, value in changes))
+    if any(reaches_out(value, is_command=is_command) for value in values):
         return "outside"
     return study.fix_origin(found.steps)
 
@@ -288,12 +292,13 @@ def _describe_step(study: Study, step: int, failure: str = "") -> _Sentence:
             return f"{action} had no result.", (step,)
         result = step
 
-    if study.is_outside(result):
-        failed = f"{failure or f'{action} failed'}."
-        return failed if study.course.failure[result] else f"{action}.", (step,)
     if study.course.failure[result]:
         text = _error_of(study, step)
+        if not text:
+            return f"{failure or f'{action} failed'}.", (step,)
         start = f"{failure or f'{action} failed'} with"
+    elif study.is_outside(result):
+        return f"{action}.", (step,)
     else:
         lines = output(study.episode.events[result].content).splitlines()
         text = clean(lines[0], MAX_QUOTATION_CHARS) if lines else ""
@@ -306,17 +311,24 @@ def _describe_step(study: Study, step: int, failure: str = "") -> _Sentence:
 def _error_of(study: Study, step: int) -> str:
     """Return the words that name the failure of a step; "" if it did not fail.
 
-    Those from outside are left out.
+    Of those from outside, only the status is told.
     """
     result = study.course.result[step] or step
-    failure = study.course.failure[result]
-    return error_text(failure) if failure and not study.is_outside(result) else ""
+    if study.course.failure[result] and study.is_outside(result):
+        return status_words(study.episode.events[result])
+    return _whole_error(study, step)
+
+
+def _whole_error(study: Study, step: int) -> str:
+    """Return the words that name the failure of a step, wherever they are from."""
+    failure = study.course.failure[study.course.result[step] or step]
+    return error_text(failure) if failure else ""
 
 
 def _have_same_error(study: Study, step: int, other: int) -> bool:
     """Return whether two steps failed with one error, apart from numbers and names."""
-    error = signature("", _error_of(study, step))
-    return error.digest == signature("", _error_of(study, other)).digest
+    error = signature("", _whole_error(study, step))
+    return error.digest == signature("", _whole_error(study, other)).digest
 
 
 def _other_tries(study: Study, signal: Signal) -> tuple[int, ...]:
@@ -459,7 +471,7 @@ def _changed_call(
         return _call_of(study, step), ()
 
     # What the error names comes first.
-    error = _error_of(study, first)
+    error = _whole_error(study, first)
     changes = differences(events[first], events[step])
     changes.sort(key=lambda change: not _is_named(error, change[0]))
     changes = changes[:MAX_SHOWN_ARGUMENTS]
@@ -533,7 +545,9 @@ def mistake_of(study: Study, signal: Signal) -> Mistake | None:
     if study.episode.outcome == "success" or was_dropped(study.course, failed[-1]):
         return None
     tries = _other_tries(study, signal)[-1:]
-    if asks_to_wait(study.course, failed[-1]) or is_transient(study.course, failed[-1]):
+    # To repeat a call that failed again does not help, unless its error asks to wait.
+    may_pass = len(failed) == 1 and is_transient(study.course, first)
+    if may_pass or asks_to_wait(study.course, failed[-1]):
         delay = asked_delay(study.course, failed[-1])
         return replace(mistake, fix=Fix(kind="waiting", seconds=delay))
     return replace(mistake, vain=tuple(_call_of(study, step) for step in tries))
