@@ -242,7 +242,7 @@ def status_words(event: Event) -> str:
     code = event.code
     if not is_status(code):
         texts = f"{event.error}\n{event.content}".strip()
-        match = _CODE_PATTERN.search(texts)
+        match = _EXIT_CODE_PATTERN.search(texts)
         digits = [] if match is None else list(re.finditer(r"\d+", match[0]))
         if match is None or not digits:
             return ""
