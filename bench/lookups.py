@@ -103,7 +103,9 @@ async def _fill_keys(path: str) -> None:
         for number in range(begin, begin + BATCH):
             key = Mark("path", f"src/{letters(number)}/{letters(number)}.py")
             failed = {key: "File does not exist."} if number % 20 == 0 else {}
-            steps.append(Step((key,), tuple(failed.values()), failed=failed))
+            steps.append(
+                Step((key,), tuple(failed.values()), failed=tuple(failed.items()))
+            )
         await store.write(Scope(), calls.record_run, f"s{begin}", steps)
     await store.close()
 
@@ -168,7 +170,9 @@ async def fill(path: str) -> None:
             arguments = {"command": command(n)}
             marks = marks_of("Bash", arguments)
             failed = failed_marks("Bash", arguments, [error(n)])
-            step = Step(marks, (error(n),), failed=failed, lesson=answer.id)
+            step = Step(
+                marks, (error(n),), failed=tuple(failed.items()), lesson=answer.id
+            )
             for run in ("a", "b"):  # a command is told of after two runs
                 calls.record_run(db, scope, f"episode:{n}{run}", [step])
 

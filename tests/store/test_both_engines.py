@@ -32,7 +32,7 @@ FAR = 4e9  # seconds since 1970, after any test
 
 ABSENT = Mark("path", "docs/x.md")
 ABSENT_ERROR = "docs/x.md does not exist"
-FAILS = Step((ABSENT,), (ABSENT_ERROR,), failed={ABSENT: ABSENT_ERROR})
+FAILS = Step((ABSENT,), (ABSENT_ERROR,), failed=((ABSENT, ABSENT_ERROR),))
 
 
 async def count_failures(store: Any) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
@@ -95,18 +95,18 @@ class FileReading:
 class Step:
     """A step of a finished run: the `marks` of its call, and those that `failed`.
 
-    `failed` has the error line of each mark. `errors` name the errors, none if the call
-    worked. `lesson` is the id of the lesson about the failure, 0 if there is none. `at`
-    is the time of its result in seconds since 1970, 0 if unknown. A failure cost so
-    many `calls`: itself, and those until a like call passed. `contract` is the name of
-    the contract that it broke, if any. The errors have the `origin` of what the call
-    reads.
+    `failed` pairs each of those with its error line. `errors` name the errors, none if
+    the call worked. `lesson` is the id of the lesson about the failure, 0 if there is
+    none. `at` is the time of its result in seconds since 1970, 0 if unknown. A failure
+    cost so many `calls`: itself, and those until a like call passed. `contract` is the
+    name of the contract that it broke, if any. The errors have the `origin` of what the
+    call reads.
     """
 
     marks: tuple[Mark, ...]
     errors: tuple[str, ...] = ()
     _: KW_ONLY
-    failed: Mapping[Mark, str] = field(default_factory=dict)
+    failed: tuple[tuple[Mark, str], ...] = ()
     path: str = ""
     lesson: int = 0
     at: float = 0.0

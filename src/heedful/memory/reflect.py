@@ -793,8 +793,10 @@ def steps_of(
                     *contract_marks(event.tool, arguments, reading, folder),
                 ),
                 error_texts,
-                failed=failed_marks(
-                    event.tool, arguments, error_texts, contract, folder
+                failed=tuple(
+                    failed_marks(
+                        event.tool, arguments, error_texts, contract, folder
+                    ).items()
                 ),
                 path=relative_path(path_of(arguments), folder),
                 lesson=int(position in failed),

@@ -66,7 +66,7 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
         time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)
         if not step.errors:
             _record_success(db, scope, step.marks, time_of_step)
-        for mark, error in step.failed.items():
+        for mark, error in step.failed:
             lost[mark] += step.calls
             _record_failure(
                 db,
