@@ -50,7 +50,7 @@ GOOD = {
     ),
     "dream --dry-run": (
         "lessons: ",
-        "id at by mode before vetoes queries proposals after nothing",
+        "id at by mode before queries proposals after nothing",
     ),
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
@@ -247,9 +247,9 @@ BAD = {
     ),
     "worker --once --drives short": (2, "it must be name=module:function"),
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
-    "reflect loops.jsonl --trust model": (
+    "reflect loops.jsonl --origin mine": (
         2,
-        "--trust: 'model' is not one of 'external'",
+        "origin is 'mine'; it must be one of user, local, outside",
     ),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
     "migrate": (2, "heedful.db is not a postgresql:// URL"),
@@ -434,4 +434,4 @@ def test_the_help_of_lessons_says_what_state_and_trust_mean(desk):
     words = " ".join(desk.heedful("lessons --help").out.split())
     assert "verified if a check accepted its output" in words
     assert "accepted at the first try is unverified" in words
-    assert "Trust says who the text is from" in words
+    assert "Origin says who the text is from" in words

@@ -245,12 +245,12 @@ def test_fixes_are_shown_whole(desk, session):
         (
             "seen Timeout 'no answer'",
             0,
-            f"lesson 1, error, unverified, operator, seen 1\n  {indented}",
+            f"lesson 1, error, unverified, user, seen 1\n  {indented}",
         ),
         (
             "lessons",
             0,
-            f"lesson 1, error, unverified, operator, seen 1\n  {indented}\n",
+            f"lesson 1, error, unverified, user, seen 1\n  {indented}\n",
         ),
         ("recall 'raise the limit'", 0, FIX.replace("\n", "\n" + " " * 12)),
     )
@@ -298,7 +298,7 @@ def test_a_source_moves_no_cursor_and_turns_no_line(desk, session, kind):
     source = f"{kind}a\x1b[2J\x9b2J\u202eb"
     remember(desk, "e", "boom", lesson="l", trust="outside", source=source)
     typed = f"quarantine revoke {shlex.quote(source)}"
-    lines = ["quarantine list", "quarantine show 1", typed, "trust list", "lessons"]
+    lines = ["quarantine list", "quarantine show 1", typed, "trust --list", "lessons"]
     for line in lines:
         done = session((line, 0))
         assert not {"\x1b", "\x9b", "\u202e"} & {*done.out, *done.err}, line
@@ -358,7 +358,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         (
             "quarantine show 1",
             0,
-            "example 1: quarantined, external, unit, seen 1",
+            "example 1: quarantined, outside, unit, seen 1",
             "evil",
             TASK,
             "tags      shop",
@@ -855,23 +855,26 @@ def test_what_lies_elsewhere_is_said_and_moved(desk, session, monkeypatch):
     )
 
 
-def test_trust_is_stated_listed_and_taken_back(session, desk):
-    desk.write("heedful.toml", '[trust]\ntool = "model"\n')
+def test_names_are_stated_listed_and_taken_back(session, desk):
+    desk.write("heedful.toml", 'trust = ["gh"]\n')
+    remember(desk, "page", "boom", lesson="l", trust="outside", source="server:docs")
     session(
+        ("quarantine list", 0, "To state their sources: heedful trust docs"),
         (
-            "trust set program:pytest measured --by ann --why ours",
+            "trust docs pytest --by ann --why ours",
             0,
-            "program:pytest is trusted",
+            "stated: docs, pytest; 1 text rel",
         ),
-        ("trust set user operator --waiting", 0, "0 texts released"),
-        ("trust list", 0, "local", "tool"),
-        ("trust unset user --by ann", 0, "nothing is stated of user"),
-        ("trust list --json", 0, '"trust": "local"', '!"source": "user"'),
-        ("quarantine log", 0, "program:pytest measured", "ours"),
-        ("trust set network operator", 2, "network"),
-        ("trust set user high", 2, "high"),
+        ("quarantine list", 0, "nothing waits"),
+        ("trust --list", 0, "docs", "gh", "pytest"),
+        ("quarantine log", 0, "docs", "ours"),
+        ("trust --remove docs --by ann", 0, "stated no more: docs"),
+        ("trust --list --json", 0, "pytest", '!"docs"'),
+        ("quarantine log", 0, "docs (removed)"),
+        ("trust network", 2, "network"),
+        ("trust set user operator", 2, "give the names alone: heedful trust gh docs"),
     )
-    desk.write("heedful.toml", '[trust]\nnetwork = "model"\n')
+    desk.write("heedful.toml", 'trust = ["network"]\n')
     session(("lessons", 2, "network"))
 
 

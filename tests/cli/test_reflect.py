@@ -4,6 +4,7 @@ again.
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -78,11 +79,11 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
                 "rule     Do not repeat price `pot` without a change: it failed with "
                 "“Error: 3 items"
             ),
-            "by rules; kept, waits until somebody says whose words these are",
+            "by rules; kept\n",
             "runs.jsonl:2  failure, 6 events",
             "known, seen 2 times now",
             "2 episodes: 1 new, 1 known",
-            "Or review them: heedful quarantine list",
+            "Next: heedful lessons",
         ),
         ("reflect runs.jsonl", 0, "2 episodes: 0 new, 2 known"),
         ("reflect runs.jsonl --json", 0),
@@ -90,11 +91,10 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
     for entry in again:
         assert entry["again"]
         assert not any(item["created"] for item in entry["stored"])
-        assert entry["release"].startswith("heedful quarantine release 1 ")
+        assert entry["release"] == ""
     # A rule, then the failure that nothing put right, and the rule against it.
     lessons = session_of_traces(("lessons --json", 0)).json["lessons"]
     assert [entry["seen"] for entry in lessons] == [1, 2, 1]
-    session_of_traces(("quarantine release 1 2 3 --by ann", 0))
     desk.write("build.log", "step 3\n" * 9_000 + "Error: 3 items match\n")
     desk.write("well.log", "step 3\n" * 9_000)
     desk.write("any.bin", b"PK\0\1")
@@ -105,7 +105,7 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
             0,
             "seen: 2",
             "  Error: 3 items match",
-            "lesson 2, strategy, unverified",
+            "lesson 3, strategy, unverified",
         ),
         ("seen any.bin", 2, "any.bin is not a text"),
         ("seen well.log", 1, "no line looks like an error"),
@@ -224,39 +224,64 @@ KETTLE_RUN = Episode(
 )
 
 
-def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(desk, session):
+FETCHED_RUN = replace(
+    KETTLE_RUN,
+    events=tuple(
+        replace(event, tool=event.tool and "mcp__shop__price")
+        for event in KETTLE_RUN.events
+    ),
+)
+RULE = "When price `kettle` fails with “Error: no such item”, call price `red kettle`"
+
+
+def test_a_run_that_mended_itself_is_told_at_once(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
-    rule = (
-        "When price `kettle` fails with “Error: no such item”, call price `red kettle`"
-    )
-    back = (
-        "it waits in quarantine with the trust external; to change that: "
-        "heedful quarantine release 2"
-    )
     done = session(("reflect kettle.jsonl --json", 0))
     [episode] = done.json["episodes"]
-    assert episode["untrusted"] == ["tool:price", "user"]
-    assert "heedful trust set tool:price measured --waiting" in episode["hint"]
+    assert episode["untrusted"] == []
+    assert (episode["hint"], episode["release"]) == ("", "")
     session(
-        (f"recall '{KETTLE_TASK}'", 0, "nothing to show: lesson 2 is not shown", back),
-        (f"recall --why '{KETTLE_TASK}'", 0, f"silent: lesson 2 is not shown: {back}"),
+        (f"recall '{KETTLE_TASK}'", 0, RULE),
+        (f"recall --why '{KETTLE_TASK}'", 0, "shown: lesson 2", RULE),
         ("recall 'Sing a song'", 0, "nothing to show: no lesson is about a similar"),
-        ("trust set tool:price measured --waiting", 0, "0 texts released"),
-        ("trust set user operator --waiting", 0, "2 texts released"),
-        (f"recall '{KETTLE_TASK}'", 0, rule),
-        (f"recall --why '{KETTLE_TASK}'", 0, "shown: lesson 2", rule),
     )
 
 
-def test_reflect_names_the_commands_that_state_whose_words_a_run_has(desk, session):
+def test_a_run_from_outside_is_told_once_it_is_released(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
+    back = (
+        "it waits in quarantine with the trust outside; to change that: "
+        "heedful quarantine release 2"
+    )
     session(
         (
-            "reflect kettle.jsonl",
+            "reflect kettle.jsonl --origin outside",
             0,
-            "If these words are your own, say so once:",
-            "  heedful trust set tool:price measured --waiting",
-            "  heedful trust set user operator --waiting",
+            "kept, waits in quarantine: heedful quarantine release 1 2 --by NAME",
+            "Next: heedful quarantine list",
+        ),
+        (f"recall '{KETTLE_TASK}'", 0, "nothing to show: lesson 2 is not shown", back),
+        (f"recall --why '{KETTLE_TASK}'", 0, f"silent: lesson 2 is not shown: {back}"),
+        ("trust price", 0, "0 texts released"),
+        ("quarantine release 1 2 --by ann", 0),
+        (f"recall '{KETTLE_TASK}'", 0, RULE),
+    )
+
+
+def test_what_a_tool_that_fetches_printed_is_left_out(desk, session):
+    desk.write("kettle.jsonl", b"".join(traces.write([FETCHED_RUN])))
+    rule = (
+        "When mcp__shop__price `kettle` fails, call mcp__shop__price `red kettle` "
+        "instead."
+    )
+    session(
+        ("reflect kettle.jsonl", 0, rule, "!no such item”"),
+        (f"recall '{KETTLE_TASK}'", 0, rule, "!no such item"),
+        (
+            """before --tool mcp__shop__price -- '{"item": "kettle"}'""",
+            0,
+            "fix: mcp__shop__price `red kettle`",
+            "!no such item",
         ),
     )
 
@@ -264,7 +289,7 @@ def test_reflect_names_the_commands_that_state_whose_words_a_run_has(desk, sessi
 def test_why_names_what_keeps_the_nearest_lesson_from_a_loop(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
     desk.tasks([task("kettle", task=KETTLE_TASK)])
-    session(("reflect kettle.jsonl", 0))
+    session(("reflect kettle.jsonl --origin outside", 0))
     desk.heedful("run tasks.jsonl --model toy:answer", HEEDFUL_EMBEDDER="none")
     session(
         (
@@ -292,12 +317,11 @@ def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
     desk.write("room.json", json.dumps(ROOM_RUN))
     session(
         ("reflect room.json --trust operator", 0),
-        ("quarantine release 1 2 --by ann", 0),
         (
             """before --tool rooms -- '{"room": "Aurora"}'""",
             0,
-            "rooms with room `Aurora` failed once and never worked: no room 'Aurora'",
-            "call rooms `aurora-2` instead",
+            "`aurora` with `rooms` failed once and never worked: no room 'Aurora'",
+            "fix: rooms `aurora-2`",
         ),
         ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no failure is known"),
         ("""before --tool price -- '{"room": "Aurora"}'""", 1, "no failure is known"),
@@ -314,37 +338,10 @@ def test_before_refuses_arguments_that_are_no_json_object(session, arguments):
     session((line, 2, "JSON after --tool NAME --", "must be a JSON object of arg"))
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        pytest.param("trust list --db other.db", 3, id="list"),
-        pytest.param("trust unset user --db other.db", 3, id="unset"),
-        pytest.param("trust set user operator --waiting --db other.db", 3, id="set"),
-    ],
-)
-def test_trust_makes_no_database_that_is_not_there(desk, session, line, code):
-    session((line, code, f"no database 'other.db' in the folder {desk.folder}"))
+def test_the_list_of_stated_names_makes_no_database(desk, session):
+    where = f"no database 'other.db' in the folder {desk.folder}"
+    session(("trust --list --db other.db", 3, where))
     assert not (desk.folder / "other.db").exists()
-
-
-def test_trust_that_releases_nothing_names_the_source_that_holds_back(desk, session):
-    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
-    session(
-        ("reflect kettle.jsonl --db r.db", 0),
-        (
-            "trust set tool:price measured --waiting --db r.db",
-            0,
-            "0 texts released; texts still wait because of user",
-            "Next: heedful trust set user operator --waiting --db r.db",
-        ),
-        ("trust set user operator --waiting --db r.db", 0, "2 texts released"),
-        (
-            "trust set tool measured --waiting --db r.db",
-            0,
-            "0 texts released",
-            "!still wait",
-        ),
-    )
 
 
 def test_a_file_that_cannot_be_read_blames_no_model(desk, session):
@@ -425,11 +422,9 @@ def test_recall_says_that_a_task_is_empty(session):
 def test_commands_about_what_waits_name_the_database(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
     release = "heedful quarantine release 2 --by NAME --db r.db"
-    waits = f"external; to change that: {release}"
-    done = session(("reflect kettle.jsonl --db r.db --json", 0))
+    waits = f"outside; to change that: {release}"
+    done = session(("reflect kettle.jsonl --origin outside --db r.db --json", 0))
     [episode] = done.json["episodes"]
-    assert "trust set tool:price measured --waiting --db r.db;" in episode["hint"]
-    assert "trust set user operator --waiting --db r.db" in episode["hint"]
     assert episode["release"] == "heedful quarantine release 1 2 --by NAME --db r.db"
     session(
         (f"recall '{KETTLE_TASK}' --db r.db", 0, waits),

@@ -183,7 +183,7 @@ def test_why_names_the_rung_of_each_attempt_and_why_it_climbed(desk):
     document = desk.heedful("why tasks-1/red --json").json
     assert "rungs: toy:nothing, toy:answer" in text
     assert "attempt 2, rung 1 (toy:nothing): " in text
-    assert "=> again on rung 2 (attempts: 2 of 2 attempts" in text
+    assert "=> again on rung 2 (attempts: all 2 attempts are made)" in text
     assert "attempt 3, rung 2 (toy:answer): red" in text
     assert "  rung 2 (toy:answer): attempts 1, calls 1, tokens 15, cost 0.15" in text
     assert document["rungs"] == ["toy:nothing", "toy:answer"]

@@ -61,7 +61,8 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "traces": 4096,
         "drain": 5.0,
         "settled": 1.5,
-        "trust": {"tool": "model"},
+        "trust": ("gh", "docs"),
+        "strict": True,
         "forget": "9d",
         "forget_loops": "90d",
         "pins": {"a/*": ["brief"]},
@@ -72,7 +73,8 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     }
     assert values.keys() == {field.name for field in fields(Settings)}
     for name, value in values.items():
-        text = json.dumps(value) if isinstance(value, dict) else str(value)
+        is_json = isinstance(value, dict | tuple)
+        text = json.dumps(value) if is_json else str(value)
         monkeypatch.setenv(f"HEEDFUL_{name.upper()}", text)
     assert asdict(settings()) == values
 

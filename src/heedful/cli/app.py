@@ -84,7 +84,7 @@ COMMAND_GROUPS = {
             "Let a lesson become a check; see what checks found.",
         ),
         "prune": ("lessons:prune", "Remove lessons of little use, and old loops."),
-        "dream": ("dreams:dreams", "Merge lessons, and reflect on what recurs."),
+        "dream": ("dreams:dreams", "Reflect on what recurs, and end outdated rules."),
         "share": ("share:share", "Write reviewed rules into a file for the team."),
         "export": ("transfer:export", "Write all lessons to a file."),
         "import": (

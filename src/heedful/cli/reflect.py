@@ -105,7 +105,7 @@ def reflect(
     Each run counts once, however often it is read. What is from outside waits in
     quarantine.
     """
-    author = read_origin(trust or origin)
+    author = read_origin(trust, "trust") if trust else read_origin(origin)
     # Failures are printed below.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     values = settings().with_one_model()

@@ -60,7 +60,7 @@ def import_(
     they keep their own origin and state. A damaged file is refused before anything is
     written.
     """
-    author = read_origin(trust or origin)
+    author = read_origin(trust, "trust") if trust else read_origin(origin)
     values = settings()
     if dry_run and not db_exists(values.db):
         values = replace(values, db=":memory:")

@@ -182,9 +182,12 @@ def name_of(source: str) -> str:
 def names_to_state(
     sources: Iterable[str], stated: Set[str] = frozenset()
 ) -> tuple[str, ...]:
-    """Return the names of those sources that are from outside, each once, sorted."""
+    """Return the names of those sources that are from outside, each once, sorted.
+
+    Nobody can state text of unknown origin.
+    """
     outside = {name_of(source) for source in sources if is_outside(source, stated)}
-    return tuple(sorted(outside))
+    return tuple(sorted(outside - {NETWORK_SOURCE}))
 
 
 def origin_of(sources: Iterable[str], stated: Set[str] = frozenset()) -> Origin:

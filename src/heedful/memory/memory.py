@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful import telemetry
 from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.before import ActionHistory
-from heedful.lessons.origin import MAX_STATED_NAME_CHARS, Origin, name_of, read_origin
+from heedful.lessons.origin import (
+    MAX_STATED_NAME_CHARS,
+    NETWORK_SOURCE,
+    Origin,
+    name_of,
+    read_origin,
+)
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
@@ -117,6 +123,8 @@ def _checked_name(name: str) -> str:
         name,
         f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
     )
+    wanted = "the name of one source: network is all text of unknown origin"
+    require(name != NETWORK_SOURCE, "name", name, wanted)
     return name
 
 
