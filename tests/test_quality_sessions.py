@@ -284,8 +284,8 @@ def test_an_announcement_has_held_or_the_call_failed_otherwise_or_passed():
     assert counts["again.failed_otherwise"] == 2
     assert counts["again.passed"] == 1
     outcomes = ("held", "failed_otherwise", "passed")
-    shown = sum(counts[f"before.{outcome}"] for outcome in outcomes)
-    assert counts["before.shown"] == shown
+    shown_count = sum(counts[f"before.{outcome}"] for outcome in outcomes)
+    assert counts["before.shown"] == shown_count
 
 
 def test_known_is_what_a_text_is_shown_after():

@@ -215,9 +215,9 @@ def test_what_is_not_drawn_hides_no_secret(
             text.replace(secret, f"{before}{secret}{after}"),
             f"{text[:middle]}{before}{after}{text[middle:]}",
         ):
-            shown = redact(f"a {hidden} b")
-            assert not left(secret, shown), hidden
-            assert not left(secret, sanitize(shown)), hidden
+            redacted = redact(f"a {hidden} b")
+            assert not left(secret, redacted), hidden
+            assert not left(secret, sanitize(redacted)), hidden
 
 
 def test_a_line_that_git_has_coloured_hides_no_secret() -> None:

@@ -86,8 +86,6 @@ def test_a_digest_covers_everything_but_the_source():
 # Trust
 
 
-
-
 # Loops
 
 

@@ -110,17 +110,17 @@ def call(home: Home, situation: Situation, session: str, *, fails: bool) -> str:
         "tool_use_id": f"call-{fails}",
         "tool_input": situation.failed if fails else situation.worked,
     }
-    said = send(home, agent, "before", data)
+    answers = send(home, agent, "before", data)
     if "model" in AGENTS[agent].events.values():
         request: Any = {"llm_request": {"messages": []}}
-        said += send(home, agent, "model", {"session_id": session, **request})
+        answers += send(home, agent, "model", {"session_id": session, **request})
     if fails and has_failures:
-        return said + send(home, agent, "failed", {**data, "error": situation.error})
+        return answers + send(home, agent, "failed", {**data, "error": situation.error})
     if fails:
         code = f"Process exited with code 1\n{situation.error}"
-        return said + send(home, agent, "after", {**data, "tool_response": code})
+        return answers + send(home, agent, "after", {**data, "tool_response": code})
     response = situation.response
-    return said + send(home, agent, "after", {**data, "tool_response": response})
+    return answers + send(home, agent, "after", {**data, "tool_response": response})
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -131,15 +131,15 @@ def test_what_was_put_right_is_told_in_the_next_session(name: str, home: Home) -
     run_command(home, f"hook install {target} --yes")
 
     for session in ("monday", "tuesday"):
-        begun = {"session_id": session, "source": situation.source}
-        send(home, agent, "start", begun)
+        beginning = {"session_id": session, "source": situation.source}
+        send(home, agent, "start", beginning)
         prompt = {"session_id": session, "prompt": situation.prompt}
         if AGENTS[agent].event_of("prompt"):
             send(home, agent, "prompt", prompt)
-        said = call(home, situation, session, fails=True)
-        said += call(home, situation, session, fails=False)
+        answers = call(home, situation, session, fails=True)
+        answers += call(home, situation, session, fails=False)
         if session == "tuesday":
-            assert situation.fix in said
+            assert situation.fix in answers
         if AGENTS[agent].event_of("end"):
             send(home, agent, "end", {"session_id": session, "reason": "other"})
 

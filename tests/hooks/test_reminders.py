@@ -101,7 +101,7 @@ def remind_sessions(db: Db, scope: Scope) -> None:
             share=SHARE,
             at=1.0,
         )
-        repeated = {"mark/digest": reminders.Outcome(bool(number % 2))}
+        repeated = {"mark/digest": reminders.ReminderOutcome(bool(number % 2))}
         reminders.settle(db, scope, session, repeated)
     for number in range(3):
         failed = Step((), ("no such file",), calls=3)

@@ -158,9 +158,9 @@ async def test_retired_rule_stays_retired_when_its_session_ends(
 async def test_rules_of_the_own_memory_hold_in_all_projects(
     memory: Memory, tmp_path: Path
 ) -> None:
-    own = str(tmp_path / "own.db")
-    await Memory(own).user_rules.state("never use npm", by="ann")
-    session = Session(memory, everywhere=own)
+    own_file = str(tmp_path / "own.db")
+    await Memory(own_file).user_rules.state("never use npm", by="ann")
+    session = Session(memory, everywhere=own_file)
 
     assert "never use npm" in await session.start()
     assert "never use npm" in await session.run("npm ci")

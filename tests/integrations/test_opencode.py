@@ -83,8 +83,6 @@ async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
     return {(event["type"], event["origin"]) for event in events if event["content"]}
 
 
-
-
 @pytest.mark.parametrize(
     ("session", "type", "origin"),
     [
@@ -100,5 +98,3 @@ async def test_the_author_of_a_prompt(
 ) -> None:
     prompt(stage, session)
     assert await origins(stage, session) == {(type, origin)}
-
-

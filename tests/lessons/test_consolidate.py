@@ -59,12 +59,12 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> DreamLe
 def test_of_rules_for_one_failure_that_contradict_the_newer_one_stands(
     first, second, why
 ):
-    found = [*find_superseded([rule(1, first), rule(2, second)], "lite", NOW)]
+    proposals = [*find_superseded([rule(1, first), rule(2, second)], "lite", NOW)]
     expected = []
     if why:
         reason = CONTRADICTION_REASONS[why]
         expected = [Proposal("supersede", (1,), survivor=2, why=reason)]
-    assert found == expected
+    assert proposals == expected
 
 
 AGAINST = "Never retry the call"
@@ -112,8 +112,8 @@ TIMEOUT = signature("error", "timeout").digest
 )
 def test_each_rule_is_compared_with_the_newest_for_its_failure(lessons, expected):
     for those in (lessons, lessons[::-1]):
-        found = find_superseded(those, "lite", NOW)
-        assert [(p.survivor, *p.members) for p in found] == expected
+        proposals = find_superseded(those, "lite", NOW)
+        assert [(p.survivor, *p.members) for p in proposals] == expected
 
 
 def test_a_pinned_rule_is_left_to_a_person():

@@ -29,9 +29,7 @@ def link_text(text: str, **fields: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "links"),
     [
-        pytest.param(
-            "Run `CI=1 sudo make all`.", "tool sudo", id="programs"
-        ),
+        pytest.param("Run `CI=1 sudo make all`.", "tool sudo", id="programs"),
         pytest.param("Return `None`, not `f(a, b)`.", "", id="code is no command"),
         pytest.param("It is in src/a/setup.cfg", "file setup.cfg", id="in a folder"),
         pytest.param("See app.py and os.path", "file app.py", id="a known ending"),

@@ -122,8 +122,8 @@ def test_a_rule_is_silent_before_another_call(rule, command):
 
 def test_what_no_call_can_match_is_told_at_the_start_only():
     assert names_in("always answer in German") == ()
-    told = StatedRule(text="always answer in German").told
-    assert told == "told at the start only"
+    words = StatedRule(text="always answer in German").told
+    assert words == "told at the start only"
     assert "npm" in StatedRule(text="never use npm").told
 
 

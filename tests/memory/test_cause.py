@@ -326,9 +326,9 @@ def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
 
 
 def test_a_lesson_of_the_same_key_does_not_say_that_it_was_accepted():
-    own = build_match(1, "weigh it", "", kind="check", cosine=0.9, own=True)
+    own_match = build_match(1, "weigh it", "", kind="check", cosine=0.9, own=True)
     ((match, obstacle),) = choose_for_loop(
-        "weigh it", [own], now=0.0, memory_key="K"
+        "weigh it", [own_match], now=0.0, memory_key="K"
     ).others
     line = str(Choice.of(match, "closest", obstacle, words=False))
     assert line == (
@@ -924,10 +924,10 @@ async def test_the_same_task_is_told_its_own_value(store):
 async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
     hints = await route_tasks(store, "a card", "b card", "c loan", "d rent")
     masked = "___ is not the queue. use queue ___"
-    told = [rules_in(hint)[:1] for hint in hints]
+    rules_told = [rules_in(hint)[:1] for hint in hints]
     confirmed = "___ is not the queue. use queue card"
-    assert told[:3] == [[], [masked], [confirmed]]
-    assert "use queue ___" in told[3][0]
+    assert rules_told[:3] == [[], [masked], [confirmed]]
+    assert "use queue ___" in rules_told[3][0]
 
 
 @pytest.mark.both_nightly

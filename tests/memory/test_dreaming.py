@@ -224,8 +224,8 @@ def test_a_dream_that_is_rolled_back_has_not_been(rules):
         ranks = await recall_ranks(memory, tasks)
         dream = await consolidate(memory)
         superseded = {id for proposal in dream.done for id in proposal.members}
-        for found in await recall_ranks(memory, tasks):
-            assert superseded.isdisjoint(rank[1] for rank in found)
+        for ranks_after in await recall_ranks(memory, tasks):
+            assert superseded.isdisjoint(rank[1] for rank in ranks_after)
         await roll_back(memory, dream.id)
         assert await dump_tables(memory) == before
         assert await recall_ranks(memory, tasks) == ranks

@@ -426,8 +426,8 @@ FAILURES = [
     ],
 )
 async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
-    asked = (Event("user_message", prompt),)
+    prompts = (Event("user_message", prompt),)
     refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    await reflect(run_of(asked, refused), memory=memory, trust="user")
+    await reflect(run_of(prompts, refused), memory=memory, trust="user")
     matches = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert {match.example.task for match in matches} == {task}

@@ -203,14 +203,14 @@ async def test_an_empty_query_says_what_keeps_the_nearest_lesson_back(
     memory, query, reason
 ):
     assert (await memory.query()).silence == "no lesson is stored yet"
-    stored = await memory.remember("timeout", SAID, tags=["sql"])
+    answer = await memory.remember("timeout", SAID, tags=["sql"])
     assert (await memory.query()).silence == ""
 
     matches = await memory.query(**query)
     assert matches == []
     if memory.embedder is None or "text" not in query:
         assert reason in matches.silence
-        is_named = f"lesson {stored.id} is not shown" in matches.silence
+        is_named = f"lesson {answer.id} is not shown" in matches.silence
         assert is_named is (query.get("text") != "Name a river")
 
 

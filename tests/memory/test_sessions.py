@@ -224,8 +224,8 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         assert all(
             part in mend for part, mend in zip(mends, mends_of(mistake), strict=True)
         )
-        whole = render.lesson(mistake)
-        assert all(mend in whole for mend in mends_of(mistake))  # nothing is cut
+        words = render.lesson(mistake)
+        assert all(mend in words for mend in mends_of(mistake))  # nothing is cut
         assert len(mistake.vain) == vain
         is_edit = mistake.fix is not None and mistake.fix.kind == "edit"
         assert is_edit == work

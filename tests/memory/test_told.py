@@ -300,10 +300,10 @@ def level(answer: str):
 
 async def test_an_answer_that_a_check_refuses_now_is_not_told(monkeypatch):
     memory = heedful.Memory(":memory:", holdout=0)
-    told = []
+    texts_told = []
 
     async def answer(task, hint):
-        told.append(hint)
+        texts_told.append(hint)
         advised = re.findall(r"use ([PS])", hint)
         return f"{advised[-1]}1" if advised else "high"
 
@@ -315,13 +315,13 @@ async def test_an_answer_that_a_check_refuses_now_is_not_told(monkeypatch):
 
     for number in range(3):
         await run(number)
-    assert "P1" in told[-1]
+    assert "P1" in texts_told[-1]
     monkeypatch.setitem(FORMS, "form", r"S\d")
     monkeypatch.setitem(FORMS, "fix", "use S1 to S4")
-    told.clear()
+    texts_told.clear()
     await run(3)
-    assert "P1" not in told[0]
-    told.clear()
+    assert "P1" not in texts_told[0]
+    texts_told.clear()
     await run(4)
-    assert "P1" not in told[0]
+    assert "P1" not in texts_told[0]
     assert not any("P0" in lesson["text"] for lesson in await memory.top())

@@ -164,12 +164,12 @@ async def test_checks_of_lessons_are_those_of_the_library(place, client):
 
 @over_http
 async def test_a_check_that_cannot_be_made_says_why_and_who_may_decide(place, client):
-    stored = await client.remember("Bash", "disk full")
+    remembered = await client.remember("Bash", "disk full")
     with pytest.raises(errors.InvalidInput, match="it has 0 and 0"):
-        await client.harden(stored.id)
+        await client.harden(remembered.id)
     async with await place.client("read", "write") as writer:
         with pytest.raises(errors.Forbidden):
-            await writer.harden(stored.id)
+            await writer.harden(remembered.id)
     assert await client.checks() == []
 
 

@@ -188,17 +188,17 @@ def test_more_of_the_same_error_has_no_double_negative(browser: Browser):
     lesson = store_lesson(browser)
     name = f"{lesson['kind']}/{lesson['signature']}"
     for number in range(20):
-        shown = number < 10
+        is_shown = number < 10
         loop = f"loop {number}"
         coin = Exposure(
             name,
             loop,
-            shown=shown,
+            shown=is_shown,
             signature=lesson["signature"],
             share=0.5,
         )
-        errors = frozenset({lesson["signature"]}) if shown else frozenset()
-        end = Outcome(loop, not shown, calls=1, signatures=errors)
+        errors = frozenset({lesson["signature"]}) if is_shown else frozenset()
+        end = Outcome(loop, not is_shown, calls=1, signatures=errors)
         store = browser.api.setup.store
         work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
         browser.api.run(work)

@@ -285,14 +285,14 @@ def store_unreviewed(api: Api) -> str:
     read_data(api.post(f"/v1/quarantine/{entry}/reject", json={"why": "poison"}))
 
     # A lesson of an operator, of which somebody else sends another text.
-    own = {
+    own_answers = {
         "error_type": "Own",
         "text": "the port is taken",
         "lesson": "choose another",
     }
-    read_data(api.post("/v1/reflections", json=own), 201)
+    read_data(api.post("/v1/reflections", json=own_answers), 201)
     theirs = {
-        **own,
+        **own_answers,
         "lesson": HELD,
         "source": f"{HELD} other",
         "tags": [HELD],

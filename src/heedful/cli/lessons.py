@@ -334,7 +334,9 @@ def _nearest_lesson(error_text: str) -> tuple[str, int]:
     """
     text = error_text[:MAX_RECALLED_ERROR_CHARS]
     answers = ask_all(lambda memory: memory.recall(text, 1))
-    matches = [(db, match) for db, matched in answers for match in matched]
+    matches = list[tuple[str, Match]]()
+    for db, matched in answers:
+        matches += [(db, match) for match in matched]
     if not matches:
         return "", 0
     db, nearest = max(matches, key=lambda entry: entry[1].relevance)

@@ -44,10 +44,15 @@ def _words_of(stated: StatedRule) -> str:
     return clean(stated.text, MAX_RULE_CELL_CHARS)
 
 
+def _state_of(stated: StatedRule) -> str:
+    """Return whether a rule is in force, or else its state."""
+    return "in force" if stated.in_force else stated.state
+
+
 RULE_COLUMNS = columns(
     "rule state last_said id said",
     rule=_words_of,
-    state=lambda stated: "in force" if stated.in_force else stated.state,
+    state=_state_of,
     last_said=lambda stated: when(stated.last_said),
     said="seen",
 )

@@ -227,7 +227,7 @@ def find_fix(
     equal = [n for n in tries if _are_equal(run, n, works)]
     if not equal:
         return _changed_call(run, tries, works, text)
-    fix = _fix_between(run, tries, equal, works, text)
+    fix = _fix_between(run, tries, equal, works=works, error=text)
     if fix is not None and equal[0] != failed and fix.kind != "waiting":
         kind = _kind_of(run.events[failed], run.events[works])
         return replace(fix, kind=kind, maybe=())

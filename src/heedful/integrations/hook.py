@@ -269,7 +269,7 @@ def _answer_event(
     )
     answer = reply.answer
     if notices:
-        answer = _with_notices(answer, notices, row, event, project)
+        answer = _with_notices(answer, notices, row=row, event=event, project=project)
     if kind is not None:
         answer = deliver(kind, data, answer)
     _print_answer(answer, stdout)

@@ -916,7 +916,7 @@ def _record_events(
     """
     session_marks.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
-    episodes.append_events(db, scope, session, rows, root)
+    episodes.append_events(db, scope, session, rows, root=root)
     return reminders.remind(
         db,
         scope,

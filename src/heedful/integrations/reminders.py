@@ -189,7 +189,7 @@ def _finished_call(
     error = str(event["error"])
     lines = named_errors(error, arguments)
     contract = find_contract(arguments, error, lines)
-    failed = failed_marks(tool, arguments, lines, contract, folder)
+    failed = failed_marks(tool, arguments, lines, contract=contract, folder=folder)
     return replace(
         finished,
         failed=frozenset(mark.digest for mark in failed),

@@ -795,7 +795,11 @@ def steps_of(
                 error_texts,
                 failed=tuple(
                     failed_marks(
-                        event.tool, arguments, error_texts, contract, folder
+                        event.tool,
+                        arguments,
+                        error_texts,
+                        contract=contract,
+                        folder=folder,
                     ).items()
                 ),
                 path=relative_path(path_of(arguments), folder),

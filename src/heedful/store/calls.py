@@ -71,9 +71,9 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
             _record_failure(
                 db,
                 scope,
-                source,
-                mark,
-                error,
+                source=source,
+                mark=mark,
+                error=error,
                 at=time_of_step,
                 calls=lost[mark],
                 lesson_id=step.lesson or None,
@@ -158,7 +158,7 @@ def follow(
         if row is not None:
             call = json.loads(row["record"])
             result = json.loads(event["record"])
-            _follow_result(db, scope, session, call, result, folder=folder)
+            _follow_result(db, scope, session, call=call, result=result, folder=folder)
 
 
 def _follow_result(
@@ -174,9 +174,11 @@ def _follow_result(
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
     if not result["error"]:
-        reading = session_marks.read_reading(db, scope, session, arguments, folder)
+        reading = session_marks.read_reading(
+            db, scope, session, arguments=arguments, folder=folder
+        )
         marks = marks_of(tool, arguments, folder)
-        session_marks.mark_read(db, scope, session, arguments, folder)
+        session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
         # What came through a key counts at the end of the run, if it is believed.
         if not db.actor.via:
             contracts = contract_marks(tool, arguments, reading, folder)
@@ -189,11 +191,19 @@ def _follow_result(
 
     errors = named_errors(result["error"], arguments)
     contract = find_contract(arguments, result["error"], errors)
-    failed = failed_marks(tool, arguments, errors, contract, folder)
+    failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
     source = storable(source_of(session))
     origin = call_origin(tool, arguments)
     for mark, error in failed.items():
-        _record_failure(db, scope, source, mark, error, at=time.time(), origin=origin)
+        _record_failure(
+            db,
+            scope,
+            source=source,
+            mark=mark,
+            error=error,
+            at=time.time(),
+            origin=origin,
+        )
 
 
 def history_of(
@@ -215,14 +225,18 @@ def history_of(
     fields = arguments_of(arguments)
     marks = list(marks_of(tool, fields, folder))
     if session:
-        reading = session_marks.read_reading(db, scope, session, fields, folder)
+        reading = session_marks.read_reading(
+            db, scope, session, arguments=fields, folder=folder
+        )
         marks += contract_marks(tool, fields, reading, folder)
     failures = list[KnownFailure]()
     waiting = set[int]()
     failed_rows = _find_failures(db, scope, session, marks)
     is_believed = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
-        is_believed = _is_believed(db, scope, tool, fields, stated)
+        is_believed = _is_believed(
+            db, scope, tool=tool, arguments=fields, stated=stated
+        )
     for rows in failed_rows:
         failure, waits = _known_failure(
             db, scope, rows, folder, is_believed=is_believed

@@ -44,7 +44,13 @@ def knowledge_of(
     contract: Contract | None = None,
 ) -> FailureKnowledge:
     """Return what is known about a call that failed; `contract` is the one it broke."""
-    failed = failed_marks(call.tool, call.arguments, call.errors, contract, call.folder)
+    failed = failed_marks(
+        call.tool,
+        call.arguments,
+        call.errors,
+        contract=contract,
+        folder=call.folder,
+    )
     names = [f"told {mark.digest}" for mark in failed]
     is_broken_again = False
     if contract is not None:

@@ -35,7 +35,7 @@ from heedful.lessons.lesson import (
     source_of,
 )
 from heedful.lessons.mistake import Mistake, from_json, to_data, with_origin, with_words
-from heedful.lessons.origin import ORIGINS, Origin, keys_in, lowest_origin
+from heedful.lessons.origin import Origin, keys_in, lowest_origin
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.words import words
@@ -52,6 +52,7 @@ from heedful.store.connection import (
     token,
 )
 from heedful.store.search import blob, placed
+from heedful.store.wordings import takes_place
 from heedful.validation import check_actor, require
 
 # The parameters of a statement, or the columns of a row, by name.
@@ -303,7 +304,7 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
-    raises, renews = _takes_place(db, key, lesson, values)
+    raises, renews = takes_place(db, key, lesson, values)
     values.update(raises=int(raises), renews=int(renews))
     if raises or renews:
         db.send("replace_words", values)
@@ -381,46 +382,6 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     key = {"lesson_id": values["lesson_id"], "digest": words_digest(text)}
     rows = db.select("id, state", "example", key)
     return int(rows[0]["id"]) if rows and rows[0]["state"] == "quarantined" else 0
-
-
-def _takes_place(
-    db: Db, key: Plain, lesson: Lesson, values: Plain
-) -> tuple[bool, bool]:
-    """Return whether a lesson raises the origin of a stored one, and whether it renews it.
-
-    It renews one that is believed no more than it is, if it has other words or another
-    fix for a known error. A finding is another one if it says something else without
-    the particulars of its task.
-    """
-    fix = render.shown_fix(lesson.mistake) if lesson.mistake else None
-    example = lesson.example if lesson.kind == "check" else None
-    has_words = lesson.kind == "error" and lesson.text != lesson.sighting
-    has_words = has_words or (example is not None and bool(example.fix))
-    if lesson.trust == "outside":
-        return False, False
-    name = {"kind": lesson.kind, "signature": values["signature"]}
-    columns_stored = {"tenant": key["tenant"], "project": key["project"], **name}
-    for row in db.select("text, trust, mistake, author", "lesson", columns_stored):
-        if example is not None:
-            is_other = _says_otherwise(db, row, example)
-        else:
-            mistake = from_json(row["mistake"])
-            stored_fix = render.shown_fix(mistake) if mistake else None
-            is_other = (row["text"], stored_fix) != (values["text"], fix)
-        level, stored_level = map(ORIGINS.index, (lesson.trust, row["trust"]))
-        raises = level < stored_level
-        renews = bool(fix or has_words) and is_other and level <= stored_level
-        return raises, renews
-    return False, False
-
-
-def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
-    """Return True if a finding has another fix than that of a stored lesson."""
-    for author in db.select("record", "example", {"id": row["author"]}):
-        record = json.loads(author["record"])
-        words_of_record = record["rule"] or record["fix"]
-        return bool(record["fix"]) and words_of_record != (example.rule or example.fix)
-    return False
 
 
 def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:

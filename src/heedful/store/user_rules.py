@@ -128,7 +128,7 @@ def say_again(db: Db, scope: Scope, lesson: Lesson) -> None:
     for row in db.select("*", "lesson", this):
         _change(db, scope, row, action="restore", why="the user said it again")
     for row in ended_by(db, scope, lesson.text):
-        _change(db, scope, row, "retire", f"the user said: {lesson.text}")
+        _change(db, scope, row, action="retire", why=f"the user said: {lesson.text}")
 
 
 def _change(db: Db, scope: Scope, row: Row, action: str, why: str) -> None:

@@ -221,7 +221,9 @@ def other_numbers(sentence: Sentence, quantity: Quantity) -> list[Cell]:
                 Cell(other.value, row, ())
                 for other in numbers
                 if other.percent == number.percent
-                and _is_beside(sentence, quantity, other_sentence, number, other)
+                and _is_beside(
+                    sentence, quantity, other_sentence, number=number, other=other
+                )
             ]
             if not named_columns:
                 return []
