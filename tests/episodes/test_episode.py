@@ -20,7 +20,6 @@ from heedful.loop.record import (
 )
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.loop_episodes import episode_of
-from heedful.memory.study import Study
 from heedful.store.records import Head, StoredLoop
 
 EVENT = Event(

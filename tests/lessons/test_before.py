@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from heedful.lessons.before import (
+    FileReading,
     Mark,
-    Reading,
     contract_marks,
     failed_marks,
     marks_of,
@@ -149,13 +149,13 @@ EDIT = {"file_path": "/r/b.py", "old_string": "x", "new_string": "y"}
 def test_a_call_is_about_to_break_a_contract(
     arguments: dict[str, str], read: str, names: list[str]
 ) -> None:
-    reading = Reading(frozenset(read))
+    reading = FileReading(frozenset(read))
     marks = contract_marks("Edit", arguments, reading, "/r")
     assert [mark.name for mark in marks] == names
 
 
 def test_a_file_that_was_read_may_be_edited() -> None:
-    reading = Reading(frozenset("cdefg")).after({"file_path": "/r/b.py"}, "/r")
+    reading = FileReading(frozenset("cdefg")).after({"file_path": "/r/b.py"}, "/r")
     assert contract_marks("Edit", EDIT, reading, "/r") == ()
 
 
