@@ -123,7 +123,8 @@ def test_an_end_is_told_by_its_rules():
     assert reason.rerun == 3
     assert (
         reason.detail
-        == "all 4 attempts are made; too many attempts without improvement (fatigue 0.45, limit 0.45)"
+        == "all 4 attempts are made; too many attempts without improvement "
+        "(fatigue 0.45, limit 0.45)"
     )
     assert [stop.rule for stop in reason.spoke] == ["attempts", "fatigue"]
     assert reason.standing == heedful.Standing(0.45, 0.15, {"words: too many": 4})

@@ -118,7 +118,7 @@ def test_an_error_marks_what_it_names(
         pytest.param(
             "Grep",
             {"path": "src"},
-            "ENOENT: no such file or directory, posix_spawn '/opt/tool'",
+            "ENOENT: no such file or directory, posix_spawn '/srv/tool'",
             id="the tool itself is broken",
         ),
     ],
@@ -130,7 +130,7 @@ def test_an_error_marks_nothing_that_it_does_not_name(
 
 
 def test_a_broken_tool_says_nothing_about_the_call() -> None:
-    error = "ENOENT: no such file or directory, posix_spawn '/opt/tool'"
+    error = "ENOENT: no such file or directory, posix_spawn '/srv/tool'"
     contract = find_contract({"path": "src"}, error)
     assert failed_marks("Grep", {"path": "src"}, [error], contract) == {}
 
