@@ -135,7 +135,10 @@ def fill(api: Api) -> None:
         "lesson": ATTACK,
         "source": ATTACK,
     }
-    read_data(api.post("/v1/reflections", json=lesson, key=api.key("write")), 201)
+    read_data(
+        api.post("/v1/reflections", json=lesson, key=api.key("write", outside=True)),
+        201,
+    )
     event = {"type": "tool_response", "tool": "sh", "content": ATTACK, "error": ATTACK}
     read_data(
         api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from heedful.lessons.lesson import Scope
-from heedful.lessons.origin import Origin
 from heedful.memory.memory import Memory
 from tests.web.support import Browser, words_of
 
 
-def hold_alike(browser: Browser, *trusts: Origin) -> None:
-    """Let texts of such trust wait that differ by a number."""
+def hold_alike(browser: Browser) -> None:
+    """Let texts wait that differ by a number."""
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
-    for number, trust in enumerate(trusts):
+    for number in range(3):
         learnt = memory.remember(
-            "Page", f"page {number} fails", lesson=f"Read page {number}", trust=trust
+            "Page",
+            f"page {number} fails",
+            lesson=f"Read page {number}",
+            origin="outside",
         )
         browser.api.run(learnt)
 
 
-@pytest.mark.parametrize(
-    "trusts",
-    [
-        pytest.param(("outside",) * 3, id="the same trust"),
-        pytest.param(("outside", "tool", "outside"), id="other trust"),
-    ],
-)
-def test_texts_that_differ_by_a_number_share_a_decision(
-    browser: Browser, trusts: tuple[Origin, ...]
-):
-    hold_alike(browser, *trusts)
+def test_texts_that_differ_by_a_number_share_a_decision(browser: Browser):
+    hold_alike(browser)
     rows = browser.data("/quarantine")["waiting"]
     (row,) = rows
     page = browser.get(f"/quarantine/{row['id']}").text
@@ -79,7 +70,7 @@ def test_texts_that_differ_by_a_word_are_one_row_everywhere(browser: Browser):
             if "installer" in row["words"]
         ]
         # What negates them is a row of its own.
-        assert rows == [words, "Never run the installer of pads first"]
+        assert sorted(rows) == [words, "Never run the installer of pads first"]
         page = words_of(browser.get(path).text)
         assert page.count("Always run the installer of pads") == (
             2 if path == "/quarantine" else 1
@@ -90,12 +81,3 @@ def test_texts_that_differ_by_a_word_are_one_row_everywhere(browser: Browser):
     assert found["number"] == 7
     assert sorted(len(row["ids"]) for row in found["rows"]) == [1, 6]
     assert "and 3 more first ×6" in words_of(browser.get("/search?text=installer").text)
-
-
-def test_each_sign_that_can_be_chosen_is_one_that_a_row_has(browser: Browser):
-    hold_installers(browser)
-    data = browser.data("/quarantine")
-    kinds = {sign["kind"] for row in data["waiting"] for sign in row["signs"]}
-    assert set(data["signs"]) == kinds
-    # A command is a part of what pipes it into a shell.
-    assert "command" not in kinds

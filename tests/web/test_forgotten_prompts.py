@@ -180,7 +180,7 @@ def test_a_revocation_finds_words_that_another_example_shows(browser, memory):
 
 def test_a_revoked_key_leaves_nothing_in_the_prompts_of_others(browser, memory):
     api = browser.api
-    key = api.key("read", "write")
+    key = api.key("read", "write", outside=True)
     example = {"task": TASK, "accepted": WORDS}
     lesson = {"error_type": "Label", "text": TASK, "example": example}
     sent = read_data(api.post("/v1/reflections", json=lesson, key=key), 201)
@@ -199,7 +199,7 @@ def test_a_revoked_key_leaves_nothing_in_the_prompts_of_others(browser, memory):
 
 def test_a_revoked_key_leaves_no_note_about_a_loop_of_others(browser):
     api = browser.api
-    key = api.key("read", "write")
+    key = api.key("read", "write", outside=True)
     read_data(api.put("/v1/loops/ours", json={"task": TASK}), 201)
     place = "/v1/loops/ours/notes"
     read_data(api.post(place, json={"text": "try it again"}), 201)

@@ -420,16 +420,14 @@ def test_home_has_the_order_of_the_quarantine_page(site):
     texts = ["Round amounts half up", *attacks]
     for error, text in zip(("paper", "toner", "tray"), texts, strict=True):
         body = {"error_type": "ToolError", "text": error, "lesson": text}
-        key = site.api.key("write")
+        key = site.api.key("write", outside=True)
         read_data(site.api.post("/v1/reflections", json=body, key=key), 201)
 
     _, home = read_home(site)
     rows = site.data("/quarantine")["waiting"]
     assert [row["id"] for row in home["waiting"]] == [row["id"] for row in rows]
     # The attacks differ by a number, so they are one row.
-    signed = [row for row in rows if row["signs"]]
-    texts_with_signs = site.data("/quarantine")["suspect"]
-    assert home["suspect"] == texts_with_signs > len(signed)
+    assert 2 in [len(row["ids"]) for row in rows]
 
 
 def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: Browser):

@@ -524,7 +524,7 @@ def test_csv_of_quarantine_has_no_words_that_wait(browser):
         "text": "zqwords failed",
         "lesson": "zqwords",
     }
-    key = browser.api.key("write")
+    key = browser.api.key("write", outside=True)
     read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
     answer = browser.get("/quarantine.csv")
     assert len(answer.text.splitlines()) == 2

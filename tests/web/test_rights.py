@@ -102,7 +102,8 @@ def store_everything(api: Api) -> Mapping[str, str]:
         "lesson": MARKER,
     }
     entry = read_data(
-        api.post("/v1/reflections", json=waiting, key=api.key("write")), 201
+        api.post("/v1/reflections", json=waiting, key=api.key("write", outside=True)),
+        201,
     )["entry"]
 
     event = {
@@ -265,7 +266,7 @@ HELD = "zqheld"  # what others chose, in lessons that nobody has reviewed
 
 def store_unreviewed(api: Api) -> str:
     """Store lessons that wait or were rejected, and an episode; return its digest."""
-    write_key = api.key("write")
+    write_key = api.key("write", outside=True)
     lesson = {
         "error_type": f"{HELD}Type",
         "text": "disk quota exceeded on the volume",

@@ -209,7 +209,7 @@ def hold_text(browser):
         "lesson": "take the ferry at noon",
         "source": "a tool",
     }
-    key = browser.api.key("write")
+    key = browser.api.key("write", outside=True)
     read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
 
 
