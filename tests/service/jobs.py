@@ -9,7 +9,7 @@ from heedful.drive.drive import Run
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
-from heedful.service.jobs import Depth, Job, Work
+from heedful.service.jobs import Depth, Job, JobEvent, Work
 from heedful.store import episodes, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -18,12 +18,12 @@ SCOPE = Scope("acme", "shop")
 OTHER = Scope("other", "shop")
 
 
-def episode(word: str) -> Episode:
+def episode(word: str, tool: str = "price") -> Episode:
     events = [
-        Event("tool_call", tool="price", arguments={"item": word}, id="e1"),
+        Event("tool_call", tool=tool, arguments={"item": word}, id="e1"),
         Event(
             "tool_response",
-            tool="price",
+            tool=tool,
             error=f"{word} is not in the catalogue",
             id="e2",
         ),
@@ -31,9 +31,11 @@ def episode(word: str) -> Episode:
     return Episode(tuple(events), "failure", task=f"Find the price of {word}.")
 
 
-async def put(store: Store, scope: Scope, *words: str) -> list[str]:
+async def put(
+    store: Store, scope: Scope, *words: str, tool: str = "price"
+) -> list[str]:
     """Keep episodes that wait; their digests."""
-    waiting = list(map(episode, words))
+    waiting = [episode(word, tool) for word in words]
     for waits in waiting:
         await store.write(
             scope, episodes.admit, to_stored_episode(waits, "user"), claim=False
@@ -61,22 +63,21 @@ def short(task: str, **given: Any) -> Run[Any]:
 
 
 class Heard:
-    """What became of jobs, in order."""
+    """What became of jobs, in order: their tasks, and what it is called."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, str]] = []
+        self.lines: list[tuple[str, JobEvent]] = []
+        self.words: list[str] = []
 
-    def __call__(self, job: Job, event: str) -> None:
+    def __call__(self, job: Job, event: JobEvent, words: str) -> None:
         self.lines.append((job.task, event))
+        self.words.append(words)
 
     def ended(self) -> list[str]:
-        return [task for task, event in self.lines if event.startswith("done")]
+        return [task for task, event in self.lines if event == "done"]
 
-    def of(self, task: str) -> list[str]:
-        """What became of the jobs of one task, without how long they took."""
-        return [
-            event.partition(" in ")[0] for name, event in self.lines if name == task
-        ]
+    def of(self, task: str) -> list[JobEvent]:
+        return [event for name, event in self.lines if name == task]
 
 
 class Handed(Work):

@@ -103,10 +103,10 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
 class Project:
     """A project of its own, and what callers with a key of it get."""
 
-    def __init__(self, api: Api, name: str, *may: str) -> None:
+    def __init__(self, api: Api, name: str, *may: str, outside: bool = False) -> None:
         self.api = api
         self.name = name
-        self.key = api.key(*may, projects=[name])
+        self.key = api.key(*may, projects=[name], outside=outside)
 
     def ask(
         self, method: str, path: str, body: Any = None, **options: Any

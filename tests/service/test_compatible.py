@@ -2,6 +2,7 @@
 rely on.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +45,6 @@ TALK: dict[str, Any] = {
     "outcome": "failure",
     "task_description": "What does the blue kettle cost?",
 }
-# A tool's error, whose words wait for somebody who may approve.
 FAILED: dict[str, Any] = {
     "events": [
         {"event_type": "tool_call", "content": '{"item": "pot"}', "tool_name": "price"},
@@ -62,6 +62,9 @@ FAILED: dict[str, Any] = {
     },
     "task_description": "What does the blue kettle cost?",
 }
+FETCHED: dict[str, Any] = json.loads(
+    json.dumps(FAILED).replace('"price"', '"mcp__docs__price"')
+)
 ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main", "min_importance": 0}
 pytestmark = pytest.mark.both_nightly
 
@@ -339,16 +342,17 @@ def test_what_is_wrong_is_said_in_their_shape(api, path, body, message, loop):
 
 
 @pytest.mark.parametrize(
-    "run",
+    ("run", "is_outside"),
     [
-        pytest.param(FAILED, id="a tool's error"),
-        pytest.param(TALK, id="a key that may not approve"),
+        pytest.param(FETCHED, False, id="the error of a tool that fetches"),
+        pytest.param(TALK, True, id="a key from outside"),
     ],
 )
-def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
-    api.post(
-        GENERATE, json=run, key=None if run is FAILED else api.key("read", "write")
-    )
+def test_what_a_tool_that_fetches_or_a_key_from_outside_says_waits_marked(
+    api, run, is_outside
+):
+    key = api.key("read", "write", outside=is_outside)
+    api.post(GENERATE, json=run, key=key)
     reflections = api.post(QUERY, json=ASKED).json()["reflections"]
     (item,) = [item for item in reflections if item["kind"] == "reflection"]
     assert item["state"] == "quarantined"

@@ -5,6 +5,7 @@ from heedful.lessons.lesson import Scope
 from heedful.service.jobs import LocalQueue, Tools
 from heedful.store import search
 from heedful.testing import FixedEmbedder
+from tests.service.jobs import Heard
 from tests.service.support import PROJECT, TENANT, served
 
 SCOPE = Scope(TENANT, PROJECT)
@@ -35,17 +36,15 @@ def test_a_kill_between_the_commit_and_the_embedding_loses_no_vector(tmp_path):
             assert api.put(f"/v1/loops/l{path}", json=body).status_code < 300
         assert api.run(api.setup.store.read(SCOPE, search.spaces)) == {"": 2}
         assert b"heedful_texts_unembedded 2.0" in api.get("/metrics").content
-        heard: list[str] = []
+        heard = Heard()
 
         async def work(tools: Tools) -> None:  # what a new process does at its start
-            async with LocalQueue(
-                tools, listener=lambda job, event: heard.append(event)
-            ) as queue:
+            async with LocalQueue(tools, listener=heard) as queue:
                 await queue.defer("embed", SCOPE)
                 await queue.drain()
 
         api.run(work(Tools(store=api.setup.store, embedder=Failing())))
-        assert "again in 2 s: ModelUnavailable: the embedder is away" in heard
+        assert "again in 2 s: ModelUnavailable: the embedder is away" in heard.words
     with served(tmp_path, embedder=FixedEmbedder()) as api:
         words = {"task": "the unit of the scale", "form": "found"}
         assert api.post("/v1/recall", json=words).json()[

@@ -38,7 +38,7 @@ from tests.episodes.runs import document, genai
 from tests.memory.dreams import learn_git_failures
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
 
-MEASURED = {"tool:price": "local"}
+STATED = ["docs"]
 YEAR = 365 * 86_400.0
 AWAY = errors.ModelUnavailable("no connection")
 
@@ -60,12 +60,12 @@ async def states(store, scope=SCOPE):
 @pytest.mark.parametrize(
     ("trust", "state"),
     [
-        pytest.param({}, "quarantined", id="without a setting"),
-        pytest.param(MEASURED, "unverified", id="trusted by the setting"),
+        pytest.param([], "quarantined", id="without a setting"),
+        pytest.param(STATED, "unverified", id="stated by the setting"),
     ],
 )
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
-    (digest,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot", tool="mcp__docs__price")
     values = Settings(trust=trust, model="none", embedder="none")
     setup = setup_of(values, store)
     await run_task(Tools(store=store, trust=setup.trust), "reflect", digest=digest)
@@ -270,7 +270,7 @@ async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monke
         Tools(store=store, model=ScriptedModel(AWAY, forever=True)), listener=heard
     )
     await work.defer("reflect", SCOPE, digest=digest)
-    await until(lambda: "given up" in str(heard.lines))
+    await until(lambda: ("reflect", "given up") in heard.lines)
     await work.drain()
     (depth,) = await work.depth()
     assert depth.queue == "reflection"
@@ -280,7 +280,8 @@ async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monke
     assert failed.state == "failed"
     assert failed.tries == MAX_JOB_TRIES
     assert heard.of("reflect").count("again") == MAX_JOB_TRIES - 1
-    assert heard.of("reflect")[-1].startswith("given up: ModelUnavailable")
+    assert heard.lines[-1] == ("reflect", "given up")
+    assert heard.words[-1].startswith("given up: ModelUnavailable")
 
 
 async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(

@@ -159,7 +159,8 @@ def test_ids_tell_nothing_of_other_tenants(api):
 
     words = iter("pot pan lid cup jug mug tin urn".split())
     writers = {
-        name: api.key(tenant=name, projects=()) for name in ("acme", "busy", "late")
+        name: api.key(tenant=name, projects=(), outside=True)
+        for name in ("acme", "busy", "late")
     }
     first = learnt("acme")
     busy = [learnt("busy") for _ in range(5)]

@@ -49,7 +49,7 @@ def test_lessons_are_related_and_grouped(project: Project) -> None:
 
 def test_what_waits_is_linked_for_no_key(project: Project) -> None:
     trusted = remember(project, MISSING)
-    writer = Project(project.api, project.name, "read", "write")
+    writer = Project(project.api, project.name, "read", "write", outside=True)
     waiting = writer.post("reflections", BROKEN, 201)
 
     recaller = Project(project.api, project.name, "recall")

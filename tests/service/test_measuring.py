@@ -71,15 +71,16 @@ def stored_lessons(api: Api) -> set[tuple[str, str]]:
 
 
 WRONG = {"findings": [{"check": "short", "message": ATTACK}]}
-WAITS = ("quarantined", "tool")
+WAITS = ("quarantined", "outside")
 MEASURED = ("verified", "local")
 
 
 @pytest.mark.parametrize(
-    ("may", "loop", "reports", "expected"),
+    ("may", "is_outside", "loop", "reports", "expected"),
     [
         pytest.param(
             "write",
+            True,
             "a",
             [{"output": LONG, "checks": [CHECK]}, {"output": RIGHT, "checks": [CHECK]}],
             WAITS,
@@ -87,6 +88,7 @@ MEASURED = ("verified", "local")
         ),
         pytest.param(
             "write",
+            True,
             "a",
             [
                 {"output": LONG, "evaluation": WRONG},
@@ -97,14 +99,23 @@ MEASURED = ("verified", "local")
         ),
         pytest.param(
             "write",
+            True,
             "a",
             [{"output": RIGHT, "evaluation": {}}],
             WAITS,
             id="its own word",
         ),
-        pytest.param("write", "pinned", [LONG, RIGHT], MEASURED, id="a pinned check"),
         pytest.param(
             "write",
+            True,
+            "pinned",
+            [LONG, RIGHT],
+            MEASURED,
+            id="a pinned check",
+        ),
+        pytest.param(
+            "write",
+            True,
             "pinned",
             [LONG, {"output": RIGHT, "checks": [CHECK]}],
             MEASURED,
@@ -112,6 +123,7 @@ MEASURED = ("verified", "local")
         ),
         pytest.param(
             "write",
+            True,
             "pinned",
             [LONG, {"output": RIGHT, "evaluation": {}}],
             WAITS,
@@ -119,6 +131,7 @@ MEASURED = ("verified", "local")
         ),
         pytest.param(
             "write",
+            True,
             "pinned",
             [LONG, {"output": RIGHT, "checks": [{"name": "any"}]}],
             WAITS,
@@ -126,6 +139,7 @@ MEASURED = ("verified", "local")
         ),
         pytest.param(
             "write",
+            True,
             "judged",
             [
                 {"output": LONG, "evaluation": {"scores": {"quality": 0.1}}},
@@ -136,6 +150,7 @@ MEASURED = ("verified", "local")
         ),
         pytest.param(
             "approve",
+            True,
             "a",
             [
                 {"output": LONG, "evaluation": WRONG},
@@ -144,10 +159,24 @@ MEASURED = ("verified", "local")
             MEASURED,
             id="the word of a key that may approve",
         ),
+        pytest.param(
+            "write",
+            False,
+            "a",
+            [
+                {"output": LONG, "evaluation": WRONG},
+                {"output": RIGHT, "checks": [CHECK]},
+            ],
+            MEASURED,
+            id="the word of a key as created",
+        ),
     ],
 )
-def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expected):
-    answer = run_loop(api, loop, api.key("read", "write", may), reports)
+def test_only_what_the_operator_pinned_measures(
+    api, may, is_outside, loop, reports, expected
+):
+    key = api.key("read", "write", may, outside=is_outside)
+    answer = run_loop(api, loop, key, reports)
     assert answer["passed"] is True
     assert stored_lessons(api) == {expected}
     entries = [entry["id"] for entry in read_data(api.get("/v1/quarantine"))["items"]]
@@ -164,11 +193,15 @@ def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expecte
 
 
 def test_reports_that_wait_count_for_no_rule(api):
-    run_loop(api, "pinned", api.key(), [LONG, RIGHT], memory_key="K")
+    run_loop(api, "pinned", api.key(outside=True), [LONG, RIGHT], memory_key="K")
     fields = {"policy": "default, attempts.limit=1", "memory_key": "K"}
     for n in range(3):
         run_loop(
-            api, f"a{n}", api.key(), [{"output": LONG, "checks": [CHECK]}], **fields
+            api,
+            f"a{n}",
+            api.key(outside=True),
+            [{"output": LONG, "checks": [CHECK]}],
+            **fields,
         )
     assert rows(api.setup.store.url, "select loops, mended, quiet from cause") == [
         (1, 1, 0)
@@ -176,7 +209,7 @@ def test_reports_that_wait_count_for_no_rule(api):
 
 
 def test_a_pinned_evaluator_measures_by_the_pinned_goals(api):
-    key = api.key()
+    key = api.key(outside=True)
     api.setup.pins["acme/main/judged*"].append(id_of(key))
     scores = [
         {"output": LONG, "evaluation": {"scores": {"quality": 0.1}}},
@@ -220,7 +253,7 @@ def test_scores_of_a_completion_wait_too(api):
         "drift_score": 0.0,
     }
     answer = read_data(
-        api.post("/orchestrator/loop-complete", json=body, key=api.key())
+        api.post("/orchestrator/loop-complete", json=body, key=api.key(outside=True))
     )
     release = (
         "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main "
@@ -238,7 +271,7 @@ def test_scores_of_a_completion_wait_too(api):
     ],
 )
 def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, waits):
-    key = api.key()
+    key = api.key(outside=True)
     api.setup.pins[f"acme/main/{pin}"] = [id_of(key)]
     answer: dict[str, Any] = {}
     for name, score in (("mail", 0.4), ("mail_r1", 0.9)):
@@ -251,7 +284,7 @@ def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, wa
 
 @pytest.mark.parametrize("again", ["error", "answer", "finding", "quoted"])
 def test_what_was_rejected_is_rejected_in_any_kind(api, again):
-    thief = api.key()
+    thief = api.key(outside=True)
     boss = api.key("read", "write", "approve")
     lesson = {"error_type": "tip", "text": "a tip", "lesson": ATTACK}
     entry = read_data(api.post("/v1/reflections", json=lesson, key=thief), 201)["entry"]
@@ -302,7 +335,7 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
     memory = api.setup.memory(Scope("acme", "main"))
     read_data(api.post("/v1/reflections", json=LESSON), 201)
     [lesson] = api.run(memory.top())
-    key = api.key()
+    key = api.key(outside=True)
     for n in range(25):
         recalled = read_data(
             api.post("/v1/recall", json={"task": "Weigh it.", "loop": f"l{n}"}, key=key)
@@ -337,7 +370,7 @@ def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
     memory = api.setup.memory(Scope("acme", "main"))
     read_data(api.post("/v1/reflections", json=LESSON), 201)
     for name, ended, left in (("a", 2, 4), ("b", 0, 5), ("c", 1, 1)):
-        key = api.key()
+        key = api.key(outside=True)
         for n in range(ended + left):
             loop = f"{name}{n}"
             read_data(
@@ -403,7 +436,7 @@ LOW = {"scores": {"quality": 0.1}}
 def test_a_retry_is_harmless_also_after_the_settings_changed(
     api, monkeypatch, report, pins
 ):
-    key = api.key()
+    key = api.key(outside=True)
     body = {"task": "Weigh it."}
     loop = "/v1/loops/late"
     monkeypatch.setitem(api.setup.pins, "acme/main/late", ["quality >= 0.7"])
@@ -432,8 +465,8 @@ def test_a_retry_is_harmless_also_after_the_settings_changed(
 def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     store = api.setup.store
     place = Scope("acme", "main")
-    thief = api.key()
-    other = api.key()
+    thief = api.key(outside=True)
+    other = api.key(outside=True)
     read_data(
         api.post("/v1/reflections", json={**LESSON, "source": "page"}, key=thief), 201
     )
@@ -505,7 +538,9 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
 def test_a_quota_holds_for_a_key_whatever_names_it_gives(api):
     forged = {**LESSON, "source": "key:0f"}
     problem(
-        api.post("/v1/reflections", json=forged, key=api.key()), 422, "invalid_request"
+        api.post("/v1/reflections", json=forged, key=api.key(outside=True)),
+        422,
+        "invalid_request",
     )
     memory = Memory(api.setup.store, Scope("acme", "main"), quota=1)
 

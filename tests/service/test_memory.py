@@ -43,7 +43,7 @@ def project(api: Api, request: pytest.FixtureRequest) -> Memory:
 
 @pytest.fixture
 def writer(project: Memory) -> Memory:
-    return Memory(project.api, project.name, "read", "write")
+    return Memory(project.api, project.name, "read", "write", outside=True)
 
 
 def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
@@ -102,6 +102,7 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
         "created": False,
         "seen": 2,
         "figures": "content",
+        "updated": False,
         **state,
     }
     other = project.learnt(text="delta failed", error_type="timeout", tags=[])

@@ -131,7 +131,9 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
     replayed = set()
     ran_again = set()
     api.post(
-        "/v1/reflections", json={**LESSON, "text": "untrusted"}, key=api.key("write")
+        "/v1/reflections",
+        json={**LESSON, "text": "untrusted"},
+        key=api.key("write", outside=True),
     )
     api.put("/v1/loops/1", json={"task": "a", "policy": "default, attempts.limit=1"})
     failed = {
@@ -193,7 +195,7 @@ def remember_released(api: Any, key: str) -> str:
     ],
 )
 def test_an_answer_that_only_tells_lessons_is_not_stored(api, path, body):
-    remember_released(api, key=api.key("write"))
+    remember_released(api, key=api.key("write", outside=True))
     first = api.post(path, json=body, headers=once("q"))
     assert MARK in first.text
     assert MARK not in str(rows(api.setup.store.url, "select * from answer"))
@@ -216,7 +218,7 @@ def test_a_revocation_removes_stored_answers_but_not_that_they_were_given(api):
             await api.setup.store.write(MINE, exposures.remember, [])
 
     api.run(stop_within_call())
-    source = remember_released(api, key=api.key("write"))
+    source = remember_released(api, key=api.key("write", outside=True))
     revocation = {"source": source, "why": "stolen"}
 
     dry_run = {**revocation, "dry_run": True}

@@ -203,7 +203,7 @@ async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkey
     async with PostgresQueue(url, works=True) as queue:
         await queue.defer("reflect", SCOPE, digest=digest)
         async with at_work(queue, Tools(store=store, model=down), heard):
-            await until(lambda: "given up" in str(heard.lines))
+            await until(lambda: ("reflect", "given up") in heard.lines)
         assert (await depths(queue))["reflection", "failed"] == 1
     # A sweep may have handed the episode over, too: that job waits for its turn like
     # this one.

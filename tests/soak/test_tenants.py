@@ -146,7 +146,7 @@ class Place:
     def memory(self) -> Memory:
         return Memory(self.crowd.store, self.scope, self.crowd.embedder, holdout=0.0)
 
-    async def create_key(self, *may: str) -> tuple[str, str]:
+    async def create_key(self, *may: str, outside: bool = False) -> tuple[str, str]:
         """Return its id and the key."""
         tenant = self.scope.tenant
         by = self.mark
@@ -157,6 +157,7 @@ class Place:
             projects=[self.scope.project],
             may=may,
             by=by,
+            outside=outside,
         )
         self.crowd.keys[created.id] = tenant
         return created.id, token
@@ -335,7 +336,9 @@ async def http_remember(place: Place, other: Place, chance: random.Random) -> No
         "lesson": f"repair {text}",
         "source": "page one",
     }
-    _, key = await place.create_key("read", "write") if is_held else ("", place.key)
+    key = place.key
+    if is_held:
+        _, key = await place.create_key("read", "write", outside=True)
     post = partial(
         place.post,
         "reflections",

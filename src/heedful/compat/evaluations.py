@@ -105,6 +105,7 @@ def learn_from_evaluation(
     is given, too. `source` names the judge, so that its lessons can be revoked. Raises
     InvalidInput.
     """
+    trust = read_origin(trust, "trust") if trust else ""
     critique = _redacted("critique", critique)
     query = _redacted("query", query)
     context = _redacted("context", context)
