@@ -62,9 +62,6 @@ FAILED: dict[str, Any] = {
     },
     "task_description": "What does the blue kettle cost?",
 }
-FETCHED: dict[str, Any] = json.loads(
-    json.dumps(FAILED).replace('"price"', '"mcp__docs__price"')
-)
 ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main", "min_importance": 0}
 pytestmark = pytest.mark.both_nightly
 
@@ -341,17 +338,17 @@ def test_what_is_wrong_is_said_in_their_shape(api, path, body, message, loop):
     assert message in refused(api.post(path, json=body), 422, *loop)
 
 
-@pytest.mark.parametrize(
-    ("run", "is_outside"),
-    [
-        pytest.param(FETCHED, False, id="the error of a tool that fetches"),
-        pytest.param(TALK, True, id="a key from outside"),
-    ],
-)
-def test_what_a_tool_that_fetches_or_a_key_from_outside_says_waits_marked(
-    api, run, is_outside
-):
-    key = api.key("read", "write", outside=is_outside)
+@pytest.mark.parametrize("tool", ["price", "mcp__docs__price"])
+def test_the_error_of_a_tool_that_fetches_is_left_out(api, tool):
+    run = json.loads(json.dumps(FAILED).replace('"price"', f'"{tool}"'))
+    answer = api.post(GENERATE, json=run).json()
+    assert answer["state"] == "candidate"
+    assert ("3 match" in answer["reflection_text"]) == (tool == "price")
+
+
+@pytest.mark.parametrize("run", [FAILED, TALK], ids=["a tool's error", "its words"])
+def test_what_a_key_from_outside_says_waits_marked(api, run):
+    key = api.key("read", "write", outside=True)
     api.post(GENERATE, json=run, key=key)
     reflections = api.post(QUERY, json=ASKED).json()["reflections"]
     (item,) = [item for item in reflections if item["kind"] == "reflection"]

@@ -12,7 +12,7 @@ from heedful.service.jobs import Job, Tools, do
 from heedful.store import episodes
 from tests.hosts import patient_host
 from tests.service.jobs import Handed
-from tests.service.support import Project, served
+from tests.service.support import Api, Project, served
 
 ERROR = "npm ERR! missing script: build"
 TOOL = {
@@ -27,26 +27,43 @@ FAILS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("trusted", [False, True], ids=["a stranger's", "trusted"])
-def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
+def fail_in(api: Api, project: Project, *sessions: str) -> None:
+    """Let the call fail in these sessions, and learn from each."""
+    work: Any = api.setup.work
+    for session in sessions:
+        for event in FAILS:
+            event = {**event, "session_id": session}
+            assert project.post("hooks/claude-code", event) == {}
+        assert [job[2]["what"] for job in work.jobs] == ["study", "end"]
+        for task, scope, arguments in work.jobs:
+            job = Job(task, scope, arguments)
+            api.run(do(job, Tools(store=api.setup.store), tries=1))
+        work.jobs.clear()
+
+
+@pytest.mark.parametrize(
+    ("is_outside", "names", "is_told"),
+    [
+        pytest.param(False, [], True, id="a key as created"),
+        pytest.param(True, [], False, id="a key from outside"),
+        pytest.param(True, ["npm"], False, id="a key from outside, the program stated"),
+        pytest.param(True, ["key"], True, id="a key from outside that is stated"),
+    ],
+)
+def test_a_session_teaches_the_next_if_its_key_is_stated(
+    tmp_path, is_outside, names, is_told
+):
     with served(tmp_path, work=(work := Handed())) as api:
-        shop = Project(api, "shop")
+        shop = Project(api, "shop", outside=is_outside)
         other = Project(api, "books")
         memory = api.setup.memory(Scope("acme", "shop"))
         source = f"key:{shop.key.split('_')[1]}"
-        program = "program:npm"
-        for name in (program, source) if trusted else (program,):
-            api.run(memory.state(name, by="ann"))
-        for event in FAILS:
-            assert shop.post("hooks/claude-code", {"session_id": "s1", **event}) == {}
-        assert [job[2]["what"] for job in work.jobs] == ["study", "end"]
-        for task, scope, arguments in work.jobs:
-            api.run(
-                do(Job(task, scope, arguments), Tools(store=api.setup.store), tries=1)
-            )
-        again = {"session_id": "s2", **FAILS[0]}
-        work.jobs.clear()
-        end = {**FAILS[2], "session_id": "s3"}
+        for name in names:
+            stated = source if name == "key" else name
+            api.run(memory.state(stated, by="ann"))
+        fail_in(api, shop, "s1", "s2")
+        again = {"session_id": "s3", **FAILS[0]}
+        end = {**FAILS[2], "session_id": "s4"}
         assert shop.post("hooks/claude-code", end) == {}
         assert not work.jobs  # a session without events
         read = {"key": api.key("write"), "json": again}
@@ -54,7 +71,7 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
         advice, no_advice = (
             project.post("hooks/claude-code", again) for project in (shop, other)
         )
-        assert ("missing script" in str(advice)) == trusted
+        assert ("missing script" in str(advice)) == is_told
         assert no_advice == {}
         assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1
 
@@ -62,22 +79,17 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
 @pytest.mark.parametrize(
     ("sources", "released"),
     [
-        pytest.param(["program:npm"], 0, id="the program alone"),
-        pytest.param(["program:npm", "key"], 1, id="the key, too"),
+        pytest.param(["npm"], 0, id="the program alone"),
+        pytest.param(["npm", "key"], 1, id="the key, too"),
     ],
 )
 def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
     tmp_path, sources, released
 ):
-    with served(tmp_path, work=(work := Handed())) as api:
-        shop = Project(api, "shop")
+    with served(tmp_path, work=Handed()) as api:
+        shop = Project(api, "shop", outside=True)
         memory = api.setup.memory(Scope("acme", "shop"))
-        for event in FAILS:
-            shop.post("hooks/claude-code", {"session_id": "s1", **event})
-        for task, scope, arguments in work.jobs:
-            api.run(
-                do(Job(task, scope, arguments), Tools(store=api.setup.store), tries=1)
-            )
+        fail_in(api, shop, "s1", "s2")
         assert len(api.run(memory.quarantine.waiting())) == 1
 
         key = f"key:{shop.key.split('_')[1]}"
@@ -86,7 +98,7 @@ def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
             name = key if source == "key" else source
             ids += api.run(memory.state(name, by="ann"))
         assert len(ids) == released
-        again = {"session_id": "s2", **FAILS[0]}
+        again = {"session_id": "s3", **FAILS[0]}
         advice = shop.post("hooks/claude-code", again)
         assert ("missing script" in str(advice)) == bool(released)
 
@@ -171,50 +183,6 @@ def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):
         scope, end = Scope("acme", "shop"), episodes.forget_session
         api.run(api.setup.store.write(scope, end, "s1", until=time.time()))
         shop.refused(409, "conflict", "POST", path, lift)
-
-
-TELLS = {**FAILS[0], "session_id": "s1"}
-BAD_READINGS = [
-    pytest.param("words", id="no list"),
-    pytest.param(["words"], id="words of nobody"),
-    pytest.param([{"by": "a friend"}], id="words of somebody else"),
-]
-
-
-@pytest.mark.parametrize("readings", BAD_READINGS)
-def test_an_event_is_not_kept_without_what_its_agent_has_read(tmp_path, readings):
-    with served(tmp_path) as api:
-        shop = Project(api, "shop")
-        event = {**TELLS, "already_read": readings}
-        refused = shop.refused(422, "invalid_input", "POST", "hooks/claude-code", event)
-        assert "already_read" in refused["detail"]
-        memory = api.setup.memory(Scope("acme", "shop"))
-        assert not api.run(patient_host(memory=memory).run("s1").events())
-
-
-def test_what_an_agent_has_read_is_kept_before_the_event_without_secrets(tmp_path):
-    secret = "ghp_" + "a1B2" * 9
-    readings = [
-        {"by": "user", "text": "run the tests"},
-        {"by": "tool", "tool": "Bash", "input": {"command": "ls"}, "output": ["a.js"]},
-        {"by": "provider", "item": {"result": f"a page with {secret}"}},
-    ]
-    with served(tmp_path) as api:
-        shop = Project(api, "shop")
-        shop.post("hooks/claude-code", {**TELLS, "already_read": readings})
-        memory = api.setup.memory(Scope("acme", "shop"))
-        run = patient_host(memory=memory).run("s1")
-        events = api.run(run.events())
-        triples = [(event["type"], event["origin"], event["tool"]) for event in events]
-        assert triples == [
-            ("system_event", "", ""),
-            ("system_event", "outside", ""),
-            ("system_event", "tool", "Bash"),
-            ("tool_call", "", "Bash"),
-        ]
-        assert "a.js" in events[2]["content"]
-        assert "a page with" in events[1]["content"]
-        assert secret not in str(events)
 
 
 @pytest.mark.sqlite

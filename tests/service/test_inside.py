@@ -58,22 +58,22 @@ async def states(store, scope=SCOPE):
 
 
 @pytest.mark.parametrize(
-    ("trust", "state"),
+    ("trust", "is_told"),
     [
-        pytest.param([], "quarantined", id="without a setting"),
-        pytest.param(STATED, "unverified", id="stated by the setting"),
+        pytest.param([], False, id="without a setting"),
+        pytest.param(STATED, True, id="stated by the setting"),
     ],
 )
-async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
+async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, is_told):
     (digest,) = await put(store, SCOPE, "pot", tool="mcp__docs__price")
     values = Settings(trust=trust, model="none", embedder="none")
     setup = setup_of(values, store)
     await run_task(Tools(store=store, trust=setup.trust), "reflect", digest=digest)
-    states_by_kind = {
-        lesson["kind"]: lesson["state"]
+    text_by_kind = {
+        lesson["kind"]: lesson["text"]
         for lesson in await store.read(SCOPE, lesson_store.top, 9)
     }
-    assert states_by_kind["reflection"] == state
+    assert ("not in the catalogue" in text_by_kind["reflection"]) == is_told
 
 
 async def test_an_episode_that_another_worker_holds_is_left_to_it(store):

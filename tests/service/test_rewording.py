@@ -69,8 +69,9 @@ def answer(messages):
 """
 
 
-def generated(api: Api, **more: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = read_data(api.post(GENERATE, json={**RUN, **more}))
+def generated(api: Api, key: str | None = None, **more: Any) -> dict[str, Any]:
+    body = {**RUN, **more}
+    answer: dict[str, Any] = read_data(api.post(GENERATE, json=body, key=key))
     return answer
 
 
@@ -117,7 +118,8 @@ def work_off(api: Api) -> None:
 
 @pytest.mark.both_nightly
 def test_no_request_waits_for_the_model_and_a_job_brings_its_version(api):
-    answer = generated(api)
+    key = api.key("recall", "write", outside=True)
+    answer = generated(api, key)
     assert api.setup.model.prompts == []
     assert answer["awaits_model"] is True
     assert "quota of the hour" in answer["reflection_text"]
@@ -139,7 +141,7 @@ def test_no_request_waits_for_the_model_and_a_job_brings_its_version(api):
     id = after["reflection"]["release"].split()[-3]
     assert read_data(api.post(f"/v1/quarantine/{id}/release", json={"why": "read"}))
 
-    again = generated(api)
+    again = generated(api, key)
     assert again["awaits_model"] is False
     assert again["reflection_text"] == GOOD["reflection"]
     assert {row["seen"] for row in api.run(Memory(api.setup.store, HERE).top(9))} == {1}

@@ -130,14 +130,14 @@ def test_no_body_states_trust(api, may):
     problem(response, 422, "invalid_request")
 
 
-def test_the_old_route_names_how_to_state_trust(api):
-    key = api.key("recall", "write")
+def test_the_old_route_names_how_to_state_a_key_from_outside(api):
+    key = api.key("recall", "write", outside=True)
     path = "/api/v1/reflections/generate"
     reflection = read_data(api.post(path, json=GENERATE, key=key))
     assert reflection["state"] == "quarantined"
-    assert "send trust=operator with a key that may approve" in reflection["hint"]
-    assert "heedful trust set tool:price measured --waiting" in reflection["hint"]
-    assert "heedful trust set key:" in reflection["hint"]
+    scope = "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main"
+    source = f"key:{key.split('_')[1]}"
+    assert reflection["hint"] == f"{scope} heedful trust {source}"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def ask_both(api: Api, key: str, text: str, importance: float) -> list[str]:
 
 @pytest.mark.parametrize("text", ["", TASK], ids=["no text", "a text"])
 def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(api, text):
-    agent = api.key("recall", "write")
+    agent = api.key("recall", "write", outside=True)
     reason = "no lesson is about a similar task" if text else "no lesson is stored yet"
     assert ask_both(api, agent, text, 0.5) == [reason, reason]
 

@@ -104,9 +104,8 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     scope = Scope("acme", project.name)
     project.api.run(TASKS["reflect"].run(tools, scope, digest=digest))
     lessons = project.get("reflections?kind=reflection")["items"]
-    assert [lesson["trust"] for lesson in lessons] == [
-        "tool"
-    ]  # its error is a tool's all the same
+    # Its words are of the agent and of programs here all the same.
+    assert [lesson["trust"] for lesson in lessons] == ["local"]
     project.post("traces?trust=operator", document(genai()))
     project.gathered()
     page = project.api.run(
