@@ -98,9 +98,8 @@ def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
             name = key if source == "key" else source
             ids += api.run(memory.state(name, by="ann"))
         assert len(ids) == released
-        again = {"session_id": "s3", **FAILS[0]}
-        advice = shop.post("hooks/claude-code", again)
-        assert ("missing script" in str(advice)) == bool(released)
+        recalled = api.run(memory.recall("npm run build"))
+        assert ("missing script" in str(recalled)) == bool(released)
 
 
 PROMPT = {"hook_event_name": "UserPromptSubmit"}

@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 95e78d8a5b35fc8f2c6c05b7e402364cbc74ae2a19091a8ca42b048931d6dca9.
+// 81cba569403b8957ebd11918f7ce424ddcb5d53345dc783bf809c70daf94892e.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -39,9 +39,9 @@ export interface paths {
          *     nothing.
          *
          *     409 if a different report of the attempt exists, if the number skips an attempt, or
-         *     if the loop has ended; 413 if the loop would have more than 8 MiB. Unless only what
-         *     is pinned to the loop judged its attempts, or keys that may approve, its lessons
-         *     wait in quarantine; `release` is the command that releases them.
+         *     if the loop has ended; 413 if the loop would have more than 8 MiB. The lessons of a
+         *     loop that a key from outside judged wait in quarantine, unless a person stated the
+         *     key; `release` is the command that releases them.
          */
         put: operations["loops_attempt"];
         post?: never;
@@ -628,10 +628,10 @@ export interface components {
                 useful: number;
                 /**
                  * Trust
-                 * @default operator
+                 * @default user
                  * @enum {string}
                  */
-                trust: "operator" | "measured" | "model" | "tool" | "external";
+                trust: "user" | "local" | "outside";
                 cause?: components["schemas"]["Cause"] | null;
                 worked?: components["schemas"]["Example"] | null;
                 /**
@@ -639,6 +639,11 @@ export interface components {
                  * @default false
                  */
                 own: boolean;
+                /**
+                 * Rule Keys
+                 * @default []
+                 */
+                rule_keys: string[];
                 /**
                  * Memory Key
                  * @default
@@ -722,21 +727,13 @@ export interface components {
          * StatedRule
          * @description A rule that a user has stated, as it is stored.
          *
-         *     `id` is that of its lesson, 0 for a rule of a session only, and `state` and `trust`
-         *     are those of the lesson. The text of a rule that waits in quarantine is empty;
-         *     `entry` is its id there. The user said it in `seen` sessions, last at the time
-         *     `last_said`, in seconds since 1970. Since then `broken` calls went against it,
-         *     worked, and the user did not correct them. If it `denies`, hooks deny such calls.
+         *     `id`, `state` and `trust` are those of its lesson. The text of a rule that waits in
+         *     quarantine is empty; `entry` is its id there. The user said it `seen` times, last at
+         *     the time `last_said`, in seconds since 1970. It `ended` older rules.
          */
         StatedRule: {
             /** Text */
             text: string;
-            /**
-             * Reach
-             * @default project
-             * @enum {string}
-             */
-            reach: "session" | "project" | "all";
             /**
              * Id
              * @default 0
@@ -750,10 +747,10 @@ export interface components {
             state: "unverified" | "verified" | "quarantined" | "retired" | "superseded";
             /**
              * Trust
-             * @default operator
+             * @default user
              * @enum {string}
              */
-            trust: "operator" | "measured" | "model" | "tool" | "external";
+            trust: "user" | "local" | "outside";
             /**
              * Seen
              * @default 1
@@ -765,20 +762,15 @@ export interface components {
              */
             last_said: number;
             /**
-             * Broken
-             * @default 0
-             */
-            broken: number;
-            /**
              * Entry
              * @default 0
              */
             entry: number;
             /**
-             * Denies
-             * @default false
+             * Ended
+             * @default []
              */
-            denies: boolean;
+            ended: string[];
         };
     };
     responses: never;
@@ -954,23 +946,57 @@ export interface operations {
                          * @default []
                          */
                         failures: {
-                            /** Lesson */
-                            lesson: number;
-                            /** What */
-                            what: string;
-                            /** About */
-                            about: string;
+                            /**
+                             * Kind
+                             * @enum {string}
+                             */
+                            kind: "call" | "command" | "path" | "name" | "contract";
+                            /**
+                             * Name
+                             * @default
+                             */
+                            name: string;
+                            /**
+                             * Tool
+                             * @default
+                             */
+                            tool: string;
+                            /**
+                             * Digest
+                             * @default
+                             */
+                            digest: string;
+                            /**
+                             * Error
+                             * @default
+                             */
+                            error: string;
                             /**
                              * Fix
                              * @default
                              */
                             fix: string;
                             /**
+                             * Runs
+                             * @default 1
+                             */
+                            runs: number;
+                            /**
+                             * Failed
+                             * @default 0
+                             */
+                            failed: number;
+                            /**
+                             * Lesson
+                             * @default 0
+                             */
+                            lesson: number;
+                            /**
                              * Trust
-                             * @default model
+                             * @default local
                              * @enum {string}
                              */
-                            trust: "operator" | "measured" | "model" | "tool" | "external";
+                            trust: "user" | "local" | "outside";
                             /**
                              * Lesson State
                              * @default candidate
@@ -978,35 +1004,10 @@ export interface operations {
                              */
                             lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
                             /**
-                             * Runs
-                             * @default 0
-                             */
-                            runs: number;
-                            /**
-                             * Passed
-                             * @default 0
-                             */
-                            passed: number;
-                            /**
-                             * Failed
-                             * @default 0
-                             */
-                            failed: number;
-                            /**
-                             * State
+                             * Text
                              * @default
                              */
-                            state: string;
-                            /**
-                             * Surely
-                             * @default 0
-                             */
-                            surely: number;
-                            /**
-                             * Digest
-                             * @default
-                             */
-                            digest: string;
+                            text: string;
                         }[];
                         /**
                          * Waiting
@@ -1104,10 +1105,10 @@ export interface operations {
                             taught_by: string[];
                             /**
                              * Trust
-                             * @default measured
+                             * @default local
                              * @enum {string}
                              */
-                            trust: "operator" | "measured" | "model" | "tool" | "external";
+                            trust: "user" | "local" | "outside";
                             /**
                              * Lesson State
                              * @default candidate
@@ -1120,6 +1121,11 @@ export interface operations {
                          * @default []
                          */
                         rules: components["schemas"]["StatedRule"][];
+                        /**
+                         * Marks
+                         * @default []
+                         */
+                        marks: string[];
                         /** Release */
                         release: string;
                     };
