@@ -54,7 +54,8 @@ MAX_HOOK_EVENT_BYTES = 8 * 2**20
 # no call waits longer than 3 s.
 HOOK_TIMEOUT_SECONDS = 2.5
 # That of events at which no call waits; agents give a hook 10 s.
-IDLE_TIMEOUT_SECONDS: Mapping[Kind | None, float] = {"start": 8, "stop": 8, "end": 8}
+IDLE_TIMEOUT_SECONDS = 8.0
+IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
 # The time until the work that a session left can begin: git or a disk may hang.
 WORK_START_TIMEOUT_SECONDS = 60
 MAX_LOG_LINE_CHARS = 400
@@ -238,8 +239,8 @@ def _answer_event(
 
     row = AGENTS[agent]
     kind = row.events.get(event)
-    if kind in IDLE_TIMEOUT_SECONDS:
-        _limit_time(IDLE_TIMEOUT_SECONDS[kind])
+    if kind in IDLE_KINDS:
+        _limit_time(IDLE_TIMEOUT_SECONDS)
     data = read_event(stdin)
     deliver = import_module(row.courier).deliver if row.courier else _place_answer
     if kind == "model":
