@@ -390,7 +390,9 @@ async def _lesson(memory: Memory, n: int, text: str, short: str) -> None:
     origin: Origin = "outside" if n % 2 else "user"
     shown: dict[str, Any] = {"source": text[:200], "tags": [f"{n} {short}"]}
     pair = Example(text, text, rejected=text, wrong=text)
-    await memory.remember(short, text, lesson=text, origin=origin, example=pair, **shown)
+    await memory.remember(
+        short, text, lesson=text, origin=origin, example=pair, **shown
+    )
 
 
 async def _trace(caller: Caller, n: int, text: str) -> None:

@@ -325,3 +325,30 @@ async def test_an_answer_that_a_check_refuses_now_is_not_told(monkeypatch):
     await run(4)
     assert "P1" not in texts_told[0]
     assert not any("P0" in lesson["text"] for lesson in await memory.top())
+
+
+def queue(answer: str, context: heedful.Context):
+    """Find what is not the queue that the data of the loop has."""
+    if answer != context.data:
+        yield heedful.Finding("queue", f"{answer} is not the queue of this ticket")
+
+
+async def test_a_check_that_reads_the_data_of_a_loop_judges_no_other_loop():
+    memory = heedful.Memory(":memory:", holdout=0)
+    told = []
+
+    async def answer(task, hint):
+        told.append(hint)
+        return "card_lost" if hint else "other"
+
+    for task in ("My lost card of today", "A lost card of today"):
+        await heedful.run(
+            task,
+            generate=answer,
+            checks=[queue],
+            data="card_lost",
+            memory=memory,
+            memory_key="k",
+        )
+    assert len(told) == 3
+    assert "card_lost" in told[2]

@@ -23,7 +23,13 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar
 
-from heedful.checks.evaluate import Context, blocking, evaluated
+from heedful.checks.evaluate import (
+    CONTEXT_PARAMETERS,
+    Context,
+    blocking,
+    evaluated,
+    second_parameter,
+)
 from heedful.checks.identity import check_id
 from heedful.errors import (
     CheckFailed,
@@ -481,8 +487,9 @@ class LoopMemory:
     async def _refuses(self, example: Example) -> bool:
         """Return True if a check refuses an answer that it accepted for its own task.
 
-        Only plain functions of a module are asked. A ready-made check says the same
-        again, another function may be made for one task, and an async one may cost.
+        Only plain functions of a module that read nothing but the answer are asked. A
+        ready-made check says the same again, another function may be made for one task,
+        what a context has is of this loop, and an async one may cost.
         """
         texts = [example.accepted]
         with suppress(ValueError):
@@ -490,6 +497,8 @@ class LoopMemory:
         for check in self.judges:
             is_plain = isinstance(check, FunctionType) and blocking(check)
             if not is_plain or not check_id(check):
+                continue
+            if second_parameter(check, CONTEXT_PARAMETERS) is not None:
                 continue
             # An answer that was no text may stand as JSON.
             answers = [await _accepts(check, text, example.task) for text in texts]
