@@ -250,7 +250,9 @@ def _texts_of(
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
         for words in simple_commands(line):
-            yield program_name(words[0]), " ".join(words)
+            # In "find -exec a \\; -exec b", the second option begins no command.
+            if not words[0].startswith("-"):
+                yield program_name(words[0]), " ".join(words)
         return
     for value in arguments.values():
         if isinstance(value, str) and len(value) <= MAX_NAMING_CHARS:

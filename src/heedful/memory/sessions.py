@@ -401,10 +401,13 @@ class _SessionStudy:
         steps = list(found.steps)
         if found.kind not in ("step", "waiting"):
             steps.append(found.works)
-        calls = dict.fromkeys(self._call_of(n, leave_out) for n in steps)
+        calls = tuple(dict.fromkeys(self._call_of(n, leave_out) for n in steps))
+        # Of two edits of a file, a call shows only the file: that says nothing.
+        if calls == (self._call_of(failed, leave_out),):
+            return None
         return Fix(
             kind=found.kind,
-            calls=tuple(calls),
+            calls=calls,
             digest=self._command_digest(steps[-1]) if steps else "",
         )
 
