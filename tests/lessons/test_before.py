@@ -163,3 +163,8 @@ def test_a_call_has_one_mark_as_a_whole() -> None:
     kinds = [mark.kind for mark in marks_of("Read", {"file_path": "/r/a.md"}, "/r")]
     assert kinds[:2] == ["call", "path"]
     assert kinds.count("call") == 1
+
+
+def test_an_option_after_an_escaped_semicolon_begins_no_command() -> None:
+    marks = marks_of("Bash", {"command": r"find . -exec a {} \; -exec b {} \;"})
+    assert {mark.tool for mark in marks if mark.kind == "name"} == {"find"}

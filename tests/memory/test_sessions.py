@@ -361,3 +361,18 @@ async def test_only_an_episode_is_learnt():
     text: Any = "text"
     with pytest.raises(InvalidInput):
         await heedful.learn_session(text, memory=":memory:")
+
+
+async def test_a_fix_that_reads_as_the_failed_call_is_none(memory):
+    path = {"file_path": "a.py", "new_string": "c"}
+    failed = step(
+        "Edit",
+        path | {"old_string": "a"},
+        "String to replace not found in file.",
+        failed=True,
+    )
+    run = session(failed, step("Edit", path | {"old_string": "b"}, "done"))
+    await heedful.learn_session(run, memory=memory)
+    seen = await memory.seen("Edit", "String to replace not found in file.")
+    assert seen.lessons
+    assert not any("put it right" in lesson["text"] for lesson in seen.lessons)

@@ -250,7 +250,7 @@ def _texts_of(
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
         for words in simple_commands(line):
-            # In "find -exec a \\; -exec b", the second option begins no command.
+            # In "find -exec a \; -exec b", the second option begins no command.
             if not words[0].startswith("-"):
                 yield program_name(words[0]), " ".join(words)
         return
