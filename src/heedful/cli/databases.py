@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sqlite3
 from asyncio import gather
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,6 +14,7 @@ from typing import TypeVar
 from heedful.cli.exits import drive
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import NotFound, StoreUnavailable, missing_folder
+from heedful.lessons.commands import quote_words
 from heedful.lessons.scope import Scope
 from heedful.store import POSTGRES_PREFIXES, open_store
 from heedful.store.projects import prepare_database, user_folder
@@ -117,7 +117,7 @@ def databases_beside(db: str) -> str:
     if find_repository(Path(db).parent.resolve()) is not None:
         # The default database of a repository is in the user's folder.
         return UNNAMED_IN_REPOSITORY if _files_beside(Path(), db) else ""
-    options = " or ".join(f"--db {shlex.quote(name)}" for name in filled_beside(db))
+    options = " or ".join(f"--db {quote_words([name])}" for name in filled_beside(db))
     return f"; pass {options}" if options else ""
 
 
@@ -169,7 +169,7 @@ def _command_in(other: Scope, scope: Scope) -> str:
     words = []
     for name, value in asdict(other).items():
         if value != getattr(scope, name):
-            words.append(f"HEEDFUL_{name.upper()}={shlex.quote(value)}")
+            words.append(f"HEEDFUL_{name.upper()}={quote_words([value])}")
     return " ".join([*words, "heedful …"])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +51,7 @@ from heedful.cli.settings import (
 )
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.commands import quote_words
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.ranking import as_text
@@ -365,7 +365,7 @@ def before(
 
     Ask before it runs. It exits with 0 if there is something to say, otherwise with 1.
     """
-    command_line = shlex.join(command) if len(command) > 1 else command[0]
+    command_line = quote_words(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
     answers = ask_all(lambda memory: memory.before(tool, arguments))
     known_answers = [(db, result) for db, result in answers if result]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -46,6 +45,7 @@ from heedful.cli.settings import Settings, scope_of, settings, shown_model
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generators, Rung, Writer
+from heedful.lessons.commands import quote_words
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
@@ -150,7 +150,7 @@ class TaskRun:
         words = [word for word in self.arguments if word not in ("--resume", "--json")]
         if not self.given:
             words += ["--run", self.name]
-        command = shlex.join(["heedful", *words, "--resume"])
+        command = quote_words(["heedful", *words, "--resume"])
         resume = f"continue with:\n  {command}"
         if not self.open_loops:
             return f"; stored results stay; {resume}"
@@ -570,7 +570,7 @@ def demo(
     arguments = current_command().arguments or ["demo"]
     words = [word for word in arguments if word not in ("--fresh", "--json")]
     # The Makefile says how it was called.
-    command = os.environ.get("DEMO_COMMAND", f"{program()} {shlex.join(words)}")
+    command = os.environ.get("DEMO_COMMAND", f"{program()} {quote_words(words)}")
     out = out or Path("out") / _folder_name(pipeline=pipeline, recorded=recorded)
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
@@ -685,4 +685,4 @@ def program() -> str:
     python = Path(sys.executable)
     if python.is_relative_to(Path.cwd()):
         python = python.relative_to(Path.cwd())
-    return f"{shlex.quote(str(python))} -m heedful"
+    return f"{quote_words([str(python)])} -m heedful"

@@ -12,7 +12,6 @@ import gc
 import json
 import logging
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
+from heedful.lessons.commands import quote_words
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
@@ -291,7 +291,7 @@ def describe_earlier(project: Project) -> str:
     """Return how to take over the database of an earlier version, "" without one."""
     if project.earlier_db is None:
         return ""
-    earlier = shlex.quote(str(project.earlier_db))
+    earlier = quote_words([str(project.earlier_db)])
     return (
         f"hooks do not read the memory of an earlier version, {earlier}; to take it "
         f"over: heedful export lessons.jsonl --db {earlier}, then heedful import "

@@ -5,9 +5,9 @@ Lessons are worth more than hooks, so nothing of this is removed without a perso
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
+from heedful.lessons.commands import quote_words
 from heedful.store.projects import (
     PROJECTS_TABLE,
     find_project,
@@ -31,7 +31,7 @@ def leftovers(folder: Path, everywhere: bool) -> list[str]:
             user_folder() / LOG_FILE: "the log",
         }
     return [
-        f"{what}; to remove it: rm -r {shlex.quote(str(place))}"
+        f"{what}; to remove it: rm -r {quote_words([str(place)])}"
         for place, what in places.items()
         if place.exists()
     ]

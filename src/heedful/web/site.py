@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,6 +36,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, StoreError
+from heedful.lessons.commands import quote_words
 from heedful.pages.report import STYLE_FILE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
@@ -191,7 +191,7 @@ class Visit:
             or (db == DEFAULT_DATABASE_FILE and not is_demo)
         ):
             return line
-        return f"{line} --db {shlex.quote(shown(db))}"
+        return f"{line} --db {quote_words([shown(db)])}"
 
     @cached_property
     def page(self) -> str:
@@ -460,7 +460,7 @@ class Site:
             "wrong": wrong,
             "here": self.sessions.local,
             # What runs on this machine is no secret there.
-            "db": shlex.quote(shown(self._setup.store.url)),
+            "db": quote_words([shown(self._setup.store.url)]),
             "keys": await self._setup.store.read(self._setup.scope, keys.any_key),
             "next": following,
             "needs_no_key": await needs_no_key(self._callers, request.headers),
