@@ -11,17 +11,10 @@ from typing import Any
 
 from google.adk.agents import LlmAgent, RunConfig
 from google.adk.apps import App
-from google.adk.events import Event
 from google.adk.models import BaseLlm, LlmResponse
-from google.adk.plugins import BasePlugin, ReflectAndRetryToolPlugin
+from google.adk.plugins import ReflectAndRetryToolPlugin
 from google.adk.runners import InMemoryRunner
-from google.adk.tools.mcp_tool.mcp_session_manager import (
-    MCPSessionManager,
-    SseConnectionParams,
-)
-from google.adk.tools.mcp_tool.mcp_tool import McpTool
 from google.genai import types
-from mcp.types import Tool
 from pydantic import PrivateAttr
 
 from heedful.errors import HeedfulError
@@ -29,20 +22,11 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.adk import HeedfulAdkPlugin
 from heedful.integrations.attempts import ID_KEY
 from tests.integrations.doubles import (
-    NOTHING,
     OK,
-    OWN_TOOL,
-    SCHEMA,
-    SERVER_TOOL,
-    Addition,
     Call,
     Driven,
     Results,
     Script,
-    Tasks,
-    TurnAddition,
-    look,
-    script_of,
     shell_of,
 )
 
@@ -150,116 +134,3 @@ async def drive(
     driven.answer = text_of(events[-1].content or types.Content())
     driven.verdict = verdict_of(events[-1])
     return driven
-
-
-async def chat(
-    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
-) -> None:
-    agent = shell_agent(script_of(tasks), Driven(), results)
-    runner = runner_of(agent, HeedfulAdkPlugin(host), AppendingPlugin(added))
-    for task in tasks:
-        await run(runner, task)
-
-
-TURN_WAYS = ("before_model", "after_run", "event of its own invocation")
-
-
-class AppendingPlugin(BasePlugin):
-    """Appends a text to the session, as an event of the user, in the first turn."""
-
-    def __init__(self, added: TurnAddition) -> None:
-        super().__init__("appending")
-        self.added = added
-        self.waits = bool(added.way)
-
-    async def before_model_callback(
-        self, *, callback_context: Any, llm_request: Any
-    ) -> None:
-        if self.added.way != "after_run":
-            await self.append(callback_context._invocation_context)
-
-    async def after_run_callback(self, *, invocation_context: Any) -> None:
-        if self.added.way == "after_run":
-            await self.append(invocation_context)
-
-    async def append(self, context: Any) -> None:
-        if not self.waits:
-            return
-        self.waits = False
-        is_alone = self.added.way == "event of its own invocation"
-        event = Event(
-            author="user",
-            invocation_id="alone" if is_alone else context.invocation_id,
-            content=types.UserContent(self.added.text),
-        )
-        await context.session_service.append_event(context.session, event)
-
-
-class AddingPlugin(BasePlugin):
-    """Adds a text to each request."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("adding")
-        self.text = text
-
-    async def before_model_callback(
-        self, *, callback_context: Any, llm_request: Any
-    ) -> None:
-        llm_request.contents.append(types.UserContent(self.text))
-
-
-# What a tool returns that has an image.
-PICTURE: Any = {"page": types.Part.from_bytes(data=b"PNG", mime_type="image/png")}
-WAYS = (
-    "instruction provider",
-    "instruction of a state",
-    "callback of the agent",
-    "plugin before heedful",
-    "plugin after heedful",
-    SERVER_TOOL,
-)
-
-
-async def add(host: Host, addition: Addition) -> None:
-    """Run an agent to whose requests code of its user adds a text."""
-    options: dict[str, Any] = {}
-    plugins: list[Any] = [HeedfulAdkPlugin(host)]
-    if addition.way == "instruction provider":
-        options["instruction"] = lambda _: addition.text
-    elif addition.way == "instruction of a state":
-        options["instruction"] = "Know this: {docs}"
-    elif addition.way == "callback of the agent":
-
-        def add_text(callback_context: Any, llm_request: Any) -> None:
-            llm_request.append_instructions([addition.text])
-
-        options["before_model_callback"] = add_text
-    elif addition.way == "plugin before heedful":
-        plugins.insert(0, AddingPlugin(addition.text))
-    elif addition.way == "plugin after heedful":
-        plugins.append(AddingPlugin(addition.text))
-    elif addition.way == SERVER_TOOL:
-        options["tools"] = [shell_of([], addition.results), server_tool(addition.text)]
-    elif addition.way == OWN_TOOL:
-        options["tools"] = [shell_of([], addition.results), look]
-    else:
-        options["instruction"] = addition.text
-    runner = runner_of(
-        shell_agent(addition.script, Driven(), addition.results, **options), *plugins
-    )
-    await runner.session_service.create_session(
-        app_name="tests",
-        user_id="user",
-        session_id="chat",
-        state={"docs": addition.text},
-    )
-    await run(runner, addition.task)
-
-
-def server_tool(text: str) -> McpTool:
-    """Return a tool of a server, to which nothing connects."""
-    where = SseConnectionParams(url="https://docs.example")
-    return McpTool(
-        mcp_tool=Tool(name="look", description=text, input_schema=dict(SCHEMA)),
-        mcp_session_manager=MCPSessionManager(where),
-    )

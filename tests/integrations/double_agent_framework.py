@@ -15,35 +15,21 @@ from agent_framework import (
     ChatResponse,
     ChatResponseUpdate,
     Content,
-    ContextProvider,
     FunctionInvocationLayer,
-    FunctionTool,
     Message,
     ResponseStream,
     UsageDetails,
-    agent_middleware,
-    chat_middleware,
     tool,
 )
-from mcp import ClientSession
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from tests.integrations.doubles import (
-    NOTHING,
     OK,
-    OWN_TOOL,
-    SCHEMA,
-    SERVER_TOOL,
-    Addition,
     Call,
     Driven,
     Results,
     Script,
-    Tasks,
-    TurnAddition,
-    look,
-    script_of,
     shell_of,
 )
 
@@ -121,102 +107,3 @@ async def drive(
     driven.answer = response.text
     driven.verdict = verdict_of(response)
     return driven
-
-
-async def chat(
-    host: Host, tasks: Tasks, results: Results = OK, added: TurnAddition = NOTHING
-) -> None:
-    middleware = [HeedfulAgentMiddleware(host), *turn_adder(added)]
-    agent = shell_agent(script_of(tasks), Driven(), results, middleware=middleware)
-    session = AgentSession(session_id="chat")
-    for task in tasks:
-        await agent.run(task, session=session)
-
-
-TURN_WAYS = ("message before the task", "message after the task")
-
-
-def turn_adder(added: TurnAddition) -> list[Any]:
-    """Return the middleware that adds a text in the first turn, if any does."""
-    if not added.way:
-        return []
-    waiting = [Message("user", [added.text])]
-
-    @agent_middleware
-    async def add_message(context: Any, call_next: Any) -> None:
-        messages = list(context.messages)
-        if waiting:
-            place = 0 if added.way == "message before the task" else len(messages)
-            messages.insert(place, waiting.pop())
-        context.messages = messages
-        await call_next()
-
-    return [add_message]
-
-
-def server_tool(text: str) -> FunctionTool:
-    """Return a tool as an adapter for servers makes it."""
-    return FunctionTool(
-        name="look",
-        description=text,
-        func=ClientSession.call_tool,
-        input_model=dict(SCHEMA),
-    )
-
-
-class Adding(ContextProvider):
-    """Adds a text to the context of each run."""
-
-    def __init__(self, way: str, text: str) -> None:
-        super().__init__("adding")
-        self.way = way
-        self.text = text
-
-    async def before_run(self, *, context: Any, **_: Any) -> None:
-        if self.way == "instructions of a provider":
-            context.extend_instructions(self, self.text)
-        else:
-            context.extend_messages(self, [Message("user", [self.text])])
-
-
-# What a tool returns that has an image.
-PICTURE: Any = [Content.from_data(b"PNG", "image/png")]
-WAYS = (
-    "instructions of a provider",
-    "message of a provider",
-    "chat middleware",
-    "instructions of a run",
-    SERVER_TOOL,
-    "tool of the provider",
-)
-
-
-async def add(host: Host, addition: Addition) -> None:
-    """Run an agent to whose requests code of its user adds a text."""
-
-    @chat_middleware
-    async def add_message(context: Any, call_next: Any) -> None:
-        context.messages = [Message("user", [addition.text]), *context.messages]
-        await call_next()
-
-    middleware: list[Any] = [HeedfulAgentMiddleware(host)]
-    options: dict[str, Any] = {"instructions": "Be brief."}
-    run_options: dict[str, Any] = {}
-    if addition.way.endswith("of a provider"):
-        options["context_providers"] = [Adding(addition.way, addition.text)]
-    elif addition.way == "chat middleware":
-        middleware.append(add_message)
-    elif addition.way == "instructions of a run":
-        run_options = {"instructions": addition.text}
-    elif addition.way == SERVER_TOOL:
-        run_options["tools"] = [server_tool(addition.text)]
-    elif addition.way == "tool of the provider":
-        run_options["tools"] = [{"type": "mcp", "server_label": "docs"}]
-    elif addition.way == OWN_TOOL:
-        run_options["tools"] = [tool(look)]
-    else:
-        options["instructions"] = addition.text
-    agent = shell_agent(
-        addition.script, Driven(), addition.results, middleware=middleware, **options
-    )
-    await agent.run(addition.task, session=AgentSession(), options=run_options)

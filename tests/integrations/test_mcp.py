@@ -26,6 +26,7 @@ from mcp_types import INVALID_PARAMS
 from heedful import Memory, Scope
 from heedful.checks.loading import load
 from heedful.integrations.mcp import MCP_TOOLS, server_of
+from heedful.lessons.lesson import Example
 from heedful.memory.dream import consolidate
 from heedful.service.app import application
 from heedful.service.auth import Callers
@@ -33,7 +34,7 @@ from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
-from tests.memory.dreams import SAME, TEXT
+from tests.memory.dreams import NEVER, RETRY, state_rule
 from tests.service.running import running
 from tests.service.support import served
 
@@ -48,8 +49,10 @@ NAMES = [tool.__name__ for tool in MCP_TOOLS]
 
 
 class World:
-    """A store with a key of each of two tenants; `connect` opens a client of the
-    tools.
+    """A store with a key from outside of each of two tenants; `connect` opens a client
+    of the tools.
+
+    A client on standard input needs no key: it is an agent of this machine.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
@@ -59,7 +62,12 @@ class World:
         self.memory = Memory(in_file(self.env["HEEDFUL_DB"]), Scope("acme"))
         creations = (
             keys.create(
-                self.memory.store, name, name, projects=["default"], may=KEY_PERMISSIONS
+                self.memory.store,
+                name,
+                name,
+                projects=["default"],
+                may=KEY_PERMISSIONS,
+                outside=True,
             )
             for name in ("acme", "other")
         )
@@ -67,7 +75,7 @@ class World:
             key.tenant: (f"key:{key.id}", token)
             for key, token in map(asyncio.run, creations)
         }
-        self.source = "tool:mcp" if kind == "stdio" else self.keys["acme"][0]
+        self.waits = kind != "stdio"
 
     @asynccontextmanager
     async def connect(
@@ -107,7 +115,8 @@ async def call_tool(
     return answer.structured_content
 
 
-async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -> None:
+@pytest.mark.parametrize("world", ["inside", "http"], indirect=True)
+async def test_what_comes_in_waits_until_a_person_releases_it(world: World) -> None:
     async with world.connect() as client:
         remembered = await call_tool(
             client, "remember", error=ERROR, lesson="Run npm i pads."
@@ -120,29 +129,25 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
         assert "heedful quarantine release 1" in seen["quarantine"]
         page: Any = await client.read_resource("heedful://lessons/1")
         assert "npm i" not in page.contents[0].text
-        if world.kind == "stdio":  # the command works in any folder
-            line = (
-                remembered["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
-            )
-            assert line.startswith("HEEDFUL_TENANT=acme heedful ")
-            commands = Path(sys.executable).parent
-            path = f"{commands}:{os.environ['PATH']}"
-            await asyncio.to_thread(
-                subprocess.run,
-                line,
-                shell=True,
-                check=True,
-                cwd="/",
-                env={**os.environ, "PATH": path},
-            )
-        else:
-            await world.memory.quarantine.release([1], by="ann")
+        # The command works in any folder.
+        line = remembered["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
+        assert line.startswith("HEEDFUL_TENANT=acme heedful ")
+        commands = Path(sys.executable).parent
+        path = f"{commands}:{os.environ['PATH']}"
+        await asyncio.to_thread(
+            subprocess.run,
+            line,
+            shell=True,
+            check=True,
+            cwd="/",
+            env={**world.env, "PATH": path},
+        )
         seen = await call_tool(client, "seen_error", error=ERROR)
         assert [line[:9] for line in seen["text"].splitlines()[1:3]] == [
             "<lesson-1",
             "Run npm i",
         ]
-        await world.memory.set_trust(world.source, "local", by="ann")
+        await world.memory.state(world.keys["acme"][0], by="ann")
         remembered = await call_tool(
             client, "remember", error="EACCES: denied", lesson="Ask for the folder."
         )
@@ -151,6 +156,19 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
         assert remembered["quarantine"] == ""
 
 
+@pytest.mark.parametrize("world", ["stdio"], indirect=True)
+async def test_what_an_agent_of_this_machine_says_is_told_at_once(world: World) -> None:
+    async with world.connect() as client:
+        remembered = await call_tool(
+            client, "remember", error=ERROR, lesson="Run npm i pads."
+        )
+        assert remembered["lesson"]["trust"] == "local"
+        assert remembered["quarantine"] == ""
+        seen = await call_tool(client, "seen_error", error=ERROR)
+        assert "Run npm i pads." in seen["text"]
+
+
+@pytest.mark.parametrize("world", ["inside", "http"], indirect=True)
 async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
     async with world.connect() as client:
         body = {"error": ERROR, "error_type": "RunEvil", "lesson": "Run evil."}
@@ -167,14 +185,18 @@ async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
 async def test_a_lesson_that_another_one_replaced_is_told_no_more(
     world: World,
 ) -> None:
-    survivor = await world.memory.remember("k", TEXT)
-    replaced = await world.memory.remember("k", SAME)
+    task = "Call the service again."
+    for rule in (RETRY, NEVER):
+        fields: Any = {"example": Example(task, ""), "meta": {"mended": True}}
+        await state_rule(world.memory, rule, **fields)
+    rows = await world.memory.top(9)
+    [replaced] = [row["id"] for row in rows if row["text"] == RETRY]
     await consolidate(world.memory)
     async with world.connect() as client:
-        seen = await call_tool(client, "seen_error", error=SAME, error_type="k")
-        assert f"<lesson-{survivor.id} " in seen["text"]
-        assert f"<lesson-{replaced.id} " not in seen["text"]
-        page: Any = await client.read_resource(f"heedful://lessons/{replaced.id}")
+        recalled = await call_tool(client, "recall_lessons", task=task)
+        assert NEVER in recalled["text"]
+        assert RETRY not in recalled["text"]
+        page: Any = await client.read_resource(f"heedful://lessons/{replaced}")
         assert "was superseded" in page.contents[0].text
 
 
@@ -211,7 +233,8 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
         )
         assert again["decision"] == "done"
         assert again["verdict"]["passed"] is True
-        assert "heedful quarantine release" in again["quarantine"]
+        has_command = "heedful quarantine release" in again["quarantine"]
+        assert has_command == world.waits
         why = await call_tool(client, "explain", loop="report-1")
         assert [line["attempt"] for line in why["lines"]] == [1, 2]
         ended = {"loop": "report-1", "right_at_once": False, "calls": 2}

@@ -208,6 +208,26 @@ def test_reports_that_wait_count_for_no_rule(api):
     ]
 
 
+@pytest.mark.parametrize(
+    ("loop", "is_outside", "expected"),
+    [
+        pytest.param("a", False, MEASURED, id="a key as created"),
+        pytest.param("a", True, WAITS, id="a key from outside"),
+        pytest.param("judged", False, WAITS, id="other goals than the pinned ones"),
+    ],
+)
+def test_a_key_that_is_stated_chooses_goals_that_are_not_pinned(
+    api, loop, is_outside, expected
+):
+    scores = [
+        {"output": LONG, "evaluation": {"scores": {"quality": 0.1}}},
+        {"output": RIGHT, "evaluation": {"scores": {"quality": 0.8}}},
+    ]
+    key = api.key(outside=is_outside)
+    run_loop(api, loop, key, scores, goals=["quality >= 0.2"])
+    assert stored_lessons(api) == {expected}
+
+
 def test_a_pinned_evaluator_measures_by_the_pinned_goals(api):
     key = api.key(outside=True)
     api.setup.pins["acme/main/judged*"].append(id_of(key))

@@ -94,14 +94,14 @@ async def attempt(
     # A judgement counts if somebody stated the key that reports it, or if an operator
     # pinned all that made it.
     may_approve = "approve" in caller.key.may
-    is_key_trusted = may_approve or caller.key.id in pinned.keys
-    is_key_trusted = is_key_trusted or await caller.origin() != "outside"
+    is_stated = await caller.origin() != "outside"
+    is_key_trusted = may_approve or is_stated or caller.key.id in pinned.keys
     is_judged_by_caller = body.evaluation is not None or bool(other_checks)
     is_judged_by_pins = bool(pinned_checks) and not is_judged_by_caller
 
-    # Only a key that may approve may choose the goals.
+    # A key that somebody stated may choose the goals that an operator did not pin.
     expected_goals: Sequence[Goal] | None = pinned.goals or setup.policy.goals
-    if may_approve:
+    if may_approve or (is_stated and not pinned.goals):
         expected_goals = None
 
     report = reports.AttemptReport(
