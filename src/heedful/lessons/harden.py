@@ -36,7 +36,7 @@ from heedful.lessons.lesson_check import (
     pieces,
 )
 from heedful.lessons.links import is_command
-from heedful.lessons.mistake import Mistake
+from heedful.lessons.mistake import Mistake, without_outside
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
 MAX_BOUND = 10**9  # words, lines or characters: no answer has more
@@ -66,7 +66,10 @@ class ReplacedCall(NamedTuple):
     @classmethod
     def of(cls, mistake: Mistake | None) -> ReplacedCall | None:
         """Return the two commands of a mistake whose fix is another command."""
-        if mistake is None or mistake.action is None or mistake.fix is None:
+        if mistake is None:
+            return None
+        mistake = without_outside(mistake)
+        if mistake.action is None or mistake.fix is None:
             return None
         if mistake.fix.kind not in ("command", "tool") or len(mistake.fix.calls) != 1:
             return None

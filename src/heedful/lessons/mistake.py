@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from heedful.lessons.origin import Origin, lowest_origin, reaches_out
+from heedful.lessons.origin import Origin, lowest_origin
 
 # What put a failed call right: steps before the same call, another command or other
 # arguments of the same tool, a path that was found, edits of files, waiting, or a call
@@ -54,6 +54,12 @@ class Fix:
     origin: Origin = "local"
     digest: str = ""
 
+    @property
+    def may_be_told(self) -> bool:
+        """True unless it is from outside; to wait is nobody's words."""
+        is_wait = self.kind == "waiting" and not self.calls
+        return is_wait or self.origin != "outside"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
@@ -79,6 +85,7 @@ class Mistake:
     files: Mapping[str, str] = field(default_factory=dict)
     words: str = ""
     action_origin: Origin = "local"
+    maybe_origin: Origin = "local"
     error_origin: Origin = "local"
     words_origin: Origin = "user"
     tries: int = 1
@@ -111,9 +118,25 @@ def with_origin(mistake: Mistake, origin: Origin) -> Mistake:
     return replace(
         mistake,
         action_origin=origin,
+        maybe_origin=origin,
         error_origin=origin,
         words_origin=origin,
         fix=mistake.fix and replace(mistake.fix, origin=origin),
+    )
+
+
+def without_outside(mistake: Mistake) -> Mistake:
+    """Return a mistake without its parts from outside; their origins stay."""
+    hides_action = mistake.action_origin == "outside"
+    may_tell_fix = mistake.fix is not None and mistake.fix.may_be_told
+    return replace(
+        mistake,
+        action=None if hides_action else mistake.action,
+        vain=() if hides_action else mistake.vain,
+        error="" if mistake.error_origin == "outside" else mistake.error,
+        words="" if mistake.words_origin == "outside" else mistake.words,
+        maybe=() if mistake.maybe_origin == "outside" else mistake.maybe,
+        fix=mistake.fix if may_tell_fix else None,
     )
 
 
@@ -122,8 +145,7 @@ def confirmed(mistake: Mistake, earlier: Mistake) -> Mistake:
     common = tuple(call for call in mistake.maybe if call in earlier.maybe)
     if mistake.fix is not None or not common:
         return mistake
-    reaches = any(reaches_out(call.text) for call in common)
-    origin: Origin = "outside" if reaches else "local"
+    origin = lowest_origin((mistake.maybe_origin, earlier.maybe_origin))
     return replace(mistake, fix=Fix(kind="step", calls=common, origin=origin), maybe=())
 
 

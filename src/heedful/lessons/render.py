@@ -51,9 +51,7 @@ def change_words(fix: Fix) -> str:
 def shown_fix(mistake: Mistake) -> Fix | None:
     """Return the fix of a mistake if it may be shown, else None."""
     fix = mistake.fix
-    if fix is None or (fix.kind == "waiting" and not fix.calls):
-        return fix  # to wait is nobody's words
-    return fix if fix.origin != "outside" else None
+    return fix if fix is not None and fix.may_be_told else None
 
 
 def error_words(mistake: Mistake) -> str:

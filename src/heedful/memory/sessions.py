@@ -167,14 +167,15 @@ class _MistakeCase:
     """A mistake, and the evidence for it.
 
     `error` is the line that names the error, as the call `failed` wrote it. `cure` are
-    the edits that put it right, or the call. It is of the work if edits did, or if
-    another session cannot do what did.
+    the edits that put it right, or the call; of the steps `maybe`, nobody knows which
+    did. It is of the work if edits did, or if another session cannot do what did.
     """
 
     mistake: Mistake
     error: str
     failed: int
     cure: tuple[int, ...]
+    maybe: tuple[int, ...]
     is_edited: bool
     is_of_work: bool
 
@@ -332,6 +333,7 @@ class _SessionStudy:
         tries = list(repair.tries[1:]) if repair else []
         vain = [n for n in tries if self.texts[n] != self.texts[failed]]
         vain_calls = dict.fromkeys(self._call_of(n, leave_out) for n in vain)
+        maybe = repair.maybe if repair else ()
         end = repair.works if repair else failed
         edits = [n for n in repair.steps if n in self.edits] if repair else []
         cure: tuple[int, ...] = ()
@@ -344,9 +346,7 @@ class _SessionStudy:
             signature=signature("", names.left_out(error)).digest,
             error=leave_out(error),
             fix=self._fix_of(failed, repair, leave_out) if repair else None,
-            maybe=tuple(
-                self._call_of(n, leave_out) for n in (repair.maybe if repair else ())
-            ),
+            maybe=tuple(self._call_of(n, leave_out) for n in maybe),
             vain=tuple(vain_calls)[-MAX_FAILED_TRIES:],
             evidence=tuple(
                 self.events[n].id or str(n) for n in dict.fromkeys((failed, *cure, end))
@@ -360,6 +360,7 @@ class _SessionStudy:
             failed=failed,
             is_edited=bool(edits),
             cure=cure,
+            maybe=maybe,
             is_of_work=bool(edits) or mistake.fix is None,
         )
         files = self._files_of(case)
@@ -484,6 +485,7 @@ class _SessionStudy:
             mistake = replace(
                 case.mistake,
                 fix=fix,
+                maybe_origin=fix_origin(self.run, case.maybe, stated, strict),
                 error_origin="outside" if error_is_outside else "local",
             )
             importance = FAILURE_IMPORTANCE

@@ -45,7 +45,7 @@ def material(
     import numpy as np
 
     from heedful.lessons.consolidate import DreamLesson
-    from heedful.lessons.mistake import from_json
+    from heedful.lessons.mistake import from_json, without_outside
 
     lessons = list[tuple[DreamLesson, Any]]()
     for row in db.all("material", scope, space=space):
@@ -53,6 +53,7 @@ def material(
         # Vectors are stored as 32-bit floats.
         vector = None if data is None else np.frombuffer(data, "<f4")
         mistake = from_json(row["mistake"])
+        mistake = mistake and without_outside(mistake)
         lessons.append((from_row(DreamLesson, row, mistake=mistake), vector))
 
     return lessons

@@ -34,7 +34,14 @@ from heedful.lessons.lesson import (
     short_digest,
     source_of,
 )
-from heedful.lessons.mistake import Mistake, from_json, to_data, with_origin, with_words
+from heedful.lessons.mistake import (
+    Mistake,
+    from_json,
+    to_data,
+    with_origin,
+    with_words,
+    without_outside,
+)
 from heedful.lessons.origin import Origin, keys_in, lowest_origin
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.signature import signature, words_of
@@ -157,6 +164,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     elif parents:
         trust = lowest_origin((trust, *_trust_of_parents(db, parent_ids, parents)))
 
+    lesson = _with_all_parts(lesson, trust)
     # Only an operator may write again what a person has refused.
     is_operator = trust == "user"
     digests = refusable_digests(
@@ -187,6 +195,15 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         parents=tuple(sorted(parents)),
         sources=sources,
     )
+
+
+def _with_all_parts(lesson: Lesson, trust: Origin) -> Lesson:
+    """Return a lesson with the words of all its parts if it waits: it is read whole."""
+    mistake = lesson.mistake
+    if trust != "outside" or mistake is None or mistake.is_released:
+        return lesson
+    released = with_origin(mistake, "local")
+    return replace(lesson, mistake=released, text=render.lesson(released))
 
 
 def _listener(lesson: Lesson) -> str:
@@ -372,12 +389,11 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     The words of the lesson are without this part. Returns the id of what waits, 0 for
     none.
     """
-    mistake = lesson.mistake
-    if mistake is None or mistake.is_released or lesson.state == "quarantined":
+    whole = _with_all_parts(lesson, "outside")
+    if whole is lesson or lesson.state == "quarantined":
         return 0
-    released = with_origin(mistake, "local")
-    text = storable(render.lesson(released))
-    columns = {"text": text, "mistake": mistake_json(released), "about": ""}
+    text = storable(whole.text)
+    columns = {"text": text, "mistake": mistake_json(whole.mistake), "about": ""}
     add_words(db, {**values, **columns, "state": "quarantined", "trust": "outside"})
     key = {"lesson_id": values["lesson_id"], "digest": words_digest(text)}
     rows = db.select("id, state", "example", key)
@@ -803,11 +819,14 @@ def plain(row: Row) -> Mapping[str, Any]:
         del lesson[column]
     if row["trust"] == "outside":
         lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
+    mistake = from_json(lesson["mistake"])
+    if mistake is not None and mistake.error_origin == "outside":
+        lesson["pattern"] = ""
 
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
-    mistake = json.loads(lesson["mistake"]) if lesson["mistake"] else None
-    return {**lesson, **flags, **lists, "mistake": mistake}
+    record = to_data(without_outside(mistake)) if mistake is not None else None
+    return {**lesson, **flags, **lists, "mistake": record}
 
 
 def rule(

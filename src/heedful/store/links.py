@@ -15,7 +15,7 @@ from typing import Any
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
-from heedful.lessons.mistake import from_json
+from heedful.lessons.mistake import from_json, without_outside
 from heedful.lessons.signature import failure_of
 from heedful.store.connection import Db, Row, bulk, token
 
@@ -118,6 +118,7 @@ def _with_tasks(
 
 def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
     """Return the words of the lesson in a row of `linked_lessons`."""
+    mistake = from_json(row["mistake"])
     return LessonWords(
         id=row["id"],
         kind=row["kind"],
@@ -128,6 +129,6 @@ def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
         error=row["error"] or "",
         error_type=row["error_type"],
         tasks=tasks,
-        mistake=from_json(row["mistake"]),
+        mistake=mistake and without_outside(mistake),
         failure=failure_of(row["signature"], row["pattern"]),
     )
