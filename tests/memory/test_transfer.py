@@ -328,7 +328,7 @@ def test_what_is_wrong_is_said_with_its_line(data, line, message):
 # Texts of a record with a form of their own: another text in their place is refused.
 BOUND_TEXTS = {"type", "kind", "signature", "state", "trust", "digest"}
 BOUND_TEXTS |= {"relation", "parent", "origin"}
-BOUND_TEXTS |= {"action_origin", "error_origin", "words_origin"}
+BOUND_TEXTS |= {"action_origin", "maybe_origin", "error_origin", "words_origin"}
 
 
 def plant_secret(value: Any, secret: str) -> Any:
