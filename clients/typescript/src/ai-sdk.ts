@@ -89,12 +89,10 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
   const runs = new OpenRuns(watch);
   const conversations = new WeakMap<object, { conversation: Conversation; named: boolean }>();
 
-  /** Tell memory that an answer is complete. */
+  /** End the run of an answer that is complete, unless it has calls, or a name. */
   function answered(params: unknown, hasCalls: boolean): void {
     const known = conversations.get(params as object);
-    if (known === undefined) return;
-    known.conversation.answered();
-    if (!hasCalls && !known.named) runs.ended(known.conversation);
+    if (known !== undefined && !hasCalls && !known.named) runs.ended(known.conversation);
   }
 
   /** Tell memory parts of an answer; return whether they have calls that the agent makes. */

@@ -16,4 +16,4 @@ export type {
 export { judged } from "./judged.ts";
 export type { Attempt, Judged, JudgedOptions } from "./judged.ts";
 export { Run, Watch } from "./run.ts";
-export type { Reading, WatchOptions } from "./run.ts";
+export type { WatchOptions } from "./run.ts";

@@ -151,7 +151,6 @@ export async function judged<R extends { text: string }>(
   const watch = watchOf(memory);
   const loop = await openRun(watch, id ?? `run-${crypto.randomUUID()}`, task, fields);
   const run = watch.run(loop?.id);
-  run.read({ by: "user", text: task });
   const providerOptions: Attempt["providerOptions"] = { heedful: { run: run.id, recall: false } };
   const earlier = loop?.attempts ?? 0;
   const trials: Trial<R>[] = [];
@@ -161,7 +160,6 @@ export async function judged<R extends { text: string }>(
   for (;;) {
     const number = earlier + trials.length + 1;
     const words = asked(task, loop?.lessons ?? "", rejected, feedback);
-    run.wrote(words.prompt, ...words.messages.map((message) => message.content));
     const result = await attempt({ number, id: run.id, ...words, providerOptions });
     const text = answer ? answer(result) : result.text;
     const findings = await check(text, result);

@@ -53,14 +53,6 @@ function requestOf(state: Record<string, unknown>): Request {
   return state.request as Request;
 }
 
-/** Feedback as Mastra shows it; in other words, it would be the text of a system prompt. */
-function shownFeedback(feedback: string): string {
-  return (
-    `[Processor Feedback] Your previous response was not accepted: ${feedback}. ` +
-    "Please try again with the feedback in mind."
-  );
-}
-
 /** A chunk of Mastra as a part of an answer. */
 function partOf({ type, payload }: { type: string; payload: unknown }): Part {
   const part = { ...(payload as object), type } as Part;
@@ -114,7 +106,6 @@ export function heedfulProcessor(
     processLLMResponse({ chunks, state }) {
       const { conversation } = requestOf(state);
       conversation?.heard(chunks.map(partOf));
-      conversation?.answered();
     },
 
     async processOutputStep({ messages, toolCalls = [], text = "", usage, state, abort }) {
@@ -145,7 +136,6 @@ export function heedfulProcessor(
       const feedback =
         verdict === null ? localFeedback(findings, request.attempts, options.policy) : feedbackOf(verdict);
       request.isDone = feedback === null;
-      if (feedback !== null) conversation?.run.wrote(shownFeedback(feedback));
       onVerdict?.(verdict, text);
       if (feedback !== null) abort(feedback, { retry: true });
       return messages;

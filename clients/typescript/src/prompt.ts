@@ -1,10 +1,6 @@
 // What stands in the prompt of a model call, as the AI SDK and Mastra write it: the task,
 // the calls of tools since then, and their results. The prompt of each step has all of
 // it, so one place is enough to tell memory what happened, and to show what it says.
-//
-// All else that the model reads is not the agent's own: earlier turns, other messages,
-// and what tools of its provider said. Memory is told it, so that a fix in words of a
-// page is known as such.
 
 import { VALUES_LEFT_OUT } from "./run.ts";
 import type { Run } from "./run.ts";
@@ -13,12 +9,9 @@ export type Part = { type: string; [field: string]: any };
 type Message = { role: string; content: string | Part[]; [field: string]: any };
 export type Prompt = readonly Message[];
 
-interface EarlierCall {
+interface Call {
   tool: string;
   input: unknown;
-}
-
-interface Call extends EarlierCall {
   advice: Promise<string>[];
 }
 
@@ -101,25 +94,13 @@ function partsOf({ content }: Message): readonly Part[] {
   return typeof content === "string" ? [{ type: "text", text: content }] : content;
 }
 
-/** A text without blanks: an SDK may put other ones between the words of a model. */
-function withoutBlanks(text: string): string {
-  return text.replaceAll(/\s+/g, "");
-}
-
-/** What is known of one run: its task, its calls, what memory said, and what was read. */
+/** What is known of one run: its task, its calls, and what memory said. */
 export class Conversation {
   readonly run: Run;
   #lessons: Promise<string> | undefined;
   readonly #calls = new Map<string, Call>();
-  readonly #earlierCalls = new Map<string, EarlierCall>();
-  // The calls of the provider's tools that have no result yet.
-  readonly #providerCalls = new Map<string, Part>();
   readonly #providerIds = new Set<string>();
   readonly #told = new Set<string>();
-  // The other words that memory was told.
-  readonly #known = new Set<string>();
-  // What the model said in this run, without blanks.
-  #said = "";
 
   /** With `lessons`, memory was asked for the task already. */
   constructor(run: Run, lessons?: string) {
@@ -129,26 +110,7 @@ export class Conversation {
 
   /** Hear parts of an answer of the model, whole or as they come. */
   heard(parts: readonly Part[]): void {
-    for (const part of parts) {
-      switch (part.type) {
-        case "text":
-        case "text-delta":
-        case "reasoning":
-        case "reasoning-delta":
-          this.#said += withoutBlanks(part.text ?? part.delta ?? "");
-          break;
-        case "tool-call":
-          this.#heardCall(part as Part & ToolCall, true);
-          break;
-        case "tool-result":
-          this.#providerCalls.delete(part.toolCallId);
-          if (!part.preliminary && !this.#calls.has(part.toolCallId)) this.#provided(part);
-          break;
-        case "source":
-        case "custom":
-          this.#provided(part);
-      }
-    }
+    for (const part of parts) if (part.type === "tool-call") this.#heardCall(part as Part & ToolCall);
   }
 
   /** Whether the provider of the model made this call. */
@@ -156,17 +118,9 @@ export class Conversation {
     return this.#providerIds.has(call);
   }
 
-  /** Tell memory that the model answered; a tool of its provider may show it what nobody sees. */
-  answered(): void {
-    for (const part of this.#providerCalls.values()) this.#provided(part);
-    this.#providerCalls.clear();
-  }
-
   /** Tell memory that a tool is called, before it runs; nobody waits for the answer. */
   called(call: Pick<ToolCall, "toolCallId" | "toolName" | "input">): void {
     if (this.#calls.has(call.toolCallId)) return;
-    // What the model read before it made this call.
-    this.answered();
     const input = inputOf(call.input);
     const advice = [this.run.before(call.toolName, input, call.toolCallId)];
     this.#calls.set(call.toolCallId, { tool: call.toolName, input, advice });
@@ -177,12 +131,8 @@ export class Conversation {
     const place = taskPlace(prompt);
     const task = prompt[place];
     if (task === undefined) return prompt;
-    // The task is told by the question for lessons; what was read before it, goes with it.
-    const isAsked = this.#lessons === undefined;
-    if (isAsked) this.#known.add(textOf(task));
-    for (const [index, message] of prompt.entries()) this.#hear(message, index > place);
-    this.answered();
-    if (isAsked) this.#lessons = this.run.recall(textOf(task));
+    this.#lessons ??= this.run.recall(textOf(task));
+    for (const message of prompt.slice(place + 1)) this.#hear(message);
 
     const messages = prompt.map((message, index) => {
       if (index === place) return this.#lessons!.then((text) => (text ? withText(message, text) : message));
@@ -191,74 +141,28 @@ export class Conversation {
     return (await Promise.all(messages)) as unknown as P;
   }
 
-  /** Tell memory what a message has that it was not told yet; `isSince` the task. */
-  #hear(message: Message, isSince: boolean): void {
-    const parts = partsOf(message);
-    if (message.role === "user" || message.role === "system") {
-      this.#words("user", textOf(message));
-      if (parts.some((part) => part.type !== "text")) this.#words("other", VALUES_LEFT_OUT);
-      return;
-    }
-    for (const part of parts) {
-      switch (part.type) {
-        case "text":
-        case "reasoning":
-          // The words of an earlier answer may be those of a page that is gone.
-          if (!this.#said.includes(withoutBlanks(part.text))) this.#words("other", part.text);
-          break;
-        case "tool-call":
-          this.#heardCall(part as Part & ToolCall, isSince);
-          break;
-        case "tool-result":
-          this.#result(part);
-          break;
-        case "custom":
-          this.#provided(part);
-          break;
-        case "file":
-        case "reasoning-file":
-          if (!isSince) this.#words("other", VALUES_LEFT_OUT);
-      }
+  /** Tell memory what a message since the task has that it was not told yet. */
+  #hear(message: Message): void {
+    for (const part of partsOf(message)) {
+      if (part.type === "tool-call") this.#heardCall(part as Part & ToolCall);
+      else if (part.type === "tool-result") this.#result(part);
     }
   }
 
-  #heardCall(call: Part & ToolCall, isSince: boolean): void {
-    if (call.providerExecuted) {
-      this.#providerIds.add(call.toolCallId);
-      this.#providerCalls.set(call.toolCallId, call);
-    } else if (isSince) {
-      this.called(call);
-    } else {
-      this.#earlierCalls.set(call.toolCallId, { tool: call.toolName, input: inputOf(call.input) });
-    }
+  #heardCall(call: Part & ToolCall): void {
+    if (call.providerExecuted) this.#providerIds.add(call.toolCallId);
+    else this.called(call);
   }
 
-  /** Tell memory words that the agent has read, once. */
-  #words(by: "user" | "other", text: string): void {
-    if (text.trim() === "" || this.#known.has(text) || this.run.hasWritten(text)) return;
-    this.#known.add(text);
-    this.run.read({ by, text });
-  }
-
-  /** Tell memory what a tool of the provider said, once. */
-  #provided(part: Part): void {
-    const key = part.toolCallId ? `${part.type} ${part.toolCallId}` : JSON.stringify(part);
-    if (!this.#known.has(key)) this.run.read({ by: "provider", item: part });
-    this.#known.add(key);
-  }
-
-  /** Tell memory the result of a call, once: of this run, of an earlier one, or of the provider. */
+  /** Tell memory the result of a call of this run, once. */
   #result(part: Part): void {
     const id = part.toolCallId;
-    this.#providerCalls.delete(id);
-    // A person refused the call, so the tool neither worked nor failed.
-    if (this.#told.has(id) || part.output?.type === "execution-denied") return;
-    this.#told.add(id);
     const call = this.#calls.get(id);
-    const earlier = this.#earlierCalls.get(id);
-    if (call !== undefined) this.#answer(call, id, part.output);
-    else if (earlier !== undefined) this.run.read({ by: "tool", ...earlier, output: valueOf(part.output) });
-    else this.#provided(part);
+    // A person refused the call, so the tool neither worked nor failed.
+    const isRefused = part.output?.type === "execution-denied";
+    if (call === undefined || this.#told.has(id) || isRefused) return;
+    this.#told.add(id);
+    this.#answer(call, id, part.output);
   }
 
   #answer(call: Call, id: string, output: Part): void {

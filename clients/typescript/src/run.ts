@@ -21,22 +21,10 @@ const MAX_TEXT_CHARS = 80_000;
 // The service never says more than this at once.
 const MAX_ADVICE_CHARS = 20_000;
 const MAX_VALUES = 2_000;
-// The service keeps no more of what an agent has read before.
-const MAX_READ_CHARS = 1_000_000;
 // A run that waits for a person may go on much later; the oldest are forgotten first.
 export const MAX_OPEN_RUNS = 1_000;
-// The service knows by this line, and by that of `cut`, that it has not seen all.
+// A value that is too large ends with this line.
 export const VALUES_LEFT_OUT = "[more values are left out]";
-
-/** What an agent has read, of which no other event tells, and whose words it has.
- *
- * A `user` is also who wrote a system prompt. A `tool` is one that the agent called
- * before the run, a `provider` is that of the model, which runs tools of its own.
- */
-export type Reading =
-  | { by: "user" | "other"; text: string }
-  | { by: "tool"; tool: string; input: unknown; output: unknown }
-  | { by: "provider"; item: unknown };
 
 /** A text without its middle if it is long, and without the lines that the cut splits. */
 function cut(text: string): string {
@@ -70,24 +58,6 @@ function argumentsOf(input: unknown): Record<string, unknown> {
   const value = plain(input);
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
   return isObject ? (value as Record<string, unknown>) : { input: value };
-}
-
-/** What an agent has read, as data of bounded size. */
-function plainReading(reading: Reading): object {
-  switch (reading.by) {
-    case "tool":
-      return { ...reading, input: argumentsOf(reading.input), output: plain(reading.output) };
-    case "provider":
-      return { ...reading, item: plain(reading.item) };
-    default:
-      return { ...reading, text: cut(reading.text) };
-  }
-}
-
-/** What an agent has read, as the service takes it: all of it, or that it is too long. */
-function sendable(readings: readonly object[]): readonly object[] {
-  const chars = readings.reduce((sum, reading) => sum + JSON.stringify(reading).length, 0);
-  return chars > MAX_READ_CHARS ? [{ by: "unread" }] : [...readings];
 }
 
 /** The text of an error that a tool threw. */
@@ -212,10 +182,6 @@ export class Run {
   readonly id: string;
   readonly #watch: Watch;
   #last: Promise<unknown> = Promise.resolve();
-  // What the agent has read since the last event, and what no event has brought yet.
-  #read: object[] = [];
-  readonly #unsent: object[] = [];
-  readonly #written = new Set<string>();
 
   constructor(watch: Watch, id: string) {
     this.id = id;
@@ -244,24 +210,6 @@ export class Run {
     return this.#tell("PostToolUseFailure", event);
   }
 
-  /** Tell what the agent has read elsewhere; it arrives with the next event.
-   *
-   * Until it has arrived, no event does: a fix in words of others is not the agent's.
-   */
-  read(...readings: Reading[]): void {
-    this.#read.push(...readings.map(plainReading));
-  }
-
-  /** Note words that heedful itself, or the check, writes into a prompt. */
-  wrote(...texts: string[]): void {
-    for (const text of texts) this.#written.add(text);
-  }
-
-  /** Whether heedful, or the check, wrote these words. */
-  hasWritten(text: string): boolean {
-    return this.#written.has(text);
-  }
-
   /** End the run: the service learns from it. */
   end(): Promise<unknown> {
     this.#watch.forget(this);
@@ -276,23 +224,14 @@ export class Run {
     // The wait begins now: events that wait for others have less time, not more.
     const deadline = Date.now() + this.#watch.waitMs;
     const body = { session_id: this.id, hook_event_name: name, ...event };
-    const read = this.#read;
-    this.#read = [];
     const send = (call: CallOptions) => this.#send(body, call);
-    const answer = this.#last.then(() => {
-      this.#unsent.push(...read);
-      return this.#watch.guarded(send, "", deadline);
-    });
+    const answer = this.#last.then(() => this.#watch.guarded(send, "", deadline));
     this.#last = answer;
     return this.#watch.keep(answer);
   }
 
   async #send(body: Record<string, unknown>, call: CallOptions): Promise<string> {
-    // What was read after the last call can be in none.
-    const isRead = this.#unsent.length > 0 && body.hook_event_name !== "SessionEnd";
-    const event = isRead ? { ...body, already_read: sendable(this.#unsent) } : body;
-    const answer = await this.#watch.client.call("POST", EVENTS, event, call);
-    this.#unsent.length = 0;
+    const answer = await this.#watch.client.call("POST", EVENTS, body, call);
     const said = answer.hookSpecificOutput ?? {};
     const text = said.additionalContext ?? said.permissionDecisionReason ?? "";
     if (typeof text !== "string" || text.length > MAX_ADVICE_CHARS) {

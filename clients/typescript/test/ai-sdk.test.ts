@@ -117,7 +117,7 @@ test("a failed tool's result has what fixed it before; the caller's has not", as
   });
   assert.equal(result.text, ANSWER);
   const afterFailure = model.doGenerateCalls[1]?.prompt.at(-1);
-  assert.match(JSON.stringify(afterFailure), /what put it right:.*A-7/s);
+  assert.match(JSON.stringify(afterFailure), /fix: find_order.*A-7/s);
   const bare = modelOf(nextPart);
   await generateText({ model: bare, tools, stopWhen, prompt: QUESTION });
   const without = bare.doGenerateCalls[1]?.prompt.at(-1);
@@ -129,8 +129,6 @@ test("a failed tool's result has what fixed it before; the caller's has not", as
 test("what runs of the SDK do teaches the next: count, and the fix", async () => {
   const taught = await startService();
   try {
-    taught.command("trust", "set", "tool:find_order", "measured");
-    taught.command("trust", "set", "user", "operator");
     const client = taught.client();
     const middleware = heedfulMiddleware(taught.watch());
     const model = wrapLanguageModel({ model: modelOf(nextPart), middleware });

@@ -26,7 +26,6 @@ export interface HeardEvent {
   run: string;
   name: string;
   call: string | undefined;
-  read: unknown[];
 }
 
 export interface Service {
@@ -34,7 +33,7 @@ export interface Service {
   client(options?: Partial<HeedfulOptions>): Heedful;
   /** A watch that waits as long as a busy machine needs, and throws on a problem. */
   watch(project?: string): Watch;
-  /** Such a watch, and the events that it sends: run, name, id of the call, what was read. */
+  /** Such a watch, and the events that it sends: run, name, id of the call. */
   heard(): { watch: Watch; events: HeardEvent[] };
   /** What a command of heedful prints. */
   command(...words: string[]): string;
@@ -72,7 +71,6 @@ export async function startService(settings = ""): Promise<Service> {
           run: event.session_id,
           name: event.hook_event_name,
           call: event.tool_use_id,
-          read: event.already_read ?? [],
         });
         return globalThis.fetch(address, init);
       };
@@ -135,8 +133,6 @@ export const ORDER_ERROR = "Error: id must have the form A-7";
 
 /** Teach what puts a wrong order number right: three runs of an agent. */
 export async function teachOrders(service: Service): Promise<void> {
-  service.command("trust", "set", "tool:find_order", "measured");
-  service.command("trust", "set", "user", "operator");
   const watch = service.watch();
   for (const number of [1, 2, 3]) {
     const run = watch.run(`taught-${number}`);
