@@ -32,8 +32,7 @@ def build(command: str) -> str:
 call = AIMessage(
     "", tool_calls=[{"name": "build", "args": {"command": "npm run pads"}, "id": "1"}]
 )
-# The error of a tool is evidence only if the operator trusts the tool.
-memory = Memory(":memory:", trust={"tool:build": "measured", "user": "operator"})
+memory = Memory(":memory:")
 middleware = [
     HeedfulMiddleware(Host(memory=memory)),
     ToolErrorMiddleware(lambda error, _: str(error)),
