@@ -89,8 +89,8 @@ async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
         pytest.param("root", "user_message", "", id="a user wrote it"),
         pytest.param("stored", "user_message", "", id="the prompt is stored already"),
         pytest.param("fork", "user_message", "", id="a user wrote it in a fork"),
-        pytest.param("child", "system_event", "external", id="a model wrote it"),
-        pytest.param("lost", "system_event", "external", id="nobody knows"),
+        pytest.param("child", "system_event", "outside", id="a model wrote it"),
+        pytest.param("lost", "system_event", "outside", id="nobody knows"),
     ],
 )
 async def test_the_author_of_a_prompt(

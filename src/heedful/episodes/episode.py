@@ -42,7 +42,7 @@ EVENT_TYPES = (
 MIN_MISSPELT_LIKENESS = 0.85
 # Events with words of a model.
 MODEL_WORD_EVENTS = frozenset({"llm_response", "tool_call"})
-Origin = Literal["", "tool", "external"]
+Origin = Literal["", "tool", "outside"]
 # The code of a prompt that may be what a command of a project, or a prompt of a server,
 # put in the place of what the user typed.
 EXPANDED_PROMPT_CODE = "maybe expanded"
@@ -66,7 +66,7 @@ class Event:
     is the error's code. `arguments` are JSON data or text; if None, the arguments are
     in `content`. `call` is the id that a tool call shares with its response. `id` is
     the id of the event itself. `at` is the time in seconds since 1970, None if unknown.
-    `meta` is any other data. `origin` is "tool" or "external" if the words are not
+    `meta` is any other data. `origin` is "tool" or "outside" if the words are not
     those of the party that the type names, such as a model's turn that only a prompt
     contains.
     """

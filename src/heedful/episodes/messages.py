@@ -37,7 +37,12 @@ CALL_PART_TYPES = frozenset(
     {"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"}
 )
 # What an event of our own format may state: it lowers the trust of the event's words.
-EVENT_ORIGINS = ("tool", "external")
+# Earlier versions wrote "external".
+EVENT_ORIGINS: Mapping[Any, Origin] = {
+    "tool": "tool",
+    "outside": "outside",
+    "external": "outside",
+}
 THOUGHT_PART_TYPES = frozenset({"thinking", "reasoning"})
 # The names that the code and the message of an event's error may have.
 ERROR_CODE_NAMES = ("code", "error_code", "status", "error_type", "error_category")
@@ -76,7 +81,7 @@ def message_events(
             call = _call_event(part, agent)
             names[call.call] = call.tool
             if text_event != "llm_response":
-                call = replace(call, origin="external")
+                call = replace(call, origin="outside")
             events.append(call)
         elif kind == "tool_call_response" or kind.endswith("tool_result"):
             events.append(_result_event(part, names, agent))
@@ -502,7 +507,7 @@ def _item_events(
 
 def _words_of_others(text: str) -> Event:
     """Return an event with words that an agent got, and nobody knows from whom."""
-    return Event("system_event", text, origin="external")
+    return Event("system_event", text, origin="outside")
 
 
 def _as_prompt_of_model(event: Event) -> Event:
@@ -511,7 +516,7 @@ def _as_prompt_of_model(event: Event) -> Event:
     A model writes the prompts of its subagents, and summaries of a session.
     """
     if event.type == "user_message":
-        return replace(event, type="system_event", origin="external")
+        return replace(event, type="system_event", origin="outside")
     return event
 
 
@@ -522,7 +527,7 @@ def _without_notes(event: Event) -> Event:
     words of a command or of another agent.
     """
     if event.type == "user_message" and event.content.startswith("<"):
-        return replace(event, type="system_event", origin="external")
+        return replace(event, type="system_event", origin="outside")
     return event
 
 
@@ -562,7 +567,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
 
     if kind == "summary":
         summary = text_field(entry, "summary")
-        return [Event("summary", summary, origin="external")]
+        return [Event("summary", summary, origin="outside")]
 
     if kind == "attachment":
         return [_words_of_others(text_of(entry.get("attachment")))]
@@ -572,7 +577,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
         type = "error_event" if error else "system_event"
         notice = Event(type, text_of(entry.get("content")), error=error)
         # It may be what a command printed.
-        origin: Origin = "" if error else "external"
+        origin: Origin = "" if error else "outside"
         return [replace(notice, code=text_field(entry, "subtype"), origin=origin)]
 
     message = entry.get("message")
@@ -587,7 +592,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     if beside and beside != text_of(message.get("content")):
         events.append(_words_of_others(beside))
     if is_meta:
-        events = [replace(event, origin=event.origin or "external") for event in events]
+        events = [replace(event, origin=event.origin or "outside") for event in events]
     if entry.get("isApiErrorMessage") is True:
         return [
             Event("error_event", error=event.content, code="api_error")
@@ -623,10 +628,9 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")
 
     names = set(Event.__dataclass_fields__)
-    origin: Origin = ""
-    if fields.get("origin") in EVENT_ORIGINS:
-        origin = fields["origin"]
-    else:
+    word = fields.get("origin")
+    origin = EVENT_ORIGINS.get(word, "") if isinstance(word, str) else ""
+    if not origin:
         names.remove("origin")
 
     others = {

@@ -36,7 +36,7 @@ def sources_at(run: Course, position: int) -> frozenset[str]:
     event = run.events[position]
     if event.type == "summary":
         return frozenset()
-    if event.origin == "external":
+    if event.origin not in ("", "tool"):
         return frozenset({NETWORK_SOURCE})
     if event.type in SURROUNDING_EVENTS and not event.origin:
         return frozenset({"user"})

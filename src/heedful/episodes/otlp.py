@@ -36,7 +36,7 @@ SPAN_KINDS: Mapping[str, tuple[Kind, Origin]] = {
     ),
     **dict.fromkeys(("invoke_agent", "create_agent", "AGENT"), ("around", "")),
     **dict.fromkeys(("execute_tool", "TOOL"), ("tool", "tool")),
-    **dict.fromkeys(("retrieval", "RETRIEVER"), ("tool", "external")),
+    **dict.fromkeys(("retrieval", "RETRIEVER"), ("tool", "outside")),
 }
 # Field -> its attributes in both conventions; the first attribute present counts.
 FIELD_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
@@ -335,9 +335,9 @@ def step_of(span: Span) -> SpanStep:
 
 
 def _prompt_origin(event: Event, kind: Kind, author: Origin) -> Origin:
-    """Return whose words an input holds; those of a model in a prompt are external."""
+    """Return whose words an input holds; a model in a prompt is from outside."""
     if kind != "tool" and event.type in MODEL_WORD_EVENTS:
-        return "external"
+        return "outside"
     return event.origin or author
 
 
@@ -345,7 +345,7 @@ def _output_origin(event: Event, author: Origin) -> Origin:
     """Return whose words an output holds; only the answers are those of the model."""
     if not author and event.type in ANSWER_EVENTS:
         return event.origin
-    return author or "external"
+    return author or "outside"
 
 
 def _add_unread(step: SpanStep, span: Span) -> None:
@@ -366,7 +366,7 @@ def _add_unread(step: SpanStep, span: Span) -> None:
                     unread |= dict.fromkeys(map(str.strip, words.splitlines()))
     lines = [line for line in unread if line and line not in read_lines]
     if lines:
-        event = Event("system_event", "\n".join(lines), origin="external")
+        event = Event("system_event", "\n".join(lines), origin="outside")
         step.inputs += (event,)
 
 
@@ -400,7 +400,7 @@ def kind_of(attributes: Attributes) -> tuple[Kind, Origin]:
 
     if inferred:
         kind = kind.upper()
-    return SPAN_KINDS.get(kind, ("around", "external"))
+    return SPAN_KINDS.get(kind, ("around", "outside"))
 
 
 def _error_of(span: Span) -> Error | None:

@@ -495,7 +495,7 @@ async def _on_prompt(moment: _Moment) -> Reply:
                 "system_event",
                 prompt,
                 call=moment.text("prompt_id"),
-                origin="external",
+                origin="outside",
             )
         )
         return Reply()

@@ -226,7 +226,7 @@ class _SessionStudy:
         refused = self.run.refused | self.forbidden
         self.tried = replace(self.run, refused=refused)
         self.index = CallIndex(self.tried)
-        messages = [e.content for e in self.events if e.type == "user_message"]
+        messages = [e.content for e in self.events if _is_of_user(e)]
         self.rules = dict.fromkeys(
             chain.from_iterable(
                 read_rules(mask_personal(redact(message))) for message in messages
@@ -259,7 +259,7 @@ class _SessionStudy:
         for position, event in enumerate(self.events):
             if event.type == "tool_call":
                 calls.append(position)
-            elif event.type == "user_message":
+            elif _is_of_user(event):
                 text = redact(event.content.strip())
                 steps = self._forbidden_by(text, calls)
                 if steps:
@@ -545,6 +545,11 @@ class _SessionStudy:
             source=self.source,
             sources=tuple(sources),
         )
+
+
+def _is_of_user(event: Event) -> bool:
+    """Return True if an event has the words of the user."""
+    return event.type == "user_message" and not event.origin
 
 
 def call_text(event: Event) -> str:

@@ -105,7 +105,9 @@ class Study:
         """
         task = self.episode.task
         events = self.episode.events
-        messages = (e.content for e in events if e.type == "user_message")
+        messages = (
+            e.content for e in events if e.type == "user_message" and not e.origin
+        )
         prompt = next(messages, "").strip()
         is_typed = len(prompt) <= MAX_TYPED_CHARS and "\n" not in prompt
         if not task or not is_typed or prompt in task:
