@@ -199,3 +199,14 @@ async def test_the_command_in_an_answer_is_safe(memory, name):
     words = shlex.split(reflected.hint.split("once: ")[-1])
     assert "touch" not in words
     assert not any(word.startswith(("PWNED", ";")) for word in words)
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "not strict"])
+async def test_a_strict_memory_holds_an_installation_that_two_runs_confirm(strict):
+    memory = heedful.Memory(":memory:", holdout=0, strict=strict)
+    failed = step("Bash", FAILED, ERROR)
+    works = step("Bash", FAILED)
+    install = step("Bash", "npm i pads")
+    for session, other in (("s1", "make assets"), ("s2", "git stash")):
+        await learn(memory, session, failed, install, step("Bash", other), works)
+    assert ("npm i pads" in await told(memory, ERROR)) is not strict
