@@ -195,6 +195,7 @@ async def test_the_command_in_an_answer_is_safe(memory, name):
     ]
     run = heedful.Episode(tuple(events), "success", task="do it")
     reflected = await heedful.reflect(run, memory=memory)
+    assert reflected is not None
     assert "\n" not in reflected.hint.strip()
     words = shlex.split(reflected.hint.split("once: ")[-1])
     assert "touch" not in words
