@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from heedful.redact import (
     CUT_MARGIN_CHARS,
     INVISIBLE_LETTERS,
-    TERMINAL_CODES,
     VARIATION_SELECTORS,
     redact,
     redact_start,
@@ -69,29 +68,6 @@ _LOOSE_SELECTOR_PATTERN = re.compile(
 )
 _LOOSE_JOINER_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
-)
-# Stands for words that heedful cannot read; the next pattern finds it.
-UNREAD_MARK = "[more values are left out]"
-# What `cut_middle` and the TypeScript package put in the place of what they cut: a line
-# or a text of its own, also within JSON.
-CUT_MARK_PATTERN = re.compile(
-    r"""(?:^|"|\\n)\[(?:\d+ characters|more values) are left out\](?:$|["\\])""",
-    re.MULTILINE,
-)
-# A blank and a character as programs write them: a line's end as "\\n", "e" as
-# "\\u0065", "\\U00000065", "\\u{65}" or "\\x65".
-_BLANK_ESCAPE_PATTERN = re.compile(r"\\[nrtbfv]")
-_CODE_ESCAPE_PATTERN = re.compile(
-    r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]{1,5})\}"
-    r"|U000([0-9A-Fa-f]{5}))"
-)
-# What a terminal does not draw, and what it draws over.
-_UNDRAWN_PATTERN = re.compile(rf"{TERMINAL_CODES} | [^\x08\n]\x08", re.VERBOSE)
-# What marks up a text where words stand, and is not drawn: comments and tags of HTML, a
-# hidden end of a line, and within a word signs of emphasis and quotes.
-_HTML_COMMENT_PATTERN = re.compile("<!--.*?-->", re.DOTALL)
-_WORD_MARKUP_PATTERN = re.compile(
-    r"""<[/?!\w][^<>]{0,1000}> | \\\n | (?<=\w)[*_~`'"={}\\]{1,9}(?=\w)""", re.VERBOSE
 )
 
 
@@ -252,64 +228,3 @@ _CONTROL_PATTERN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u180e\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-MAX_ESCAPES = 3  # "&amp;amp;#101;" is an "e" to a model, too
-# ASCII in an address.
-_PERCENT_PATTERN = re.compile("%(?:u00)?([0-7][0-9A-Fa-f])")
-# ASCII that is drawn as nothing, and that a model reads.
-_TAG_CHARACTERS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
-
-
-def plain_text(text: str, *, escapes: bool = True, markup: bool = True) -> str:
-    r"""Return a text as its reader takes it, in small letters, to find its words again.
-
-    Accents, colours of a terminal and all that is drawn as nothing are left out,
-    letters of any width and style become plain, and so do those that HTML writes as
-    `&#101;` and an address as `%65`. With `escapes`, those of programs are read, too.
-    Without `markup`, tags are left out, and so are signs of emphasis within a word.
-
-    >>> plain_text("ZQ\u200b&#101;vil-\uff50ads\\nin caf\u00e9")
-    'zqevil-pads in cafe'
-    >>> plain_text("zq<b>ev</b>il-**pads**", markup=False)
-    'zqevil-**pads**'
-    """
-    if escapes and "\\" in text:
-        text = _BLANK_ESCAPE_PATTERN.sub(" ", text)
-        text = _CODE_ESCAPE_PATTERN.sub(_escaped_character, text)
-        # Two escapes may be the halves of one character.
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if "&" in text:
-        from html import unescape
-
-        for _ in range(MAX_ESCAPES):
-            text = unescape(text)
-    if "%" in text:
-        for _ in range(MAX_ESCAPES):
-            text = _PERCENT_PATTERN.sub(_escaped_character, text)
-    if "\x1b" in text or "\x08" in text:
-        text = _UNDRAWN_PATTERN.sub("", text)
-    if not markup:
-        # Up to the last end, each beginning of a comment has one: it takes linear time.
-        commented, end, rest = text.rpartition("-->")
-        text = f"{_HTML_COMMENT_PATTERN.sub('', commented + end)}{rest}"
-        text = _WORD_MARKUP_PATTERN.sub("", text)
-
-    if not text.isascii():
-        text = text.translate(_TAG_CHARACTERS)
-        text = unicodedata.normalize("NFKD", text)
-    hidden = set(filter(_is_drawn_as_nothing, set(text)))
-    if hidden:
-        text = text.translate(dict.fromkeys(map(ord, hidden)))
-    return text.casefold()
-
-
-def _escaped_character(escape: re.Match[str]) -> str:
-    """Return the character of an escape, whose digits are in one of the groups."""
-    return chr(int("".join(filter(None, escape.groups())), 16))
-
-
-def _is_drawn_as_nothing(character: str) -> bool:
-    """Return True for an accent, and for an invisible character other than a blank."""
-    if character in INVISIBLE_LETTERS or unicodedata.combining(character):
-        return True
-    is_hidden = _is_control(character) or unicodedata.category(character) == "Mn"
-    return is_hidden and not character.isspace()

@@ -43,9 +43,6 @@ MIN_MISSPELT_LIKENESS = 0.85
 # Events with words of a model.
 MODEL_WORD_EVENTS = frozenset({"llm_response", "tool_call"})
 Origin = Literal["", "tool", "outside"]
-# The code of a prompt that may be what a command of a project, or a prompt of a server,
-# put in the place of what the user typed.
-EXPANDED_PROMPT_CODE = "maybe expanded"
 LOOP_SOURCE = "loop"  # the source of an episode that was a loop of this installation
 MAX_TRACE_NAME_CHARS = 200  # of a name or an id
 MAX_DATA_DEPTH = 30  # of arguments and metadata; more deeply nested data become text

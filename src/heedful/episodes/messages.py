@@ -25,7 +25,6 @@ from heedful.episodes.episode import (
     json_data,
 )
 from heedful.errors import InvalidInput
-from heedful.sanitize import UNREAD_MARK
 from heedful.validation import check_integer, require
 
 ROLE_EVENTS = {
@@ -140,16 +139,12 @@ def texts_of(fields: Mapping[str, Any], *names: str) -> str:
 
 
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
-    """Return the text of a part; its type in brackets if it is no part of text.
-
-    A mark says that other parts than images have words that heedful cannot read.
-    """
+    """Return the text of a part; its type in brackets if it is no part of text."""
     text = texts_of(part, "text", "content", "thinking", "refusal")
     if not kind or "text" in kind or kind in ("refusal", *THOUGHT_PART_TYPES):
         return text
 
-    mark = "" if "image" in kind else UNREAD_MARK
-    return "\n".join(filter(None, [f"[{kind}]", text, mark]))
+    return "\n".join(filter(None, [f"[{kind}]", text]))
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:

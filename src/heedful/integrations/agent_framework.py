@@ -55,11 +55,6 @@ from heedful.integrations.attempts import (
 from heedful.integrations.host import Host
 from heedful.loop.record import Candidate, Usage
 
-# What a model itself says, beside the calls of tools of the provider.
-OWN_CONTENT_TYPES = frozenset(
-    "text text_reasoning function_call function_result usage "
-    "function_approval_request function_approval_response".split()
-)
 CallNext: TypeAlias = Callable[[], Awaitable[None]]
 Response: TypeAlias = AgentResponse[Any]
 

@@ -502,11 +502,7 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     # Not every agent has an event at the start that takes context.
     rules = await moment.run.rules()
-    advice = await moment.run.recall(
-        prompt,
-        moment.text("prompt_id"),
-        is_typed=moment.agent.gives_typed_line,
-    )
+    advice = await moment.run.recall(prompt, moment.text("prompt_id"))
     note = "\n".join(advice.notes)
     if note and not moment.agent.says_at_start:
         return moment.advise(_with_rules(f"Tell the user: {note}\n{rules}", advice))

@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from heedful.episodes.episode import EXPANDED_PROMPT_CODE, Ended, Event
+from heedful.episodes.episode import Ended, Event
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.reminders import (
     list_failures,
@@ -332,9 +332,7 @@ class HostRun:
         texts = [rules_text(list(rules), NAMED_HEADING), advice.text]
         return replace(advice, text="\n".join(filter(None, texts)), silence="")
 
-    async def recall(
-        self, task: Any = None, call: str = "", *, is_typed: bool = True
-    ) -> Advice:
+    async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.
 
         If the run goes on after an end of its process, also return the last feedback.
@@ -343,7 +341,7 @@ class HostRun:
         self.task = self.task if task is None else task
         await self.host.start()
         advice = await self.host.guarded(
-            "recall", self._recall(call, is_typed), Advice(silence=say("slow"))
+            "recall", self._recall(call), Advice(silence=say("slow"))
         )
         memory = self.host.own_memory
         if memory is not None and isinstance(self.task, str):
@@ -749,13 +747,12 @@ class HostRun:
             known_lessons |= advice.lessons
         return advice
 
-    async def _recall(self, call: str, is_typed: bool) -> Advice:
+    async def _recall(self, call: str) -> Advice:
         """Keep the task as an event; return the hint of the loop, or lessons on it."""
         text = self.task
         if not isinstance(text, str):
             text = json.dumps(text, default=repr)
-        code = "" if is_typed else EXPANDED_PROMPT_CODE
-        await self._announce((), [Event("user_message", text, call=call, code=code)])
+        await self._announce((), [Event("user_message", text, call=call)])
 
         if self.judges:
             loop = await self._open()

@@ -215,7 +215,7 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     (True, False)
     """
     text = re.sub(r"[\\'\"]", "", call)
-    if "/dev/tcp/" in text or any(map(_is_elsewhere, _hosts_in(text, is_command))):
+    if _SOCKET_FILE in text or any(map(_is_elsewhere, _hosts_in(text, is_command))):
         return True
 
     has_fetched = False
