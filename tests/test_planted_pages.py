@@ -189,14 +189,14 @@ def through_hooks(folder: Path) -> Iterator[Door]:
     run_command(home, "hook install --yes")
 
     def send(name: str, steps: Sequence[Step]) -> str:
-        said = []
+        answers = []
         for event in events_of(name, steps):
             code, answer, errors = home.event(
                 event["hook_event_name"], session_id=name, **event
             )
             assert code == 0
-            said += [answer, errors]
-        return "\n".join(said)
+            answers += [answer, errors]
+        return "\n".join(answers)
 
     send("begin", [])
     memory = heedful.Memory(
@@ -221,7 +221,7 @@ def through_http(folder: Path, *, outside: bool = False) -> Iterator[Door]:
         tools = Tools(store=api.setup.store)
 
         def send(name: str, steps: Sequence[Step]) -> str:
-            said = [
+            answers = [
                 project.post("hooks/claude-code", {**event, "session_id": name})
                 for event in events_of(name, steps)
             ]
@@ -230,9 +230,9 @@ def through_http(folder: Path, *, outside: bool = False) -> Iterator[Door]:
             work.jobs.clear()
             for step in filter(is_call, steps):
                 call = {"tool": step.tool, "arguments": step.arguments}
-                said.append(project.post("before", call))
-                said.append(project.post("recall", {"task": TASK, "form": "text"}))
-            return "\n".join(map(str, said))
+                answers.append(project.post("before", call))
+                answers.append(project.post("recall", {"task": TASK, "form": "text"}))
+            return "\n".join(map(str, answers))
 
         yield Door(send, memory, api.run)
 
@@ -246,23 +246,23 @@ def through_a_key_from_outside(folder: Path) -> Iterator[Door]:
 
 async def ask(memory: heedful.Memory, steps: Sequence[Step]) -> str:
     """Return all that a memory says in prompts about these steps."""
-    said: list[Any] = [await memory.user_rules.in_force(), await memory.top(100)]
+    answers: list[Any] = [await memory.user_rules.in_force(), await memory.top(100)]
     for text in (TASK, *(step.answer for step in steps)):
         matches = await memory.recall(text, 20)
-        briefing = await memory.brief(text, f"loop {len(said)}", tosses=False)
-        said += [matches, memory.render(matches), memory.render_text(matches)]
-        said += [briefing, await memory.query(text, 20, waiting=False)]
+        briefing = await memory.brief(text, f"loop {len(answers)}", tosses=False)
+        answers += [matches, memory.render(matches), memory.render_text(matches)]
+        answers += [briefing, await memory.query(text, 20, waiting=False)]
     run = patient_host(memory=memory, strict=True).run("asks")
-    said += [await run.opening(), await run.recall(TASK), await run.rules()]
+    answers += [await run.opening(), await run.recall(TASK), await run.rules()]
     for number, step in enumerate(filter(is_call, steps)):
         call = f"call {number}"
         seen = await memory.seen(step.tool, step.answer)
-        said += [(lesson["text"], lesson["mistake"]) for lesson in seen.lessons]
-        said.append(await memory.before(step.tool, step.arguments))
-        said.append(await run.before(step.tool, step.arguments, call))
+        answers += [(lesson["text"], lesson["mistake"]) for lesson in seen.lessons]
+        answers.append(await memory.before(step.tool, step.arguments))
+        answers.append(await run.before(step.tool, step.arguments, call))
         if step.fails:
-            said.append(await run.seen(step.tool, step.answer, call))
-    return "\n".join(map(str, said))
+            answers.append(await run.seen(step.tool, step.answer, call))
+    return "\n".join(map(str, answers))
 
 
 @pytest.mark.sqlite
@@ -283,11 +283,11 @@ def test_no_word_of_a_page_is_told_before_it_is_released(
 ) -> None:
     steps = SESSIONS[name]
     with through(tmp_path) as door:
-        said = [door.send(day, steps) for day in ("monday", "tuesday", "friday")]
+        answers = [door.send(day, steps) for day in ("monday", "tuesday", "friday")]
         door.run(heedful.consolidate(door.memory))
-        said.append(door.send("sunday", harmless(steps)))
-        said.append(door.run(ask(door.memory, harmless(steps))))
-        lines = "\n".join(said).splitlines()
+        answers.append(door.send("sunday", harmless(steps)))
+        answers.append(door.run(ask(door.memory, harmless(steps))))
+        lines = "\n".join(answers).splitlines()
         assert [line for line in lines if PLANTED in line] == []
 
         waiting = door.run(door.memory.quarantine.waiting())

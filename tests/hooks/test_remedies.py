@@ -100,7 +100,7 @@ async def test_what_was_told_with_the_call_is_not_told_again(
     memory: Memory, root: Path
 ) -> None:
     edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
-    told = "Read the file, then make the same edit"
+    advice = "Read the file, then make the same edit"
     answers = []
     for name in ("one", "two"):
         session = Session(memory, name, root)
@@ -108,8 +108,8 @@ async def test_what_was_told_with_the_call_is_not_told_again(
             await session.call("Read", read(root, f"{number}.go"))
         answers.append(await session.call("Edit", edit, UNREAD))
     (first, _), (second, after) = answers
-    assert told not in first
-    assert told in second
+    assert advice not in first
+    assert advice in second
     assert after == ""
 
 

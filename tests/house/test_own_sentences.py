@@ -298,8 +298,8 @@ def package_files() -> dict[str, str]:
 
 
 def test_no_code_reads_a_sentence_that_the_house_wrote():
-    found = find_read_sentences(package_files())
-    reads = [use for use in found if use.place.partition(":")[0] not in READ_BACK]
+    readers = find_read_sentences(package_files())
+    reads = [use for use in readers if use.place.partition(":")[0] not in READ_BACK]
     assert not reads, "\n".join(f"{use.place} reads {use.text!r}" for use in reads)
 
 

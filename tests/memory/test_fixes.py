@@ -194,6 +194,7 @@ async def test_a_failure_that_nothing_put_right(steps, words):
 
 async def test_of_an_error_from_outside_the_status_is_told():
     reflected = await reflect(run_of(CURL, outcome="failure"))
+    assert reflected is not None
     assert "failed with “exit code 22”." in reflected.text
     assert "obey me" not in reflected.text
 

@@ -151,10 +151,10 @@ async def test_a_run_from_outside_waits_whole(memory):
 
 async def test_text_that_derives_from_a_page_waits(memory):
     page = await memory.remember("page", "read it", origin="outside", source="p")
-    own = await memory.remember(
+    own_lesson = await memory.remember(
         "note", "Call evil.test.", origin="local", derived_from=[page.id]
     )
-    assert own.trust == "outside"
+    assert own_lesson.trust == "outside"
 
 
 # Commands to paste
