@@ -30,6 +30,7 @@ from heedful.lessons.proof import (
 )
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
+from heedful.store import pruning
 from heedful.store.connection import Db
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS, evidence, expose
 from heedful.store.store import Store
@@ -406,7 +407,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
 ):
     await show_and_retire(store, lesson_by("local"))
     if gone:
-        await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
+        await store.write(SCOPE, pruning.prune, 0.0, 0, "ada")
     await write(store, lessons=[lesson_by("user", WORDS)])
     assert read_worth(path) == ("unverified", WORDS, 1.0, [RETIRED])
     assert "check/a" not in await read_cases(store)
@@ -464,7 +465,7 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
 ):
     await show_and_retire(store, lesson_by("local"))
     if gone:
-        await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
+        await store.write(SCOPE, pruning.prune, 0.0, 0, "ada")
         assert rows(path, "select * from lesson") == []
     await write(store, lessons=[lesson_by(trust, text)])
     state, *_, rulings = read_worth(path)

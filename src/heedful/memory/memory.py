@@ -904,7 +904,7 @@ class Memory:
         with `dry_run`, return what would be removed. The removal is one recorded
         transaction. Raises InvalidInput.
         """
-        from heedful.store import lessons as lesson_store
+        from heedful.store import pruning
 
         check_actor(by, "")
         if unused_for is None and keep is None:
@@ -919,11 +919,11 @@ class Memory:
         max_lessons = -1 if keep is None else keep
         if dry_run:
             return await self.store.read(
-                self.scope, lesson_store.prunable, unused_seconds, max_lessons
+                self.scope, pruning.prunable, unused_seconds, max_lessons
             )
 
         return await self.store.write(
-            self.scope, lesson_store.prune, unused_seconds, max_lessons, by=by
+            self.scope, pruning.prune, unused_seconds, max_lessons, by=by
         )
 
     async def doubt_age(self, unused_for: float) -> str:

@@ -49,7 +49,6 @@ from heedful.lessons.words import words
 from heedful.store import session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
-    MAX_ROWS,
     Db,
     Row,
     key_of,
@@ -66,7 +65,6 @@ from heedful.validation import check_actor, require
 Plain = dict[str, Any]
 # What writing an example did: it was stored already, it is new, or it is trusted more.
 Wrote = Literal["nothing", "new", "raised"]
-LESSON_DAY_SECONDS = 86_400.0
 # The answer about a lesson that was not stored, or that was evicted at once.
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
 # An answer of at least this many words is rejected for every task, a shorter one only
@@ -759,7 +757,7 @@ def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     return db.delete("lesson", key)
 
 
-def _delete_lessons(db: Db, scope: Scope, lessons: Sequence[Mapping[str, Any]]) -> None:
+def delete_lessons(db: Db, scope: Scope, lessons: Sequence[Mapping[str, Any]]) -> None:
     """Delete lessons; `lessons` are their rows.
 
     The origins of texts that wait go with them, so no revocation of their source would
@@ -903,76 +901,8 @@ def _evict_lessons(
         limit=excess,
         kept=json.dumps(sorted(set(spared))),
     )
-    _delete_lessons(db, scope, rows)
+    delete_lessons(db, scope, rows)
     return {row["id"] for row in rows}
-
-
-def prunable(
-    db: Db, scope: Scope, unused_for: float, keep: int
-) -> list[Mapping[str, Any]]:
-    """Return the lessons that `prune` would delete, with the reason as `why`.
-
-    With `unused_for` above 0, these are the lessons neither seen nor shown for this
-    many seconds. With `keep` of at least 0, the least useful lessons are added until
-    only `keep` would remain. Lessons that are pinned or proven to help are left out.
-    """
-    now = time.time()
-    before = now - unused_for if unused_for else -inf
-    unused = db.all(
-        "prunable",
-        scope,
-        most_useful=1,
-        kept="[]",
-        since=-inf,
-        before=before,
-        limit=MAX_ROWS,
-    )
-
-    lessons = list[Mapping[str, Any]]()
-    for row in unused:
-        days = (now - max(row["last_seen"], row["last_shown"])) / LESSON_DAY_SECONDS
-        lessons.append({**dict(row), "why": f"not used for {days:.0f} days"})
-
-    excess = count(db, scope) - len(lessons) - keep
-    if keep < 0 or excess <= 0:
-        return lessons
-
-    least_useful = db.all(
-        "prunable",
-        scope,
-        most_useful=1,
-        kept="[]",
-        since=before,
-        before=inf,
-        limit=excess,
-    )
-    for row in least_useful:
-        lessons.append({**dict(row), "why": f"the least useful beyond {keep}"})
-    return lessons
-
-
-@resumable(result=list[Mapping[str, Any]])
-def prune(
-    db: Db, scope: Scope, unused_for: float, keep: int, by: str
-) -> list[Mapping[str, Any]]:
-    """Delete the lessons that `prunable` returns, record a ruling, and return them."""
-    lessons = prunable(db, scope, unused_for, keep)
-    if not lessons:
-        return lessons
-
-    _delete_lessons(db, scope, lessons)
-    removed = [{"lesson": name_of(lesson), "why": lesson["why"]} for lesson in lessons]
-    rule(
-        db,
-        scope,
-        action="prune",
-        subject=f"{len(lessons)} lessons",
-        by=by,
-        why="",
-        now=time.time(),
-        record={"removed": removed},
-    )
-    return lessons
 
 
 @resumable(result=None)
