@@ -597,3 +597,15 @@ asyncio.run(main())
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
+
+
+class AgentText(str):
+    """A text of a framework, of a class that pydantic cannot read."""
+
+    __slots__ = ()
+
+
+async def test_a_text_of_an_unknown_class_is_stored_as_its_text(store: Store) -> None:
+    await answer(None, AgentText("P1"), store=store, id="a")
+    result, _ = await answer(None, "never asked", store=store, id="a")
+    assert result.candidate == "P1"

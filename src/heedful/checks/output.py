@@ -247,7 +247,8 @@ def _readable(kind: Any) -> Any:
 def to_stored(value: Any, output: Output | None) -> tuple[Any, str]:
     """Return a candidate as JSON data, and the name of its class; "" for plain data.
 
-    Without an `output` that it fits, its own class writes it. Raises NotJournalable.
+    Without an `output` that it fits, its own class writes it. A text of a class that
+    pydantic cannot read is stored as a plain text. Raises NotJournalable.
     """
     if type(value) is str:
         return value, ""
@@ -258,7 +259,12 @@ def to_stored(value: Any, output: Output | None) -> tuple[Any, str]:
 
     if output is None or is_refused(output.read(value)[1]):
         kind: Any = type(value)
-        output = _output_of_class(kind)
+        try:
+            output = _output_of_class(kind)
+        except NotJournalable:
+            if isinstance(value, str):
+                return str.__str__(value), ""
+            raise
     return output.dump(value), name_of(type(value))
 
 

@@ -57,7 +57,7 @@ from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import write_html
 from heedful.sanitize import clean
-from heedful.store import loops, runs, shown
+from heedful.store import DEFAULT_DATABASE_FILE, loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store
 
@@ -558,8 +558,9 @@ def demo(
     run in seconds, from a database of its own (without --db), and opens its pages if
     heedful[ui] is installed and there is a display.
     """
-    values = settings().with_one_model()
     db = current_command().options.get("db")
+    # Without --db, the demo makes a database of its own.
+    values = settings(db=db or DEFAULT_DATABASE_FILE).with_one_model()
     _check_demo_options(
         {"--full": full, "--tasks": tasks, "--db": db, "--fresh": fresh}
         | {"--pipeline": pipeline},
