@@ -23,13 +23,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar
 
-from heedful.checks.evaluate import (
-    CONTEXT_PARAMETERS,
-    Context,
-    blocking,
-    evaluated,
-    second_parameter,
-)
+from heedful.checks.evaluate import Context, blocking, evaluated
 from heedful.checks.identity import check_id
 from heedful.errors import (
     CheckFailed,
@@ -407,10 +401,21 @@ async def retry_on_conflict(
 Evidence = Literal["measured", "unvouched", "none"]
 
 
+class _ContextOfAnswer(Context):
+    """The context in which a check judges a remembered answer: it has no data."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "data":
+            raise AttributeError("the data of the answer's loop is not stored")
+        return super().__getattribute__(name)
+
+
 async def _accepts(check: Callable[..., Any], answer: Any, task: str) -> bool:
     """Return False if a check finds an error; a check that fails says nothing."""
     try:
-        evaluation = await evaluated(answer, Context(task), [check], None, tries=1)
+        evaluation = await evaluated(
+            answer, _ContextOfAnswer(task), [check], None, tries=1
+        )
     except (CheckFailed, ModelError):
         return True
     return not evaluation.errors
@@ -487,9 +492,9 @@ class LoopMemory:
     async def _refuses(self, example: Example) -> bool:
         """Return True if a check refuses an answer that it accepted for its own task.
 
-        Only plain functions of a module that read nothing but the answer are asked. A
-        ready-made check says the same again, another function may be made for one task,
-        what a context has is of this loop, and an async one may cost.
+        Only plain functions of a module are asked, and what they say counts if they did
+        not read the data of a loop. A ready-made check says the same again, another
+        function may be made for one task, and an async one may cost.
         """
         texts = [example.accepted]
         with suppress(ValueError):
@@ -497,8 +502,6 @@ class LoopMemory:
         for check in self.judges:
             is_plain = isinstance(check, FunctionType) and blocking(check)
             if not is_plain or not check_id(check):
-                continue
-            if second_parameter(check, CONTEXT_PARAMETERS) is not None:
                 continue
             # An answer that was no text may stand as JSON.
             answers = [await _accepts(check, text, example.task) for text in texts]
