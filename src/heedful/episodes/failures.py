@@ -46,7 +46,7 @@ _TEXT_PATTERN = re.compile(
     r"(?m)\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
     # but not with the name of a file or a key, as in "error.log",
     r"(?!\.\w|['\"](?! *:))"
-    # nor with the report that there is none, as in "error: null" or "Failed: 0".
+    # nor with a report of no error, as in "error: null" or "Failed: 0".
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     # A line says what was refused, or which program is missing.
     r"|^denied: \S|^(?:[\w./-]+: )*(?:line \d+: )?command not found: \S"
