@@ -16,7 +16,7 @@ from heedful.lessons.patterns import (
 )
 from heedful.lessons.signature import signature
 
-NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
+NAMES = ("ada", "bo2", "cy", "di", "ed", "flo", "gus", "hal")
 
 
 def learn_templates(texts: Iterable[str], kind: str = "log") -> Templates:
@@ -45,6 +45,10 @@ ONE = {
         "no route to 10.0.0.1, 10.0.0.2 (/srv/x) now",
         "no route to 10.0.0.7 () now",
     ],
+    "a figure told in two measures": [
+        "it sent 1190 bytes (1.16 KB) in all",
+        "it sent 353 bytes in all",
+    ],
     "part of a word": ["cannot read from node-12 now", "cannot read from node-7-b now"],
 }
 APART = {
@@ -53,6 +57,10 @@ APART = {
     "too few words": [f"{name} failed" for name in NAMES],
     "negations": [
         f"the value is {word} valid" for word in ("not", "no", "never", "now", "seen")
+    ],
+    "words of a language, however many": [
+        f"the volume of the database was {verb} today"
+        for verb in ("attached", "detached", "formatted", "locked", "opened", "shut")
     ],
     "few values": [
         f"login failed for {name} here" for name in NAMES[: MIN_PARTICULAR_VALUES - 1]
@@ -127,6 +135,15 @@ def test_a_merge_can_be_undone_whole_and_in_part():
     assert groups(templates, texts) == {frozenset(texts)}, (
         "the value before is untouched"
     )
+
+
+def test_a_name_of_two_words_belongs_to_the_group_of_names():
+    texts = [f"login failed for {name} from 10.0.0.7" for name in NAMES]
+    whole_name = signature("log", "login failed for ada king from 10.0.0.9")
+    templates = learn_templates(texts).learn(whole_name)
+    assert templates.group(whole_name) == signature("log", texts[0]).digest
+    host = signature("log", "login failed for ada from host 10.0.0.9")
+    assert templates.group(host) == host.digest
 
 
 LINES = st.lists(

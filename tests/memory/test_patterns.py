@@ -61,7 +61,7 @@ async def test_a_pattern_answers_for_its_group(memory):
 async def test_a_word_of_the_language_is_never_a_particular(memory):
     texts = [f"VM {state} (Event)" for state in ("paused", "resumed", "stopped", "up")]
     await remember_texts(memory, texts)
-    assert len(await memory.patterns()) == 1
+    assert not await memory.patterns()
     assert not await memory.seen("log", "VM started (Event)")
     assert (await memory.seen("log", texts[0])).count == 1
 

@@ -1,11 +1,12 @@
 """Groups of patterns that differ only in a particular that no mask recognises.
 
-A signature masks what looks like a particular. The name of a user, a state or a service
-looks like any other word. It can be recognised only if many patterns differ in nothing
-else. `Templates` finds these positions as IPLoM (Makanju, Zincir-Heywood, Milios, KDD
-2009) and Brain (Yu et al., IEEE TSC 2023) do: it splits the patterns by error type,
-first word and length, and then by the position with the fewest values. It stops when
-the remaining patterns differ only where there are many values.
+A signature masks what looks like a particular. The name of a user or a computer looks
+like any other word. It can be recognised only if many patterns differ in nothing else,
+and some of its values have a digit: "test9", "boris", "ftp1". Words without, such as
+"started" and "stopped", say what happened. `Templates` finds these positions as IPLoM
+(Makanju, Zincir-Heywood, Milios, KDD 2009) and Brain (Yu et al., IEEE TSC 2023) do: it
+splits the patterns by error type, first word and length, and then by the position with
+the fewest values. It stops when the remaining patterns differ only in particulars.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from heedful.lessons.lesson import Signature
 from heedful.lessons.scope import TOLD_STATES
 
 PATTERN_HOLE = "<*>"
-# A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern
-# must keep at least `MIN_PATTERN_WORDS` words if its masks are left out, and a template
-# as many words as places differ.
+# A place with at least `MIN_PARTICULAR_VALUES` values, one of them with a digit, holds
+# a particular. A pattern must keep at least `MIN_PATTERN_WORDS` words if its masks are
+# left out, and a template as many words as places differ.
 MIN_PARTICULAR_VALUES = 4
+MAX_NAME_WORDS = 3  # words of a name in a pattern that is matched with a template
 MIN_PATTERN_WORDS = 2
 MAX_SCOPE_PATTERNS = 2_048  # patterns kept for a scope
 MAX_PATTERN_CHARS = 1_024  # characters of a pattern
@@ -39,6 +41,9 @@ _PATTERN_TOKEN_PATTERN = re.compile(
 _PATTERN_WORD_PATTERN = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 # A mask of a signature: "<N>", "<PATH>".
 MASK_PATTERN = re.compile(r"<[A-Z]+>")
+# A figure in parentheses says the one before it in another measure: "1190 bytes (1.16
+# KB)". Lines with and without it are one pattern.
+_RESTATED_PATTERN = re.compile(r"\(<N>\)")
 # A token that continues a list of particulars: a hole, a bracket or a comma. How long a
 # list is, is a particular too.
 _LIST_TOKEN_PATTERN = re.compile(r"<\*>|[()\[\],]+")
@@ -74,7 +79,7 @@ class Templates:
     ones are only matched with the groups.
 
     >>> from heedful import signature
-    >>> names = ("ada", "bo", "cy", "di")
+    >>> names = ("ada", "bo", "cy", "test9")
     >>> users = [signature("log", f"login failed for {name}") for name in names]
     >>> templates = Templates().learn(*users)
     >>> templates.group(users[3]) == users[0].digest
@@ -118,13 +123,13 @@ class Templates:
 
         groups = self._groups_of(_key(pattern))
         for merge in groups.values():
-            if pattern.digest in merge.members:
-                return merge if len(merge.members) > 1 else None
+            if pattern.digest in merge.members and len(merge.members) > 1:
+                return merge
 
-        # A pattern that was not learnt belongs to the group whose template it fits.
+        # Any other pattern belongs to the group whose template it fits.
         tokens = _parse(pattern.pattern)
         for template, merge in groups.items():
-            if _fits(tokens, template):
+            if len(merge.members) > 1 and _fits(tokens, template):
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
 
@@ -187,12 +192,37 @@ def is_learnable(pattern: Signature) -> bool:
 
 
 def _fits(tokens: Tokens, template: Tokens) -> bool:
-    """Return True if a pattern has a template's tokens, particulars in its holes."""
-    return len(tokens) == len(template) and all(
-        token == expected
-        or (expected == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(token))
-        for token, expected in zip(tokens, template, strict=True)
+    """Return True if a pattern has a template's tokens, particulars in its holes.
+
+    One of them may be a name of several words: "boris zhang".
+    """
+    extra = len(tokens) - len(template)
+    if not 0 <= extra < MAX_NAME_WORDS:
+        return False
+    if extra == 0:
+        return all(map(_fits_place, tokens, template))
+    # A mask is never a part of a name.
+    names = (
+        place
+        for place, expected in enumerate(template)
+        if expected == PATTERN_HOLE
+        and PATTERN_HOLE not in tokens[place : place + extra + 1]
     )
+    return any(
+        all(map(_fits_place, tokens, _widened(template, place, extra)))
+        for place in names
+    )
+
+
+def _fits_place(token: str, expected: str) -> bool:
+    """Return True if a token is the expected one, or a particular in a hole."""
+    is_particular = not _FIXED_TOKEN_PATTERN.fullmatch(token)
+    return token == expected or (expected == PATTERN_HOLE and is_particular)
+
+
+def _widened(template: Tokens, place: int, extra: int) -> Tokens:
+    """Return a template with a hole for so many more words at a place."""
+    return template[:place] + (PATTERN_HOLE,) * extra + template[place:]
 
 
 def _is_same_error(pattern: str, other: str) -> bool:
@@ -218,6 +248,8 @@ def _parse(pattern: str, *, keeps_names: bool = False) -> Tokens:
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
     template: list[str] = []
     for token in tokens:
+        if _RESTATED_PATTERN.fullmatch(token):
+            continue
         bare = MASK_PATTERN.sub("", token)
         is_name = keeps_names or token[0] in "'\"`"
         if bare != token and not (is_name and any(map(str.isalpha, bare))):
@@ -274,8 +306,13 @@ def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:
 
 
 def _are_particulars(tokens: Set[str]) -> bool:
-    """Return True if these tokens at one place of many patterns are particulars."""
-    return PATTERN_HOLE in tokens or len(tokens) >= MIN_PARTICULAR_VALUES
+    """Return True if these tokens at one place of many patterns are particulars.
+
+    Words of a language say what happened, however many there are: started, stopped.
+    """
+    if PATTERN_HOLE in tokens:
+        return True
+    return len(tokens) >= MIN_PARTICULAR_VALUES and any(map(_has_digit, tokens))
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,7 +314,7 @@ _PARTICULAR_SHAPES = {
     # 10:15Z".
     "N3": (
         r"[<>~≤≥]?[+-]?v?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
-        r"(?:\s?(?:[nuµm]?s|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
+        r"(?:\s?(?:[nuµm]?s|sec|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
     ),
     # A word with a digit; `_mask` looks for ids in it.
     "WORD": r"\w*\d\w*",
