@@ -90,6 +90,14 @@ SAME = {
         "request req_9zX8yW7vU6tS5rQ4p failed",
     ),
     "long numbers in names": ("lost block_1608999687919", "lost block_88125463"),
+    "the time of the kernel": (
+        "[    8.120034] usb 1-2: reset failed",
+        "[81234.500001] usb 1-2: reset failed",
+    ),
+    "a colour whose escape a log has lost": (
+        "[1;33mdeploy failed[0m: no such stage",
+        "deploy failed: no such stage",
+    ),
     "key=value": (
         'level=error msg="connection refused" attempt=3 took=12ms',
         'level=error msg="connection refused" attempt=7 took=1.5s',
@@ -225,6 +233,10 @@ DIFFERENT = {
         "the command ended with exit code 1",
     ),
     "a code in JSON": ('{"error": {"code": 404}}', '{"error": {"code": 500}}'),
+    "a code of Windows": (
+        "(Exception from HRESULT: 0x80070020)",
+        "(Exception from HRESULT: 0x80004005)",
+    ),
     "errno": ("[Errno 2] no", "[Errno 13] no"),
     "the expected value in JSON": (
         '["assert f(1) == 2 # 3"]',

@@ -46,6 +46,8 @@ def signature(error_type: str, text: str) -> Signature:
     'after <N> at <N>'
     """
     pattern = " ".join(_pattern_of(error_type, _drawn(text).strip()).split())
+    # The kernel aligns its times: "[    1.5]" and "[12345.5]".
+    pattern = pattern.replace("[ <N>]", "[<N>]")
     exact = short_digest(f"{error_type}:{text.lower().strip()}")
     return Signature(
         exact, pattern, digest=digest_of(error_type, pattern), error_type=error_type
@@ -81,7 +83,7 @@ _SCREEN_CODE_PATTERN = rf"(?x){TERMINAL_CODES}|[^\n]*\r(?!\n)"
 
 def _drawn(text: str) -> str:
     """Return a text as a terminal shows it."""
-    if "\x1b" in text or "\r" in text:
+    if "[" in text or "\r" in text:
         text = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
     return text
 
@@ -343,7 +345,7 @@ _NAME_ID_PATTERN = rf"{_ID_SEGMENT_PATTERN}|\d+"
 # The words right before a number that names an error: "exit status " before 127. After
 # "error" and "returned", it counts things if a word follows: "error: 5 items match".
 _ERROR_NUMBER_PATTERN = (
-    r"(?i)(?:code|exit|status|errno|signal|daemon:|curl:|http(?:/[\d.]+)?"
+    r"(?i)(?:code|exit|status|errno|hresult|signal|daemon:|curl:|http(?:/[\d.]+)?"
     r"|(?P<counting>error|returned))[\"']?[ :=\[\"(]{1,3}\Z"
 )
 _COUNTED_PATTERN = r" [a-z]"
@@ -388,7 +390,8 @@ def _mask(match: re.Match[str]) -> str:
     start = match.start()
     before = match.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
     number_match = compiled(_ERROR_NUMBER_PATTERN).search(before)
-    if number_match is not None and match[0].isdecimal():
+    is_number = match[0].isdecimal() or match.lastgroup == "N2"
+    if number_match is not None and is_number:
         is_count = compiled(_COUNTED_PATTERN).match(match.string, match.end())
         if not (number_match["counting"] and is_count):
             return match[0]
