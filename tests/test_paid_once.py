@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.quality import climbing, ladder, ladder_page
+from bench.quality import ladder, ladder_page
 from bench.quality.answers import TABLE, KeptModel
 from bench.quality.curve import Task
 from bench.quality.streams import Stream
@@ -136,40 +136,3 @@ def test_the_tables_say_where_a_ladder_can_help_and_what_it_costs(report):
 
 def test_the_picture_of_the_quarters_is_a_png(report):
     assert ladder_page.draw(report).startswith(b"\x89PNG")
-
-
-def test_constants_are_judged_on_what_the_models_did_alone(report):
-    tasks = climbing.read_tasks(report)
-    assert set(tasks) == {"geo", "spider"}
-    hard = [task for task in tasks["geo"] if not task.small[-1].passed]
-    assert hard
-    for task in hard:
-        for tries, rungs in (
-            ((None, None), [1, 1, 2]),
-            ((0, None), [2]),
-            ((1, 0), [1]),
-        ):
-            for limit in climbing.LIMITS:
-                attempts = task.follow(tries, limit)
-                assert [attempt.rung for attempt in attempts] == rungs
-
-
-def test_a_value_is_chosen_that_is_cheaper_on_the_other_streams():
-    def totals(cost, solved):
-        return climbing.Totals(cost=cost, solved=solved)
-
-    by_value = {
-        15: {
-            "a": totals(10, 0.5),
-            "b": totals(10, 0.5),
-            "b with memory": totals(10, 0.5),
-        },
-        30: {
-            "a": totals(9, 0.5),
-            "b": totals(11, 0.5),
-            "b with memory": totals(11, 0.5),
-        },
-        5: {"a": totals(5, 0.4), "b": totals(5, 0.4), "b with memory": totals(5, 0.4)},
-    }
-    chosen = climbing.choose_elsewhere(by_value, shipped=15)
-    assert chosen == {"a": 15, "b": 30, "b with memory": 30}

@@ -16,7 +16,6 @@ from rich.table import Table
 from bench.quality import (
     adaptive,
     attacks,
-    climbing,
     dream,
     failures,
     grounding,
@@ -59,12 +58,11 @@ JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "unlike": unlike.run,
     "learn": learn.run,
     "ladder": ladder.run,
-    "climbing": climbing.run,
 }
 # These ask a live model and take its options.
 LIVE = frozenset({"unlike", "learn", "ladder"})
 # These take minutes or hours and run only when they are asked for by name.
-SLOW = LIVE | {"strategies", "logo", "climbing"}
+SLOW = LIVE | {"strategies", "logo"}
 OUT = Path("bench/out/quality.json")
 
 

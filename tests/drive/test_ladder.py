@@ -4,7 +4,6 @@ memory learns from it.
 
 import asyncio
 import time
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +14,12 @@ import heedful
 from heedful import checks, errors
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung, Writer
-from heedful.loop.climb import ClimbRecord
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
-from heedful.store import exposures, ladders, loops
+from heedful.store import ladders, loops
 from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator, reread
 
@@ -496,51 +494,6 @@ async def test_a_rung_is_no_text_of_a_prompt(store):
         turn.content for call in (*small.prompts, *large.prompts) for turn in call
     ]
     assert not [text for text in prompts if "huge-9" in text or "tiny-7" in text]
-
-
-# -- the plan
-
-
-async def fill(store: Any, loops: int, memory: Memory) -> None:
-    """Loops that the small model never solves and the large one always does."""
-    for number in range(loops):
-        await run(
-            f"task {number}",
-            generate=[Rung(Generator("no"), "small"), Rung(Generator(WANTED), "large")],
-            checks=[Check()],
-            policy=TWICE,
-            memory=memory,
-            memory_key="tickets",
-            store=store,
-            id=f"fill {number}",
-        )
-
-
-@pytest.mark.both_nightly
-async def test_the_record_of_a_memory_key_is_kept_with_its_loops(store):
-    memory = Memory(store, holdout=0)
-    await fill(store, 3, memory)
-    record = await store.read(SCOPE, ladders.read_record, "tickets")
-    assert len(record.rungs) == 2
-    assert [round(share.count) for share in record.rungs[0].attempts] == [3, 3]
-    assert await store.read(SCOPE, ladders.read_record, "other") == ClimbRecord()
-
-
-@pytest.mark.both_nightly
-async def test_loops_begin_where_the_record_says_and_toss_no_coin_there(store):
-    memory = Memory(store, holdout=0.5)
-    await fill(store, 120, memory)
-    starts = Counter[int]()
-    for number in range(80, 120):
-        loop = (await reread(store, f"fill {number}")).loop
-        assert loop.ladder is not None
-        starts[loop.rung if not loop.attempts else loop.attempts[0].rung] += 1
-        past = await store.read(SCOPE, exposures.past, loop.id)
-        if loop.attempts[0].rung == 2:
-            assert loop.ladder.tries == (0, None)
-            assert "attempt 1 of rung 1 (small) passes in 0%" in loop.ladder.why
-            assert {exposure.share for exposure in past.exposures} <= {0}
-    assert starts[2] > starts[1]
 
 
 # -- bad input

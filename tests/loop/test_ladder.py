@@ -220,63 +220,36 @@ def test_an_override_does_not_count_on_another_rung():
     assert done(climbed("12", overrides=(override,)), ONCE).lifted == ()
 
 
-# -- the plan of a loop
+# -- where a loop begins
 
 
-@pytest.mark.parametrize(
-    ("tries", "rungs"),
-    [
-        pytest.param((None, None), [1, 1, 2, 2], id="by the rules"),
-        pytest.param((1, None), [1, 2, 2], id="one try, then the large one"),
-        pytest.param((0, None), [2, 2], id="the large one at once"),
-        pytest.param((None, 0), [1, 1], id="the small one only"),
-    ],
-)
-def test_a_plan_says_where_a_loop_begins_and_when_it_climbs(tries, rungs):
-    ladder = Ladder(names=("small", "large"), tries=tries, why="as recorded")
-    policy = Policy((MaxAttempts(2),))
-    loop = Loop("loop", ladder=ladder)
-    rungs_made: list[int] = []
-    rung = loop.rung
-    while True:
-        rungs_made.append(rung)
-        loop = climbed("".join(map(str, rungs_made)), ladder=ladder)
-        verdict = decide(loop, policy)
-        if isinstance(verdict, Done):
-            break
-        rung = verdict.rung
-    assert rungs_made == rungs
+def test_a_loop_begins_on_the_first_rung():
+    assert Loop("loop", ladder=THREE).rung == 1
 
 
-def test_a_climb_by_plan_says_why():
-    ladder = Ladder(names=("small", "large"), tries=(1, None), why="0 of 40 solved")
-    verdict = again(climbed("1", ladder=ladder), Policy((MaxAttempts(2),)))
-    assert [(s.rule, s.detail) for s in verdict.climbed] == [
-        ("ladder", "0 of 40 solved")
-    ]
+def test_a_loop_begins_on_the_next_rung_if_the_first_one_is_closed():
+    assert Loop("loop", ladder=THREE.close(1, 0, "spent")).rung == 2
 
 
 # -- rungs that fail or have spent their budget
 
 
 @pytest.mark.parametrize(
-    ("ladder", "closed", "instead"),
+    ("ladder", "instead"),
     [
-        pytest.param(THREE, 1, 2, id="the next one above"),
-        pytest.param(THREE, 3, 2, id="the next one below"),
-        pytest.param(THREE.close(2, 0, "down"), 3, 1, id="one that is not closed"),
-        pytest.param(replace(TWO, tries=(None, 0)), 1, 2, id="one that is not planned"),
+        pytest.param(THREE, 2, id="the next one above"),
+        pytest.param(THREE.close(2, 0, "down"), 3, id="one that is not closed"),
     ],
 )
-def test_another_rung_begins_a_loop_if_one_is_closed(ladder, closed, instead):
-    loop, verdict = close_rung(Loop("loop", ladder=ladder), Again(rung=closed), "down")
+def test_another_rung_begins_a_loop_if_the_first_one_is_closed(ladder, instead):
+    loop, verdict = close_rung(Loop("loop", ladder=ladder), Again(), "down")
     assert loop.ladder is not None
-    assert closed in loop.ladder.closed
+    assert 1 in loop.ladder.closed
     assert isinstance(verdict, Again)
     assert verdict.rung == instead
-    name = ladder.names[closed - 1]
+    assert loop.rung == instead
     assert [(stop.rule, stop.detail) for stop in verdict.climbed] == [
-        ("closed", f"rung {closed} ({name}): down")
+        ("closed", "rung 1 (small): down")
     ]
 
 
@@ -287,13 +260,6 @@ def test_a_closing_counts_from_the_attempt_before_it():
     loop = replace(loop, ladder=changed.ladder)
     assert again(loop.upto(1), policy).rung == 1
     assert "attempt 1: x -> again\n" in str(explain(loop, policy))
-
-
-def test_a_plan_that_skipped_the_small_model_asks_it_if_the_large_one_fails():
-    loop = climbed("2", ladder=replace(TWO, tries=(0, None)))
-    _, verdict = close_rung(loop, again(loop, Policy((MaxAttempts(2),))), "down")
-    assert isinstance(verdict, Again)
-    assert verdict.rung == 1
 
 
 def test_a_cancelled_loop_is_not_closed_as_well():
@@ -353,15 +319,10 @@ def test_the_next_rung_goes_on_if_one_is_closed_under_way():
 # -- records
 
 
-@given(
-    tries=st.lists(st.none() | st.integers(0, 3), min_size=3, max_size=3),
-    closed=st.sets(st.integers(1, 3), max_size=2),
-)
-def test_a_ladder_and_its_verdicts_are_stored_without_loss(tries, closed):
-    if all(limit == 0 for limit in tries):
-        tries[0] = None
+@given(closed=st.sets(st.integers(1, 3), max_size=2))
+def test_a_ladder_and_its_verdicts_are_stored_without_loss(closed):
     closings = tuple(Closing(rung, 1, "down") for rung in sorted(closed))
-    ladder = replace(THREE, tries=tuple(tries), closings=closings)
+    ladder = replace(THREE, closings=closings)
     assert codec.from_document(Ladder, codec.to_document(ladder)) == ladder
     verdict = decide(climbed("1", ladder=ladder), ONCE)
     assert codec.verdict_from(codec.verdict_to(verdict)) == verdict
@@ -382,9 +343,6 @@ def test_the_explanation_names_the_rung():
     [
         pytest.param({"names": ("one",)}, id="one rung"),
         pytest.param({"names": ("a",) * 17}, id="too many rungs"),
-        pytest.param({"names": ("a", "b"), "tries": (1,)}, id="a limit is missing"),
-        pytest.param({"names": ("a", "b"), "tries": (0, 0)}, id="no rung may try"),
-        pytest.param({"names": ("a", "b"), "tries": (-1, None)}, id="below 0"),
         pytest.param(
             {"names": ("a", "b"), "closings": (Closing(3),)},
             id="an unknown rung",

@@ -35,7 +35,7 @@ HEAD = Head(
     stage=STAGE,
     memory_key="forecast.train",
     model="embedded",
-    ladder=Ladder(names=("embedded", "large"), tries=(1, None), why="as recorded"),
+    ladder=Ladder(names=("embedded", "large")),
 )
 
 

@@ -54,7 +54,6 @@ from heedful.drive.run_state import RunState, count_died_calls
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, policies, record, stop
-from heedful.loop.climb import plan_ladder
 from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead, with_stage_feedback
 from heedful.memory.memory import Memory
@@ -365,12 +364,13 @@ class Run(Generic[C]):
                 self._goals,
                 improves=self.policy.improvement,
                 task=record.text_of(self.task),
+                ladder=self._ladder,
             )
             state = RunState(loop=new)
             self._began = self._began or time.time()
         else:
             state = self._state_of(stored_loop)
-            # A plan whose write failed may be stored all the same: the store knows.
+            # A ladder whose write failed may be stored all the same: the store knows.
             self._journal.ladder = None
             if state.loop.ladder != stored_loop.loop.ladder:
                 self._journal.ladder = state.loop.ladder
@@ -382,9 +382,6 @@ class Run(Generic[C]):
 
         if self._resumed_after is None:
             self._resumed_after = len(state.loop.attempts)
-
-        if self._ladder is not None and state.is_new:
-            state = await self._planned(state)
 
         if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
@@ -399,25 +396,6 @@ class Run(Generic[C]):
         await self._recall_texts(state)
 
         return state
-
-    async def _planned(self, state: RunState) -> RunState:
-        """Return the state of a new loop with its ladder, planned from the past.
-
-        The plan is made before memory makes a draw about the loop, and written with
-        its first entry.
-        """
-        ladder = self._ladder
-        store = self._lease.store
-        memory_key = self.memory_key
-        if ladder is not None and store is not None and memory_key:
-            scope = self._lease.scope
-            climbs = await store.read(scope, ladders.read_record, memory_key)
-            seed = f"{scope.tenant}\0{scope.project}"
-            ladder = plan_ladder(ladder, climbs, self.id, seed)
-
-        self._journal.ladder = ladder
-        loop = replace(state.loop, ladder=ladder)
-        return replace(state, loop=loop, verdict=decide.Again(rung=loop.rung))
 
     async def _recall_texts(self, state: RunState) -> None:
         """Ask the memory of others what to add to prompts.

@@ -155,7 +155,8 @@ class Journal:
         self.store = store
         self.scope = scope
         self.memory = memory
-        # The planned ladder of a new loop, until the first entry has written it.
+        # The ladder of a resumed loop whose rungs are others now, until an entry has
+        # written it.
         self.ladder: Ladder | None = None
         # True until the first entry has written that earlier calls died.
         self.died: bool = False

@@ -31,7 +31,6 @@ from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, runs, stop
-from heedful.loop.climb import plan_ladder
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory
@@ -41,7 +40,6 @@ from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact, redact_data
 from heedful.store import (
     DEFAULT_STORE,
-    ladders,
     loops,
     open_beside,
     open_store,
@@ -548,10 +546,6 @@ async def open_loop(
     has_default_key = memory_key is None
     if memory_key is None:
         memory_key = key_of_checks(checks)
-    if ladder is not None and memory_key:
-        climbs = await store.read(scope, ladders.read_record, memory_key)
-        seed = f"{scope.tenant}\0{scope.project}"
-        ladder = plan_ladder(ladder, climbs, id, seed)
 
     head = Head(
         task=task,
@@ -749,7 +743,7 @@ def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:
         return
 
     shipped = {stop.rule_name(rule) for rule in policy.rules}
-    shipped |= {"cancelled", "unscored", "closed", "ladder"}
+    shipped |= {"cancelled", "unscored", "closed"}
 
     for reason in verdict.stopped_by:
         if reason.rule not in shipped:

@@ -26,13 +26,6 @@ class RunState:
     answer: CandidateBatch | None = None
 
     @property
-    def is_new(self) -> bool:
-        """True before anything was decided or answered."""
-        loop = self.loop
-        is_first = self.verdict == decide.Again(rung=loop.rung)
-        return is_first and not (loop.is_under_way or self.answer)
-
-    @property
     def rung(self) -> int:
         """The rung that makes the next attempt, or that made the last one."""
         if isinstance(self.verdict, decide.Again):

@@ -174,7 +174,8 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
 
     rung = loop.rung
     if loop.ladder is not None:
-        stops = stops or _stops_of_plan(loop.ladder, view)
+        if not stops and rung in loop.ladder.closed:
+            stops = [Stop("closed", loop.ladder.reason({rung}))]
         if stops and not any(map(_is_final, stops)):
             rung = loop.ladder.above(rung) or rung
         if stops and rung == loop.rung:
@@ -193,23 +194,6 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         rung=rung,
         climbed=tuple(stops),
     )
-
-
-def _stops_of_plan(ladder: Ladder, view: Loop) -> list[Stop]:
-    """Return why the ladder ends the rung of `view`, though no rule does.
-
-    The last rung of a plan ends by the rules of the policy only.
-    """
-    if view.rung in ladder.closed:
-        return [Stop("closed", ladder.reason({view.rung}))]
-
-    limit = ladder.limit(view.rung)
-    count = sum(not attempt.draft for attempt in view.attempts)
-    if limit is None or count < limit or ladder.above(view.rung) is None:
-        return []
-    if ladder.why:
-        return [Stop("ladder", ladder.why)]
-    return [Stop("ladder", figures={"count": count, "limit": limit})]
 
 
 def _closed_above(ladder: Ladder, rung: int, stops: list[Stop]) -> list[Stop]:
@@ -231,8 +215,8 @@ def close_rung(
     """Close the rung that `verdict` names: it failed, or may spend no more.
 
     Returns the loop without this rung, and the verdict: the next rung above makes the
-    attempt, or else a rung that has made none. If none is left, the loop is done.
-    `name` is that of the only rung of a loop without a ladder.
+    attempt. If none is left, the loop is done. `name` is that of the only rung of a
+    loop without a ladder.
     """
     if loop.ladder is None:
         stop = Stop("closed", f"{rung_label(1, name)}: {why}")
@@ -242,9 +226,7 @@ def close_rung(
     loop = replace(loop, ladder=ladder)
     stops = (*verdict.climbed, Stop("closed", ladder.reason({verdict.rung})))
 
-    # A rung that has made attempts was ended by a rule, so it makes no more.
-    rungs_used = {attempt.rung for attempt in loop.attempts}
-    rung = ladder.instead_of(verdict.rung, rungs_used)
+    rung = ladder.above(verdict.rung)
     if rung is None:
         return loop, Done(loop.best, passed=False, stopped_by=stops)
     return loop, replace(verdict, rung=rung, climbed=stops)

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date, timedelta
 
 from heedful.errors import InvalidInput
-from heedful.validation import check_integer, require
+from heedful.validation import require
 
 MAX_RUNGS = 16
 
@@ -145,81 +145,42 @@ def rung_label(number: int, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """The rungs of a loop, counted from 1, and how many attempts each may make.
+    """The rungs of a loop, counted from 1.
 
-    `names` has a name for each rung: its model or its function. `tries` limits the
-    attempts of each rung in this loop: 0 skips the rung, None leaves it to the rules of
-    the policy. Without `tries`, no rung has a limit of its own; `why` explains them.
-    `closings` are the rungs that failed, or that have spent what they may.
+    `names` has a name for each rung: its model or its function. `closings` are the
+    rungs that failed, or that have spent what they may.
 
-    >>> ladder = Ladder(names=("small", "large"), tries=(0, None))
-    >>> ladder.start, ladder.above(2)
-    (2, None)
+    >>> ladder = Ladder(names=("small", "large"))
+    >>> ladder.start, ladder.above(1), ladder.above(2)
+    (1, 2, None)
     """
 
     names: tuple[str, ...]
-    tries: tuple[int | None, ...] = ()
     closings: tuple[Closing, ...] = ()
-    why: str = ""
 
     def __post_init__(self) -> None:
         count = len(self.names)
         allowed = f"2 to {MAX_RUNGS} rungs, cheapest first"
         require(2 <= count <= MAX_RUNGS, "ladder", self.names, allowed)
-
-        if not self.tries:
-            object.__setattr__(self, "tries", (None,) * count)
-        allowed = f"one limit for each of {count} rungs, not all of them 0"
-        is_plan = len(self.tries) == count and any(n != 0 for n in self.tries)
-        require(is_plan, "tries", self.tries, allowed)
-        for limit in self.tries:
-            if limit is not None:
-                check_integer("tries", limit, least=0)
-
         if not all(1 <= rung <= count for rung in self.closed):
             raise InvalidInput("closings", self.closings, f"rungs from 1 to {count}")
 
     @property
     def start(self) -> int:
-        """The rung that makes the first attempt."""
-        if self.closed:
-            return self.instead_of(self.closed[-1]) or 1
+        """The rung that makes the first attempt: the first one, unless it is closed."""
         return self.above(0) or 1
 
     def above(self, rung: int) -> int | None:
         """Return the next rung above `rung` that may make attempts; None if none is."""
         for number in range(rung + 1, len(self.names) + 1):
-            if self.tries[number - 1] != 0 and number not in self.closed:
+            if number not in self.closed:
                 return number
         return None
 
-    def instead_of(self, rung: int, used: Collection[int] = ()) -> int | None:
-        """Return the rung that takes over if `rung` fails; None if none is left.
-
-        It is the next one above. A rung that the plan skipped is better than no answer,
-        and so is a cheaper one, unless it is among those that are `used` up.
-        """
-        above = self.above(rung)
-        if above is not None:
-            return above
-
-        count = len(self.names)
-        others = [*range(rung + 1, count + 1), *range(rung - 1, 0, -1)]
-        unfit = {*self.closed, *used}
-        return next((number for number in others if number not in unfit), None)
-
     def renamed(self, names: tuple[str, ...]) -> Ladder:
-        """Return the ladder with these rungs; new ones have no limit of their own."""
-        missing = (None,) * (len(names) - len(self.names))
-        tries = (*self.tries[: len(names)], *missing)
+        """Return the ladder with these rungs; those that are closed stay so."""
         closings = tuple(item for item in self.closings if item.rung <= len(names))
-        if all(limit == 0 for limit in tries):
-            tries = ()
-        return replace(self, names=names, tries=tries, closings=closings)
-
-    def limit(self, rung: int) -> int | None:
-        """Return how many attempts `rung` may make, None if only the rules say so."""
-        return self.tries[rung - 1]
+        return replace(self, names=names, closings=closings)
 
     def name(self, rung: int) -> str:
         """Return the name of a rung with its number."""

@@ -116,18 +116,12 @@ def _say_budget(figures: Figures) -> str:
     return join_spent(figures["spent"], figures["limits"])
 
 
-def _say_ladder(figures: Figures) -> str:
-    """Return the sentence of a ladder whose plan is at its end."""
-    return f"{figures['count']} of {figures['limit']} attempts planned"
-
-
 _SENTENCES: Mapping[str, Callable[[Figures], str]] = {
     "attempts": _say_attempts,
     "budget": _say_budget,
     "cancelled": lambda figures: f"it was cancelled: {figures['why']}",
     "echo": _say_echo,
     "fatigue": _say_fatigue,
-    "ladder": _say_ladder,
     "nothing_met": lambda _: "no test or check has passed so far",
     "plateau": _say_plateau,
     "repeat": _say_repeat,

@@ -347,7 +347,6 @@ def loop_record(
 ) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
-    The `plan` says why rungs are left out or limited, "" if they are not.
     The `output` of an attempt is null if only its digest is stored. A decision has the
     fatigue of the loop at that time, and the code of the reason. `notes` are what
     persons wrote about it. The `prompt` of the `briefing` is the whole text that memory
@@ -371,7 +370,6 @@ def loop_record(
         "memory_key": head.memory_key,
         "model": head.model,
         "rungs": [] if loop.ladder is None else list(loop.ladder.names),
-        "plan": "" if loop.ladder is None else loop.ladder.why,
         "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
         "goals": head.goals,
         "policy": head.policy,

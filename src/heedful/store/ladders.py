@@ -10,8 +10,6 @@ import json
 from typing import Any
 
 from heedful.lessons.scope import Scope
-from heedful.loop.climb import ClimbRecord
-from heedful.loop.codec import from_document, to_document
 from heedful.loop.ladder import Allowance, Climb, Overhead, RungAttempt, Spending
 from heedful.loop.record import Usage
 from heedful.loop.rungs import LadderFigures, figure_ladders
@@ -65,8 +63,6 @@ def settle(db: Db, scope: Scope, rung: str, usage: Usage, at: float) -> None:
 
 def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
     """Record how a stored loop with a ladder ended."""
-    [loop] = db.select("memory_key", "loop", {**key_of(scope), "id": climb.loop})
-    memory_key = loop["memory_key"]
     attempts = [
         [
             attempt.rung,
@@ -90,32 +86,14 @@ def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
                 overhead.seconds,
             ]
         )
-    record = read_record(db, scope, memory_key).after(climb)
     values = {
         **key_of(scope),
-        "memory_key": memory_key,
         "loop": climb.loop,
         "names": json.dumps([storable(name) for name in climb.names]),
         "attempts": json.dumps(attempts),
-        "record": json.dumps(to_document(record)),
         "at": at,
     }
     db.send("record_climb", values)
-
-
-def read_record(db: Db, scope: Scope, memory_key: str) -> ClimbRecord:
-    """Return what the loops of a memory key did on each rung."""
-    values = {**key_of(scope), "memory_key": storable(memory_key)}
-    row = db.first("climb_record", values)
-    if row is None:
-        return ClimbRecord()
-    return from_document(ClimbRecord, json.loads(row["record"]))
-
-
-def newest(db: Db, scope: Scope, memory_key: str, limit: int) -> list[Climb]:
-    """Return how the newest loops of a memory key ended, newest first."""
-    values = {"memory_key": storable(memory_key), "limit": limit}
-    return list(map(_climb_of, db.all("newest_climbs", scope, **values)))
 
 
 @bulk

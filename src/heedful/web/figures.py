@@ -747,7 +747,6 @@ def window(
         "made": attempts,
         "decided": decision_by_attempt,
         "latest": latest,
-        "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
         "sentence": describe_end(
             latest_verdict, head["attempts"], doubt, unjudged=unjudged

@@ -388,21 +388,16 @@ create table spending (
 ) without rowid;
 
 -- The loops with a ladder that have ended. `names` are those of the rungs, and `attempts` has for each attempt its rung,
--- whether it passed, and its usage; both are JSON. `record` is what the loops of the memory key did up to this one. `n`
--- numbers them from 1.
+-- whether it passed, and its usage; both are JSON.
 create table climb (
   tenant text not null,
   project text not null,
-  memory_key text not null,
-  n integer not null,
   loop text not null,
   names text not null,
   attempts text not null,
-  record text not null,
   at real not null,
-  primary key (tenant, project, memory_key, n)
+  primary key (tenant, project, loop)
 ) without rowid;
-create unique index climb_loop on climb (tenant, project, loop);
 create index climb_newest on climb (tenant, project, at);
 
 -- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
