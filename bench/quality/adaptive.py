@@ -119,10 +119,10 @@ def run(data: Path, split: str) -> Iterator[Row]:
             families[family].append(stop.record_loop(row, judge, candidate))
             sets.setdefault(key.removeprefix("stop."), []).append(family)
 
-    fixed = [
-        {family: cost_of_fixed(limit, loops) for family, loops in families.items()}
-        for limit in FIXED_LIMITS
-    ]
+    fixed = []
+    for limit in FIXED_LIMITS:
+        costs = {name: cost_of_fixed(limit, loops) for name, loops in families.items()}
+        fixed.append(costs)
     adaptive = [
         {
             family: cost_of_adaptive(share, least, loops)

@@ -31,7 +31,7 @@ _NAMES = {
     "lessons.holdout": "Exposure",
     "lessons.lesson": ("Example Filter Lesson Match Outcome Signature"),
     "lessons.lesson_check": "LessonCheck",
-    "lessons.links": "Cluster Clusters Link LinkedLesson Related RelatedLesson",
+    "lessons.links": "Link LinkedLesson Related RelatedLesson",
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof TrialProof",
     "lessons.scope": "Remembered Scope",

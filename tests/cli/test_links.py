@@ -1,4 +1,4 @@
-"""`heedful lessons --related` and `--clusters`: as a person types them."""
+"""`heedful lessons --related`: as a person types them."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ def remember(desk: Desk, *texts: str) -> None:
         asyncio.run(remember_texts(store))
 
 
-def test_related_lessons_and_groups_are_shown(desk, session) -> None:
+def test_related_lessons_are_shown(desk, session) -> None:
     remember(desk, "app.py: ModuleNotFoundError", "app.py: SyntaxError", "disk full")
     session(
         (
@@ -32,26 +32,16 @@ def test_related_lessons_and_groups_are_shown(desk, session) -> None:
             "lesson 2, error, unverified, user, seen 1; shares file app.py",
             "!disk full",
         ),
-        (
-            "lessons --clusters",
-            0,
-            "file app.py: 2 lessons, seen 2 times",
-            "lesson 2, unverified, user, seen 1: app.py: SyntaxError",
-            "Next: heedful lessons --related 1",
-        ),
         ("lessons --related 3", 0, "no lesson is related: the lesson names no tool"),
     )
     related = json.loads(session(("lessons --related 1 --json", 0)).out)
     assert related["related"][0]["shared"] == [{"kind": "file", "name": "app.py"}]
-    clusters = json.loads(session(("lessons --clusters --json", 0)).out)
-    assert clusters["compared"] == 3
+    assert related["compared"] == 3
 
 
 def test_bad_input_says_what_to_do(desk, session) -> None:
     remember(desk)
     session(
-        ("lessons --clusters", 0, "no lessons in groups: no lesson is in use"),
         ("lessons --related 9", 3, "lesson"),
         ("lessons --related 0", 2, "--related"),
-        ("lessons --related 1 --clusters", 2, "choose one of"),
     )

@@ -340,7 +340,7 @@ async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(
 @pytest.mark.parametrize(
     "id",
     [
-        pytest.param("clusters", id="another route"),
+        pytest.param("query", id="another route"),
         pytest.param("1%2Frelated", id="a route below"),
         pytest.param("-1", id="a negative number"),
         pytest.param("9" * 30, id="a number that no lesson has"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.links import MAX_LINK_CHARS, LessonWords, cluster, link_lesson
+from heedful.lessons.links import MAX_LINK_CHARS, LessonWords, link_lesson
 from heedful.lessons.mistake import Call, Mistake
 
 
@@ -112,27 +112,6 @@ def test_equal_tasks_differ_only_in_particulars() -> None:
     beginning = "word " * MAX_LINK_CHARS
     long = link_text("x", tasks=(f"{beginning} amber",))
     assert long != link_text("x", tasks=(f"{beginning} birch",))
-
-
-def test_an_error_that_is_equally_rare_says_more_than_a_file() -> None:
-    lessons = [words_of(f"app.py: KeyError {id}", id) for id in (1, 2)]
-    [group] = cluster(lessons, limit=5).clusters
-    assert str(group.link) == "error keyerror"
-
-
-def test_a_reflection_and_its_strategy_make_no_group() -> None:
-    lessons = [words_of("app.py: KeyError", id, failure="0f") for id in (1, 2)]
-    assert cluster(lessons, limit=5).clusters == ()
-
-
-def test_a_group_has_the_strategies_of_its_reflections() -> None:
-    lessons = [
-        words_of(f"app.py: KeyError {id}", id, failure=failure, tasks=(failure,))
-        for id, failure in enumerate(["book", "book", "pay", "pay"], 1)
-    ]
-    [group] = cluster(lessons, limit=5).clusters
-    assert str(group.link) == "error keyerror"
-    assert [lesson.id for lesson in group.lessons] == [1, 2, 3, 4]
 
 
 SIGHTINGS = 100

@@ -119,33 +119,6 @@ async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
         "what lessons have in common is too common to relate them: 13 of 13 name the "
         "tool git"
     )
-    clusters = await memory.clusters()
-    assert clusters.clusters == ()
-    assert "tool git" in clusters.silence
-
-
-async def test_clusters_have_each_lesson_once_and_the_largest_first(
-    memory: Memory,
-) -> None:
-    yaml = [
-        await remember(memory, f"{place}: ModuleNotFoundError")
-        for place in ("alpha", "beta", "gamma")
-    ]
-    files = [
-        await remember(memory, f"src/app.py is not {place}")
-        for place in ("formatted", "typed")
-    ]
-    await remember(memory, "disk full")
-
-    clusters = (await memory.clusters()).clusters
-    assert [str(cluster.link) for cluster in clusters] == [
-        "error modulenotfounderror",
-        "file app.py",
-    ]
-    assert [lesson.id for lesson in clusters[0].lessons] == yaml
-    assert [lesson.id for lesson in clusters[1].lessons] == files
-    assert clusters[0].seen == 3
-    assert len((await memory.clusters(limit=1)).clusters) == 1
 
 
 async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None:
@@ -157,7 +130,6 @@ async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None
     related = await memory.related(trusted)
     assert related.related == ()
     assert related.compared == 1
-    assert (await memory.clusters()).clusters == ()
 
     waiting = await memory.related(quarantined.id)
     assert waiting.lesson.links == ()
@@ -202,7 +174,6 @@ async def test_links_end_with_their_lesson_and_scope(memory: Memory) -> None:
 
 
 async def test_an_empty_answer_says_why(memory: Memory) -> None:
-    assert (await memory.clusters()).silence == "no lesson is in use"
     bare = await remember(memory, "it fails")
     assert (await memory.related(bare)).silence == (
         "the lesson names no tool, file, package, error or task"
@@ -211,8 +182,6 @@ async def test_an_empty_answer_says_why(memory: Memory) -> None:
         await memory.related(999)
     with pytest.raises(InvalidInput):
         await memory.related(bare, limit=0)
-    with pytest.raises(InvalidInput):
-        await memory.clusters(limit=0)
 
 
 async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
@@ -240,20 +209,3 @@ async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
     account, *others = related.related
     assert account.lesson.kind == "reflection"
     assert others == []
-
-
-async def test_runs_with_one_error_and_tool_are_one_group(memory: Memory) -> None:
-    for room, name in (("Aurora", "aurora-2"), ("Borealis", "b-7"), ("Comet", "c-1")):
-        events = (
-            Event("tool_call", tool="search", arguments={"room": room, "at": 9}),
-            Event("tool_response", error=f"LookupError: no room '{room}'"),
-            Event("tool_call", tool="search", arguments={"room": name, "at": 9}),
-            Event("tool_response", "booked"),
-        )
-        run = Episode(events, "success", task=f"Book {room}.")
-        assert await reflect(run, memory=memory, trust="user")
-
-    [group] = (await memory.clusters()).clusters
-    assert str(group.link) == "error lookuperror"
-    kinds = [lesson.kind for lesson in group.lessons]
-    assert sorted(kinds) == ["reflection"] * 3 + ["strategy"] * 3

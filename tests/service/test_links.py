@@ -1,4 +1,4 @@
-"""Links and groups of lessons over HTTP: what they say, and what nobody is told."""
+"""Links of lessons over HTTP: what they say, and what nobody is told."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def remember(project: Project, error: dict[str, str]) -> int:
     return int(project.post("reflections", error, 201)["id"])
 
 
-def test_lessons_are_related_and_grouped(project: Project) -> None:
+def test_lessons_are_related(project: Project) -> None:
     first = remember(project, MISSING)
     second = remember(project, BROKEN)
 
@@ -41,11 +41,6 @@ def test_lessons_are_related_and_grouped(project: Project) -> None:
     assert answer["compared"] == 2
     assert answer["silence"] == ""
 
-    [group] = project.get("reflections/clusters")["clusters"]
-    assert group["link"] == {"kind": "file", "name": "app.py"}
-    assert [lesson["id"] for lesson in group["lessons"]] == [first, second]
-    assert group["seen"] == 2
-
 
 def test_what_waits_is_linked_for_no_key(project: Project) -> None:
     trusted = remember(project, MISSING)
@@ -59,17 +54,14 @@ def test_what_waits_is_linked_for_no_key(project: Project) -> None:
         assert answer["lesson"]["text"] == ""
         assert "is linked when it is released" in answer["silence"]
         assert caller.get(f"reflections/{trusted}/related")["related"] == []
-        assert caller.get("reflections/clusters")["clusters"] == []
 
 
 def test_links_need_the_permission_to_list_lessons(project: Project) -> None:
     lesson = remember(project, MISSING)
     writer = Project(project.api, project.name, "write")
-    for path in (f"reflections/{lesson}/related", "reflections/clusters"):
-        writer.refused(403, "forbidden", "GET", path)
+    writer.refused(403, "forbidden", "GET", f"reflections/{lesson}/related")
 
 
 def test_bad_requests_say_what_is_wrong(project: Project) -> None:
     project.refused(404, "not_found", "GET", "reflections/999/related")
-    project.refused(422, "invalid_request", "GET", "reflections/clusters?limit=0")
-    assert project.get("reflections/clusters")["silence"] == "no lesson is in use"
+    project.refused(422, "invalid_request", "GET", "reflections/1/related?limit=0")

@@ -63,7 +63,7 @@ from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
 
 MAX_LINE_TEXT_CHARS = 200
-MAX_CLUSTER_LINES = 5  # lessons that are printed of each group
+
 # In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
@@ -129,9 +129,6 @@ def list_lessons(
             help="Show what this lesson is about, and the lessons about the same.",
         ),
     ] = None,
-    clusters: Annotated[
-        bool, Option("--clusters", help="Show lessons in groups, by what they share.")
-    ] = False,
 ) -> int:
     """List the lessons, most often seen first; failures that nothing put right come
     last. Texts in quarantine are not shown.
@@ -141,12 +138,8 @@ def list_lessons(
     """
     if context.invoked_subcommand is not None:
         return 0
-    if related is not None and clusters:
-        raise UsageError("choose one of --related and --clusters")
     if related is not None:
         return _show_related(related, limit)
-    if clusters:
-        return _show_clusters(limit)
 
     async def read(memory: Memory) -> tuple[list[Mapping[str, Any]], str]:
         top = await memory.top(limit)
@@ -170,17 +163,6 @@ def _show_related(lesson: int, limit: int) -> int:
     silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
     text = page("related", subject=result.lesson, found=result.related)
     return answer(result, text, silence)
-
-
-def _show_clusters(limit: int) -> int:
-    """Print groups of lessons by what they share, largest first."""
-    result = ask(lambda memory: memory.clusters(limit))
-    if result.silence:
-        return answer(result, f"no lessons in groups: {result.silence}")
-
-    text = page("clusters", found=result.clusters, shown=MAX_CLUSTER_LINES)
-    largest = result.clusters[0].lessons[0]
-    return answer(result, text, following("lessons", related=largest.id))
 
 
 @lessons.command("show")

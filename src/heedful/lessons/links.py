@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import errno
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cache, lru_cache
 from itertools import chain
 from math import log
@@ -81,9 +81,7 @@ class Link:
 class LessonWords(NamedTuple):
     """The words of a lesson in use: its text, the text of its error, its tasks.
 
-    A `mistake` says by itself which calls it is about. `failure` is the digest of the
-    failure that the lesson is about, "" if unknown: a reflection and its strategy are
-    about the same.
+    A `mistake` says by itself which calls it is about.
     """
 
     id: int
@@ -96,7 +94,6 @@ class LessonWords(NamedTuple):
     error_type: str = ""
     tasks: tuple[str, ...] = ()
     mistake: Mistake | None = None
-    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,33 +135,6 @@ class Related:
 
     lesson: LinkedLesson
     related: tuple[RelatedLesson, ...] = ()
-    _: KW_ONLY
-    compared: int = 0
-    silence: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Lessons that share a link, most often seen first."""
-
-    link: Link
-    lessons: tuple[LinkedLesson, ...]
-
-    @property
-    def seen(self) -> int:
-        """How often the lessons were seen, all together."""
-        return sum(lesson.seen for lesson in self.lessons)
-
-
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """The clusters of a scope, largest first; each lesson is in one at most.
-
-    They group the `compared` lessons in use, the newest of the scope. `silence` says
-    why there is no cluster, "" if there is one.
-    """
-
-    clusters: tuple[Cluster, ...] = ()
     _: KW_ONLY
     compared: int = 0
     silence: str = ""
@@ -295,52 +265,6 @@ def _nearness(related: RelatedLesson) -> tuple[float, int, int]:
     return -related.weight, -related.lesson.seen, related.lesson.id
 
 
-def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
-    """Return groups of lessons about at least two failures, by the rarest common link.
-
-    A reflection and its strategy count as one lesson, with the links of both.
-    """
-    lessons_of: dict[str | int, list[LinkedLesson]] = defaultdict(list)
-    for lesson in words:
-        lessons_of[lesson.failure or lesson.id].append(link_lesson(lesson))
-    lessons = list(chain.from_iterable(lessons_of.values()))
-    accounts = [_merge_links(group) for group in lessons_of.values()]
-    weights = weigh_links(accounts)
-
-    members: dict[Link, list[list[LinkedLesson]]] = defaultdict(list)
-    for account, group in zip(accounts, lessons_of.values(), strict=True):
-        # Among equally rare links, one to an error says most, then one to a file.
-        common = [(-weights[link], link) for link in account.links if weights[link]]
-        if common:
-            members[min(common)[1]].append(group)
-
-    clusters = [
-        Cluster(link, tuple(sorted(chain.from_iterable(groups), key=_most_seen_first)))
-        for link, groups in members.items()
-        if len(groups) > 1
-    ]
-    clusters.sort(key=lambda group: (-len(group.lessons), -group.seen, group.link))
-
-    silence = ""
-    if not lessons:
-        silence = say("no lesson in use")
-    elif not clusters:
-        counts = _count_links(accounts)
-        silence = _no_common_link(sorted(counts), counts, len(accounts))
-    return Clusters(tuple(clusters[:limit]), compared=len(lessons), silence=silence)
-
-
-def _merge_links(lessons: Sequence[LinkedLesson]) -> LinkedLesson:
-    """Return the first of these lessons with the links of all."""
-    links = set(chain.from_iterable(lesson.links for lesson in lessons))
-    return replace(lessons[0], links=tuple(sorted(links)))
-
-
-def _most_seen_first(lesson: LinkedLesson) -> tuple[int, int]:
-    """Return a sort key that puts the lesson first that was seen most often."""
-    return -lesson.seen, lesson.id
-
-
 def _no_common_link(
     links: Sequence[Link], counts: Mapping[Link, int], lessons: int
 ) -> str:
@@ -361,7 +285,8 @@ def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
 
     A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
     """
-    return _weigh_counts(_count_links(lessons), len(lessons))
+    counts = Counter(chain.from_iterable(lesson.links for lesson in lessons))
+    return _weigh_counts(counts, len(lessons))
 
 
 def _weigh_counts(counts: Mapping[Link, int], lessons: int) -> Mapping[Link, float]:
@@ -371,11 +296,6 @@ def _weigh_counts(counts: Mapping[Link, int], lessons: int) -> Mapping[Link, flo
         link: log(1 + lessons / count) if 1 < count <= max_count else 0.0
         for link, count in counts.items()
     }
-
-
-def _count_links(lessons: Iterable[LinkedLesson]) -> Counter[Link]:
-    """Return how many of these lessons have each link."""
-    return Counter(chain.from_iterable(lesson.links for lesson in lessons))
 
 
 def _calls_of(words: LessonWords) -> list[tuple[str, str]]:

@@ -101,7 +101,6 @@ _WORDS = {
     "no memory or room": "there is no memory, or no room to show it",
     "waits": "waits in quarantine: {release}",
     # Of lessons that are related to none, and of failures that do not recur.
-    "no lesson in use": "no lesson is in use",
     "no links": "the lesson names no tool, file, package, error or task",
     "no common link": "no other lesson in use names the same",
     "common link": (

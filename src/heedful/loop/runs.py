@@ -426,14 +426,12 @@ def with_reported_names(
     `reported_names` says which check has another name there.
     """
     labels = reported_names(attempts, known)
-    judges = [
-        tuple(labels.get(name, name) for name in attempt.judged_by)
-        for attempt in attempts
-    ]
-    return tuple(map(_judged_by, attempts, judges))
+    return tuple(_with_labels(attempt, labels) for attempt in attempts)
 
 
-def _judged_by(attempt: Attempt, judges: tuple[str, ...]) -> Attempt:
+def _with_labels(attempt: Attempt, labels: Mapping[str, str]) -> Attempt:
+    """Return an attempt whose checks have these labels."""
+    judges = tuple(labels.get(name, name) for name in attempt.judged_by)
     return replace(attempt, judged_by=judges)
 
 

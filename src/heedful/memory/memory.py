@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
         Matches,
         Signature,
     )
-    from heedful.lessons.links import Clusters, Related
+    from heedful.lessons.links import Related
     from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
     from heedful.memory.hardening import LessonChecks
@@ -832,19 +832,6 @@ class Memory:
             limit=limit,
             unread=scope_words.unread,
         )
-
-    async def clusters(self, limit: int = 50) -> Clusters:
-        """Return groups of lessons by their rarest common link, largest first.
-
-        Each lesson is in one group at most; see `related` for the links. If there is no
-        group, `silence` of the result says why. Raises InvalidInput, StoreError.
-        """
-        from heedful.lessons import links
-        from heedful.store import links as link_store
-
-        check_integer("limit", limit)
-        lessons = await self.store.read(self.scope, link_store.read_words)
-        return await asyncio.to_thread(links.cluster, lessons, limit)
 
     @refuses_unknown_options
     async def pin(

@@ -27,7 +27,7 @@ from heedful.faults import fault_line
 from heedful.lessons import lesson as records
 from heedful.lessons.before import ActionHistory
 from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.links import Clusters, Related
+from heedful.lessons.links import Related
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof, TrialProof
 from heedful.loop.codec import policy_to, to_document, verdict_from
@@ -403,15 +403,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         ]
         lesson = lesson_from_wire(answer["lesson"])
         return _read(Related, {**answer, "lesson": lesson, "related": related})
-
-    async def clusters(self, limit: int = 50) -> Clusters:
-        """Return at most 200 groups of lessons, as `Memory.clusters` does."""
-        answer = await self.call("GET", "reflections", "clusters", limit=limit)
-        clusters = [
-            {**group, "lessons": [*map(lesson_from_wire, group["lessons"])]}
-            for group in answer["clusters"]
-        ]
-        return _read(Clusters, {**answer, "clusters": clusters})
 
     async def checks(self, limit: int = 50) -> list[LessonCheck]:
         """Return at most 200 checks that lessons became, newest decision first."""

@@ -530,11 +530,6 @@ RelatedAnswer = Annotated[
         silence=CommandText,
     ),
 ]
-_Cluster = Annotated[
-    links.Cluster,
-    Shape(also={"seen": "seen"}, lessons=tuple[_LinkedLesson, ...]),
-]
-ClustersAnswer = Annotated[links.Clusters, Shape(clusters=tuple[_Cluster, ...])]
 
 
 class Hardening(Reason):

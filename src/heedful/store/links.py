@@ -16,7 +16,6 @@ from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
 from heedful.lessons.mistake import from_json, without_outside
-from heedful.lessons.signature import failure_of
 from heedful.store.connection import Db, Row, bulk, token
 
 MAX_LINKED_TASKS = 50_000  # the newest tasks of examples
@@ -130,5 +129,4 @@ def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
         error_type=row["error_type"],
         tasks=tasks,
         mistake=mistake and without_outside(mistake),
-        failure=failure_of(row["signature"], row["pattern"]),
     )

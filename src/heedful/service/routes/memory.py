@@ -407,16 +407,6 @@ async def listed(
     return Page[Document].of(documents, page.limit, "id")
 
 
-@lessons.get("/reflections/clusters")
-async def clusters(caller: Reading, limit: Limit = 50) -> schemas.ClustersAnswer:
-    """List groups of lessons by the rarest link that they share, largest first.
-
-    Only lessons in use that somebody trusts are in a group, each in one at most.
-    `silence` says why there is no group.
-    """
-    return await caller.memory.clusters(limit)
-
-
 @lessons.get("/reflections/{id}/related")
 async def related(id: Id, caller: Reading, limit: Limit = 10) -> schemas.RelatedAnswer:
     """Return the links of a lesson, and the lessons that share some, nearest first.

@@ -137,7 +137,7 @@ select project from stored where project <> '';
 
 -- name: newest_linked
 -- The words of the newest lessons in use that somebody trusts, newest first; the columns are those of `linked_lessons`.
-select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
+select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
@@ -156,7 +156,7 @@ order by e.at desc, e.id desc limit :limit;
 
 -- name: linked_lessons
 -- The words of these lessons, if they are in use, each with the text of its newest sighting; newest first.
-select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
+select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
