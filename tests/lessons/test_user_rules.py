@@ -82,6 +82,18 @@ def test_each_sentence_is_a_rule_of_its_own():
             id="a folder",
         ),
         pytest.param(
+            "never edit conf/prod.ini",
+            "Edit",
+            {"file_path": "/a/conf/prod.ini"},
+            id="the end of a path",
+        ),
+        pytest.param(
+            "niemals podman verwenden",
+            "Bash",
+            {"command": "podman build ."},
+            id="German, with the verb at the end",
+        ),
+        pytest.param(
             "don't touch *.lock files",
             "Write",
             {"file_path": "yarn.lock"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -58,7 +58,8 @@ _MARKERS = {
         r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
         r"|schreiben|hinzufügen|löschen)",
         "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
-        "|anstatt|oder|, (?:nie|nicht|keine?)",
+        r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nie|niemals|nicht|keine?|immer)"
+        r"(?=\s\S+\s(?:ausführen|verwenden|benutzen|nutzen|starten)\b)",
     },
     "French": {
         "before": "non|s['’]il (?:te|vous) plaît|rappelle-toi|nous|on|ici"
@@ -172,7 +173,9 @@ class StatedRule:
         names = names_in(self.text)
         words = _words_of_call(tool, arguments) if names else set[str]()
         return {
-            " ".join(name) for name in names if words.issuperset(map(_folded, name))
+            " ".join(name)
+            for name in names
+            if all(_has_word(words, _folded(word)) for word in name)
         }
 
     def ends(self, text: str) -> bool:
@@ -258,6 +261,13 @@ def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
             words.add(_folded(f"{dot}{ending}"))
             words.add(_folded(f".{ending.rpartition('.')[2]}" if stem else word))
     return words - {""}
+
+
+def _has_word(words: Set[str], name: str) -> bool:
+    """Return True if a name is one of these words, or a part of a path among them."""
+    if name in words:
+        return True
+    return "/" in name and any(f"/{name}/" in f"/{word}/" for word in words)
 
 
 def _split(text: str) -> Sequence[str]:
