@@ -46,8 +46,7 @@ async function addresses(where, most) {
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
   const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/runs", "/traces",
     "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity", "/recall?kind=action&text=npm+test",
-    "/loops?text=nothing+like+it",
-    "/loops/compare", "/loops/compare?a=open-1", "/loops/compare?a=incident-summary&b=open-1"].map((one) => `/ui${one}`);
+    "/loops?text=nothing+like+it"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
     ...await of("runs", "runs", "id"), ...await of("traces", "episodes", "digest")];
@@ -281,8 +280,6 @@ async function hostile() {
       query = found.next;
     }
   }
-  const loops = details.filter((one) => one.startsWith("/ui/loops/")).map((one) => one.slice("/ui/loops/".length));
-  for (let n = 0; n + 1 < loops.length; n += 2) details.push(`/ui/loops/compare?a=${loops[n]}&b=${loops[n + 1]}`);
   for (const to of ["", "/proof", "/dreams", "/health", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
   let missing = 0;
   for (let n = 0; n < details.length; n += 8) {
@@ -319,8 +316,7 @@ async function pictures() {
     lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
     quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof",
     recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/runs/")),
-    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health",
-    pair: "/ui/loops/compare?a=incident-summary&b=open-1" })) {
+    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
     await go(page, to);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });
   }

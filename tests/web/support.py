@@ -9,12 +9,15 @@ from typing import Any
 
 import httpx
 
+import heedful
+from heedful import Finding, Memory
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
 from tests.engines import opened
 from tests.service.support import Api, read_data
 
 HERE = "http://localhost"
+USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
 
 
@@ -143,3 +146,53 @@ def fill(api: Api) -> None:
     read_data(
         api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202
     )
+
+
+def grounded(answer: str) -> Finding | None:
+    """Report a guess, under a name that is not that of this check."""
+    if answer == "guess":
+        return Finding("grounding", "no source", fix="name the source")
+    return None
+
+
+def record_loop(
+    api: Api,
+    name: str,
+    outputs: list[str],
+    *,
+    task: str = "sort",
+    key: str = "",
+    passes: bool = False,
+    usage: dict[str, Any] = USAGE,
+) -> None:
+    """Record a loop whose attempts have these outputs; the last one may pass."""
+    body: dict[str, Any] = {"task": task, "policy": "default", "memory_key": key}
+    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+    for number, output in enumerate(outputs, 1):
+        findings = [{"check": "pytest", "message": "wrong"}]
+        if passes and number == len(outputs):
+            findings = []
+        body = {
+            "output": output,
+            "evaluation": {"findings": findings},
+            "usage": usage,
+        }
+        read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
+
+
+def run_with_memory(
+    browser: Browser, name: str, outputs: list[str], holdout: float = 0.0
+) -> None:
+    """Run a loop with a nameless check, whose memory a coin may withhold."""
+    answers = iter(outputs)
+    store = browser.api.setup.store
+    loop = heedful.run(
+        name,
+        generate=lambda task, hint: next(answers),
+        checks=[lambda answer, context: grounded(answer)],
+        memory=Memory(store, Scope("acme", "main"), holdout=holdout),
+        memory_key="sources",
+        store=store,
+        id=name,
+    )
+    browser.api.run(loop)

@@ -17,8 +17,15 @@ from heedful.web import figures
 from heedful.web.weeks import count_weeks
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, facts_of, fill, one_line, words_of
-from tests.web.test_pairs import record_loop
+from tests.web.support import (
+    Browser,
+    browsing,
+    facts_of,
+    fill,
+    one_line,
+    record_loop,
+    words_of,
+)
 
 DAY = figures.FIGURE_DAY_SECONDS
 WRONG = {

@@ -13,8 +13,13 @@ from heedful import Finding
 from heedful.lessons.lesson import Scope
 from heedful.web.told import describe_memory, list_outcomes
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
-from tests.web.test_pairs import record_loop, run_with_memory
+from tests.web.support import (
+    Browser,
+    browsing,
+    record_loop,
+    run_with_memory,
+    words_of,
+)
 
 
 @pytest.fixture
@@ -604,3 +609,30 @@ def test_an_attempt_whose_answer_is_unknown_says_so_and_repeats_none(browser: Br
     page = words_of(browser.get("/loops/weigh").text)
     assert page.count("No answer is known: the function raised.") == 2
     assert "repeats 1" not in page
+
+
+def test_a_check_has_the_name_that_other_loops_of_its_key_report(browser: Browser):
+    run_with_memory(browser, "one", ["guess", "source"])
+    run_with_memory(browser, "two", ["source"])
+    (attempt,) = browser.data("/loops/two")["made"]
+    assert attempt["checked"] == ["grounding"]
+    rows = browser.data("/loops/two")["matrix"]["rows"]
+    checks = [row for row in rows if row["about"] == "check"]
+    assert [row["name"] for row in checks] == ["grounding"]
+    assert checks[0]["cells"][0]["text"] == "✓"
+
+
+def test_a_stopped_loop_leads_to_one_of_its_key_that_passed(browser: Browser):
+    wrong = ["a", "a", "a"]
+    record_loop(browser.api, "failed", wrong, key="sorting")
+    record_loop(browser.api, "alone", wrong, key="other")
+    record_loop(browser.api, "no key", wrong)
+    record_loop(browser.api, "passed", ["b"], passes=True, key="sorting")
+    record_loop(browser.api, "unkeyed", ["b"], passes=True)
+
+    page = browser.get("/loops/failed").text
+    assert "A loop with the same memory key passed." in words_of(page)
+    assert 'href="/ui/loops/passed?project=main"' in page
+    for other in ("alone", "no key", "passed"):
+        text = words_of(browser.get(f"/loops/{other}").text)
+        assert "with the same memory key" not in text

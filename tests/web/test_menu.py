@@ -55,6 +55,7 @@ def test_a_page_stands_below_its_group_and_is_marked(tmp_path):
         ("/policies?reach=default", "/loops"),
         ("/projects?project=a", "?project=a"),
         ("/quarantine/release", "/quarantine"),
+        ("/loops/compare?a=one&b=two&project=a", "/loops?project=a"),
         ("/policies/loops?second=stage&project=a+b", "/loops?project=a+b"),
     ],
 )

@@ -30,7 +30,6 @@ ROUTE_OF_PAGE = {
     "/": LOOPS,
     "/home": LOOPS,
     "/loops": LOOPS,
-    "/loops/compare": "GET /v1/loops/x",
     "/loops/{id:path}": "GET /v1/loops/x",
     "/lessons": "GET /v1/reflections",
     "/lessons/{n:int}": "GET /v1/reflections/1",

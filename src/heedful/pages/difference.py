@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise, takewhile
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 # A part of a text that was compared: "same", "gone" or "new", or "place" for the head
 # of a section of a diff; what is wrong with the part, or ""; and its text.
@@ -24,7 +24,6 @@ Span = tuple[int, int, str]
 # piece and the first behind it in the old text, and the same in the new text.
 Step = tuple[str, int, int, int, int]
 TOO_LARGE = "too large"  # the kind of a step that was not compared
-DiffMode = Literal["lines", "words", "off"]
 # Pieces (words or lines) of both texts that differ and are always compared.
 MAX_SMALL_PIECES = 240
 # More of them are compared if `_estimate` is at most this: within 100 ms.
@@ -73,15 +72,15 @@ def marked(before: str, after: str, spans: Sequence[Span] = ()) -> list[Part]:
 
 
 def difference(
-    before: str | None, after: str, spans: Sequence[Span] = (), mode: DiffMode = "lines"
+    before: str | None, after: str, spans: Sequence[Span] = ()
 ) -> Difference:
     """Compare two texts by line, and by word within changed lines.
 
-    Unchanged lines without a fault are folded in the mode "lines". In the mode "off",
-    and without `before`, there is no comparison. A fault is marked in whole words.
+    Unchanged lines without a fault are folded. Without `before`, there is no
+    comparison. A fault is marked in whole words.
     """
     spans = [_widen(after, span) for span in spans]
-    if before is None or mode == "off":
+    if before is None:
         return _bounded(list(_unchanged(after, spans)), unaligned=0)
 
     old = before.splitlines(keepends=True)
@@ -103,10 +102,7 @@ def difference(
             unaligned += old_end - old_first + len(lines)
             parts += _replaced(old_text, text, inner_spans)
         elif kind != "equal":
-            changes = _changed(old_text, text, inner_spans)
-            parts += changes if mode == "words" else _fold_within(changes)
-        elif mode == "words":
-            parts += _unchanged(text, inner_spans)
+            parts += _fold_within(_changed(old_text, text, inner_spans))
         else:
             parts += _folded(
                 lines,

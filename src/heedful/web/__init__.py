@@ -2,7 +2,7 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `pairs.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
+- `loops.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
   `inbox.py`, `decisions.py`, `work.py`, `system.py`: the pages of a subject. A function
   makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
   declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
@@ -41,7 +41,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         lesson,
         lessons,
         loops,
-        pairs,
         recall,
         search,
         system,
@@ -56,7 +55,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         app.state.setup,
         app.state.admission,
         pages=(
-            *pairs.PAGES,
             *loops.PAGES,
             *lessons.PAGES,
             *lesson.PAGES,

@@ -211,14 +211,6 @@ def count_broken(loop: Loop) -> Counter[str]:
     return counts
 
 
-def failed_checks(loop: Loop) -> list[str]:
-    """Return the checks that failed in an attempt of a loop, each once, in order."""
-    errors = [
-        error for attempt in loop.attempts for error in _errors_of(loop, attempt.number)
-    ]
-    return list(dict.fromkeys(error.check for error in errors))
-
-
 def earlier_failures(loop: Loop) -> str:
     """Return what failed in which attempts before a loop passed, in words.
 

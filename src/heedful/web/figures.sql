@@ -635,14 +635,8 @@ from attempt where loop = :n and (number = 1 or number between :best - 1 and :be
 select attempt, record from decision
 where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and length(record) <= :record_chars order by seq;
 
--- name: others
--- A loop and those near it in the list.
-select n, id, {shown_state} as state, memory_key, (select count(*) from attempt where loop = loop.n) as attempts,
-       (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
-       case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same,
-       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
-  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project 
-                   and (kind <> 'run' or id = :id) and n <= :n order by n desc limit :near + 1) as earlier
-  union all
-  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run' and n > :n order by n limit :near) as later
-) as loop order by n desc;
+-- name: passed_of_key
+-- The newest loop with a memory key that passed, as a check judged it, of the newest loops.
+select id from (select n, id, kind, state, memory_key from loop where tenant = :tenant and project = :project
+                order by n desc limit :window) as loop
+where memory_key = :key and kind <> 'run' and {shown_state} = 'passed' order by n desc limit 1;

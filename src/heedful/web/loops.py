@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
-from typing import Any, get_args
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
@@ -15,7 +15,7 @@ from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
 from heedful.loop.reasons import Stop
-from heedful.loop.record import DOUBT_STATES, Attempt, Goal, Loop
+from heedful.loop.record import DOUBT_STATES, Attempt, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import with_reported_names
 from heedful.loop.sentence import describe_end
@@ -34,7 +34,6 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.memory.memory import Memory
-from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted, text
 from heedful.service.jobs import Workload
 from heedful.service.review import may_review
@@ -47,7 +46,7 @@ from heedful.store.loop_texts import LoopMatches, search_loops
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
-from heedful.web import figures, inbox, matrix, pairs, recent
+from heedful.web import figures, inbox, matrix, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
 from heedful.web.facets import (
@@ -73,7 +72,6 @@ from heedful.web.periods import period_of
 from heedful.web.projects import compare_projects, project_names
 from heedful.web.recent import RecentLoop
 from heedful.web.runs import degraded_runs, pipeline
-from heedful.web.sides import compare_attempts
 from heedful.web.site import (
     READING,
     Document,
@@ -455,10 +453,6 @@ async def loop(visit: Visit, id: str) -> Document:
     A run of a pipeline is judged stage by stage, and has a page of its own.
     """
     read = visit.caller.read
-    mode = visit.query.get("diff") or "lines"
-    if mode not in get_args(DiffMode):
-        raise InvalidInput("diff", mode, ", ".join(get_args(DiffMode)))
-
     id = await read(find_loop, id)
     facts = await read(
         figures.window,
@@ -471,10 +465,7 @@ async def loop(visit: Visit, id: str) -> Document:
         visit.following = visit.link(f"/runs/{id}")
         return await pipeline(visit, id)
 
-    facts["compared"] = bool(visit.number("against"))
-    if facts["compared"]:
-        facts |= await _compared_attempts(visit, id, facts["attempts"])
-    facts |= {"diff": mode, "most": figures.MAX_REDECIDED_ATTEMPTS}
+    facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts |= await _memory_facts(visit, facts)
     facts["place"] = 0
@@ -483,45 +474,37 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["lifted"] = _liftable(facts)
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
-    facts |= {"why_best": "", "came_again": [], "sides": None, "end": facts["sentence"]}
+    facts |= {"why_best": "", "came_again": [], "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         facts["readings"] = _recorded_readings(facts["latest"])
         facts["best"] = facts["latest"].get("best")
     else:
-        stored = await read(loop_store.read_decisions, id)
-        facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
-        facts |= _broken_facts(facts, stored.loop)
+        stored_loop = await read(loop_store.read_decisions, id)
+        facts |= await offload(
+            _decided_facts, stored_loop, facts["policy"], visit.query
+        )
+        facts |= _broken_facts(facts, stored_loop.loop)
 
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
     columns = await read(matrix.read_matrix, id, marked)
-    records = name_passed_checks(facts["made"], columns.reported)
-    if facts["compared"]:
-        facts["sides"] = _compare_sides(facts, records)
+    name_passed_checks(facts["made"], columns.reported)
     facts["groups"] = fold_repeats(facts["made"], facts["best"])
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
         facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, facts)
-    facts["others"] = await read(pairs.others, id, facts["memory_key"])
+    facts["passed_loop"] = None
+    if facts["state"] == "stopped" and facts["memory_key"]:
+        passed_loops = await read(
+            figures.rows,
+            "passed_of_key",
+            key=facts["memory_key"],
+            window=figures.MAX_FIGURE_LOOPS,
+        )
+        facts["passed_loop"] = next(iter(map(dict, passed_loops)), None)
     return {**facts, "matrix": columns.plain}
-
-
-async def _compared_attempts(visit: Visit, id: str, attempts: int) -> Document:
-    """Return the two attempts that the address names, and the decisions on them.
-
-    `against` is compared with `attempt`, without one with the last that is another.
-    Raises InvalidInput.
-    """
-    against = visit.number("against", most=attempts)
-    other = attempts if against < attempts else max(1, attempts - 1)
-    compared: Document = {"made": [], "decided": {}}
-    for number in (against, visit.number("attempt", other, most=attempts, least=1)):
-        facts = await visit.caller.read(figures.window, id, number, limit=1)
-        compared["made"] += facts["made"][-1:]
-        compared["decided"] |= facts["decided"]
-    return compared
 
 
 async def _lesson_of_cause(
@@ -570,21 +553,11 @@ def _broken_facts(facts: Document, loop: Loop) -> Document:
     }
 
 
-def _compare_sides(facts: Document, attempts: Sequence[Attempt]) -> Document:
-    """Return what the page says of two attempts of a loop with these facts."""
-    goals = [from_document(Goal, goal) for goal in facts["goals"]]
-    old, new = facts["made"]
-    return compare_attempts(attempts, goals, [*old["checked"], *new["checked"]])
-
-
-def name_passed_checks(
-    attempts: Sequence[Document], known: Mapping[str, str]
-) -> Sequence[Attempt]:
+def name_passed_checks(attempts: Sequence[Document], known: Mapping[str, str]) -> None:
     """Give attempts, as JSON data, the names of the checks that found nothing.
 
     They are `checked`, by the names that are `known` from the matrix. `doubt_state` and
-    `doubt` say of an attempt that was not judged so, and why; else they are "". Returns
-    the attempts as records.
+    `doubt` say of an attempt that was not judged so, and why; else they are "".
     """
     page_fields = {"output", "left_out", "made_by"}
     records = []
@@ -597,16 +570,15 @@ def name_passed_checks(
         attempt["doubt_state"] = record.doubt_state
         attempt["doubt"] = record.doubt
         attempt["checked"] = matrix.passed_checks(record)
-    return reported
 
 
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
     """Return the number of a stage in its run, 0 if the run is gone."""
     try:
-        stored = await visit.caller.read(loop_store.read, run)
+        stored_loop = await visit.caller.read(loop_store.read, run)
     except NotFound:
         return 0
-    stages = stored.head.task["stages"]
+    stages = stored_loop.head.task["stages"]
     return stages.index(stage) + 1 if stage in stages else 0
 
 
@@ -639,7 +611,7 @@ def _recorded_readings(decision: Document) -> list[Document]:
 
 
 def _decided_facts(
-    stored: StoredLoop, policy: Document, query: Mapping[str, str]
+    stored_loop: StoredLoop, policy: Document, query: Mapping[str, str]
 ) -> Document:
     """Return what is known of a loop after deciding it again.
 
@@ -647,8 +619,8 @@ def _decided_facts(
     which are the numbers that a slider of the page can change.
     """
     rules = policy_from(policy)
-    loop = replace(stored.loop, improves=rules.improvement)
-    explanation = stored.explain()
+    loop = replace(stored_loop.loop, improves=rules.improvement)
+    explanation = stored_loop.explain()
     climb = loop.climb()
 
     knobs = _knobs(policy)
@@ -658,7 +630,7 @@ def _decided_facts(
         "best": loop.best,
         "sentence": explanation.sentence,
         "end": describe_end(explanation.verdict, len(explanation.lines)),
-        "failure": find_failure(stored),
+        "failure": find_failure(stored_loop),
         "after": earlier_failures(loop),
         "tied": is_tied(loop),
         "as_good": as_good_as_best(loop),

@@ -21,6 +21,7 @@ GONE_PAGES = {
     "policies/loops": "/loops",
     "spend": "/loops",
     "projects": "",
+    "loops/compare": "/loops",
     "quarantine/release": "/quarantine",
 }
 
