@@ -45,7 +45,7 @@ async function addresses(where, most) {
   const of = async (list, name, key) => (await data(where, `/${list}.json`))[name].slice(0, most)
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
   const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/runs", "/traces",
-    "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity", "/recall?kind=action&text=npm+test",
+    "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity", "/recall?kind=action&text=npm+test",
     "/loops?text=nothing+like+it"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
@@ -123,10 +123,6 @@ async function keys() {
   await page.keyboard.type("incident");
   await Promise.all([page.waitForURL(/text=incident/), page.keyboard.press("Enter")]);
   check((await page.locator("tbody tr").count()) === 1, "the search finds another number of loops");
-  await go(page, "/ui/proof");
-  await page.keyboard.press("/");
-  await page.keyboard.type("incident");
-  await Promise.all([page.waitForURL(/search\?.*text=incident/), page.keyboard.press("Enter")]);
   await go(page, "/ui/loops/incident-summary");
   await tabTo(page, ".matrix tbody a[href^='#f']");
   await page.keyboard.press("Enter");
@@ -162,7 +158,6 @@ async function keys() {
   await act(page, `/ui/quarantine/${tool.id}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]', "", false);
   await act(page, `/ui/quarantine/${tool.ids[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]', "", false);
   await act(page, `/ui/quarantine/${manual.id}`, 'form[action="/ui/do/revoke"]', "button", "#revoke > summary");
-  await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]', "button", "details[id^=undo] > summary");
   await inbox(where, page);
   await where.close();
 }
@@ -280,7 +275,7 @@ async function hostile() {
       query = found.next;
     }
   }
-  for (const to of ["", "/proof", "/dreams", "/health", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
+  for (const to of ["", "/proof", "/health", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
   let missing = 0;
   for (let n = 0; n < details.length; n += 8) {
     const answers = await Promise.all(details.slice(n, n + 8).map((to) => where.request.get(origin + to)));
@@ -316,7 +311,7 @@ async function pictures() {
     lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
     quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof",
     recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/runs/")),
-    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
+    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), health: "/ui/health" })) {
     await go(page, to);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });
   }

@@ -195,8 +195,10 @@ def test_a_loop_that_changes_after_its_day_changes_the_day(site, file, change):
         make_loop(site, file, "l3", (0, 0, True, 0, 0.0))
     else:
         change_rows(file, "update loop set via = 'key:1f' where id = 'l2'")
-        revocation = ("key:1f", "ada", "lost", False)
-        api.run(api.setup.store.write(SCOPE, quarantine.revoke, *revocation))
+        revoking = api.setup.store.write(
+            SCOPE, quarantine.revoke, "key:1f", "ada", "lost", False
+        )
+        api.run(revoking)
         make_loop(site, file, "l3", (0, 0, True, 0, 0.0))
     after = read_home(site)
 

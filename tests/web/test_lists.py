@@ -1,7 +1,5 @@
-"""Lists as instruments: facets with counts, orders, totals, days, and CSV."""
+"""Lists as instruments: facets with counts, orders, totals, and days."""
 
-import csv
-import io
 import re
 import sqlite3
 import time
@@ -16,7 +14,6 @@ from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.store import lessons
 from heedful.web import figures
-from heedful.web.table import Table
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
@@ -93,15 +90,6 @@ def counts_of(page: Any, name: str) -> dict[str, int]:
         if facet["name"] == name:
             return {value["value"]: value["count"] for value in facet["values"]}
     return {}
-
-
-def rows_of(browser: Browser, path: str) -> list[dict[str, str]]:
-    """Return the rows of a list as CSV."""
-    answer = browser.get(path)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    assert "attachment" in answer.headers["content-disposition"]
-    return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8"), newline="")))
 
 
 @both_nightly
@@ -427,116 +415,6 @@ def test_days_are_a_filter(browser):
     after = ids_of(read(browser, query=f"?from={day + timedelta(days=1)}"))
     assert set(after) == {"sql-3", "bug-1", "bug-2", "ticket"}
     assert browser.get("/loops?from=yesterday").status_code == 422
-
-
-@both_nightly
-def test_csv_has_the_rows_of_the_list_with_its_filters(browser):
-    rows = rows_of(browser, "/loops.csv?project=main&key=sql&sort=-cost")
-    page = read(browser, query="?key=sql&sort=-cost")
-    assert [row["id"] for row in rows] == ids_of(page)
-    assert [float(row["cost"]) for row in rows] == [
-        loop["cost"] for loop in page["loops"]
-    ]
-    assert rows[-1]["first answer right"] == "yes"
-    assert "/ui/loops.csv?" in browser.get("/loops").text
-
-
-@both_nightly
-def test_csv_goes_on_beyond_a_page(browser, monkeypatch):
-    monkeypatch.setattr("heedful.web.site.CSV_READ_ROWS", 2)
-    rows = rows_of(browser, "/loops.csv")
-    assert [row["id"] for row in rows] == [loop[0] for loop in reversed(LOOPS)]
-
-
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        pytest.param("=1+1", "'=1+1", id="equals"),
-        pytest.param("+1", "'+1", id="plus"),
-        pytest.param("-1", "'-1", id="minus"),
-        pytest.param("@SUM(A1)", "'@SUM(A1)", id="at"),
-        pytest.param("\tx", "'\tx", id="tab"),
-        pytest.param("\uff1d1+1", "'\uff1d1+1", id="full-width equals"),
-        pytest.param("\uff0b1", "'\uff0b1", id="full-width plus"),
-        pytest.param("\uff0d1", "'\uff0d1", id="full-width minus"),
-        pytest.param("\uff20SUM(A1)", "'\uff20SUM(A1)", id="full-width at"),
-        pytest.param(" =1", "' =1", id="after a blank"),
-        pytest.param("\xa0=1", "'\xa0=1", id="after a no-break blank"),
-        pytest.param("\ufeff=1", "'\ufeff=1", id="after a byte order mark"),
-        pytest.param("\u200b=1", "'\u200b=1", id="after what is not drawn"),
-        pytest.param("\x00=1", "'\x00=1", id="after a control character"),
-        pytest.param('"=1', "'\"=1", id="after a quote"),
-        pytest.param("pay;\xa0\uff1d1", "pay;'\xa0\uff1d1", id="after both"),
-        pytest.param("\xa0a=1", "\xa0a=1", id="a blank before a word"),
-        pytest.param("pay; =1+1", "pay;' =1+1", id="after a semicolon"),
-        pytest.param("pay\t@x", "pay\t'@x", id="after a tab"),
-        pytest.param("pay\n-1", "pay\n'-1", id="on a line of its own"),
-        pytest.param("a=b", "a=b", id="no formula"),
-        pytest.param("größer, 翻訳", "größer, 翻訳", id="languages"),
-        pytest.param('say "a", b\nc', 'say "a", b\nc', id="quotes and lines"),
-        pytest.param(-0.25, "-0.25", id="a negative number stays a number"),
-        pytest.param(["=x", "y"], "'=x, y", id="a list"),
-        pytest.param(None, "", id="nothing"),
-    ],
-)
-def test_a_cell_is_no_formula(text, cell):
-    table = Table(rows="rows", columns={"cell": "of.row"})
-    (row,) = csv.DictReader(io.StringIO(table.csv([{"of": {"row": text}}]), newline=""))
-    assert row["cell"] == cell
-
-
-def test_a_task_is_no_formula_in_csv(browser):
-    task = '=HYPERLINK("http://evil.example")'
-    read_data(browser.api.put("/v1/loops/evil", json={"task": task}), 201)
-    assert rows_of(browser, "/loops.csv")[0]["task"] == f"'{task}"
-
-
-@both_nightly
-def test_every_list_has_csv_and_other_pages_have_none(browser):
-    lists = [page.address for page in browser.site.pages if page.table]
-    assert set(lists) == {
-        "/loops",
-        "/lessons",
-        "/quarantine",
-        "/quarantine/decided",
-        "/proof",
-        "/runs",
-        "/traces",
-    }
-    for address in lists:
-        rows_of(browser, f"{address}.csv")
-        assert f"/ui{address}.csv?" in browser.get(address).text
-    assert browser.get("/health.csv").status_code == 404
-    assert browser.get("/loops/sql-1.csv").status_code == 404
-
-
-def test_csv_needs_what_its_page_needs(browser):
-    browser.open(browser.api.key("recall"))
-    assert browser.get("/quarantine.csv").status_code == 403
-    assert browser.get("/loops.csv").status_code == 200
-    browser.client.cookies.clear()
-    assert browser.get("/loops.csv").status_code == 401
-
-
-def test_csv_of_quarantine_has_no_words_that_wait(browser):
-    lesson = {
-        "error_type": "E",
-        "text": "zqwords failed",
-        "lesson": "zqwords",
-    }
-    key = browser.api.key("write", outside=True)
-    read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
-    answer = browser.get("/quarantine.csv")
-    assert len(answer.text.splitlines()) == 2
-    assert "zqwords" not in answer.text
-    assert "zqwords" in browser.get("/quarantine").text
-
-
-def test_a_loop_whose_id_ends_like_csv_has_its_page(browser):
-    read_data(browser.api.put("/v1/loops/a.csv", json={"task": "x"}), 201)
-    link = re.search(r'"/ui(/loops/a[^"?]*)', browser.get("/loops").text)
-    assert link is not None
-    assert browser.get(link[1]).status_code == 200
 
 
 @both_nightly

@@ -14,12 +14,10 @@ from heedful import Finding, Memory, Pipeline
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.share import Share
-from heedful.memory.dream import Dreams, consolidate
 from heedful.store import exposures, keys
 from heedful.store.episodes import record_failure
 from heedful.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
 from tests.engines import change_rows
-from tests.memory.dreams import learn_git_failures
 from tests.service.support import read_data
 from tests.web.support import ATTACK, HERE, browsing, fill, one_line, words_of
 
@@ -28,7 +26,6 @@ LISTS = (
     "lessons",
     "quarantine",
     "proof",
-    "dreams",
     "runs",
     "traces",
 )
@@ -180,9 +177,8 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         actions = {row["action"] for row in read_data(api.get("/v1/audit"))["items"]}
         assert actions > {"quarantine.release", "reflection.edit", "loop.cancel"}
         assert browser.post("/do/nothing", token=browser.token).status_code == 404
-        assert (
-            browser.post("/do/rollback", token=browser.token, id="x").status_code == 422
-        )
+        malformed = browser.post("/do/release", token=browser.token, id="x")
+        assert malformed.status_code == 422
 
 
 def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
@@ -355,26 +351,6 @@ def test_a_search_that_finds_no_lesson_says_why(tmp_path):
         assert "No lesson has the words “river”." in page.text
         data = browser.data("/lessons?text=odd&kind=check")
         assert "it is of the kind error, and check is asked for" in data["silence"]
-
-
-def test_the_page_of_dreams_shows_a_reflection_and_withdraws_it(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        memory = Memory(browser.api.setup.store, Scope("acme", "main"))
-        browser.api.run(learn_git_failures(memory))
-        browser.api.run(consolidate(memory))
-        page = browser.get("/dreams").text
-        assert "on 3 failures with the tool git in 3 runs" in page
-        assert "What went wrong with the tool git in 3 runs" in page
-        assert "3 → 4 lessons in use" in page
-        for id in (1, 2, 3):
-            assert f">lesson {id}</a>" in page
-
-        browser.do("rollback", id="1", why="too long")
-        [undone] = browser.api.run(Dreams(memory).log())
-        assert undone.undone is not None
-        states = {row["id"]: row["state"] for row in browser.api.run(memory.top(9))}
-        assert states[4] == "superseded"
 
 
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
@@ -673,7 +649,7 @@ def test_rare_pages_and_refusals(tmp_path):
         assert browser.data("/lessons?text=severity")["lessons"]
         for status, paths in (
             (404, "traces/nothing lessons/999 lessons/abc"),
-            (422, "loops?cursor=-1 dreams?cursor=x recall?kind=x"),
+            (422, "loops?cursor=-1 recall?kind=x"),
             (200, "loops/?text=zzz"),
         ):
             assert {browser.get(f"/{path}").status_code for path in paths.split()} == {
@@ -684,7 +660,6 @@ def test_rare_pages_and_refusals(tmp_path):
         for status, name, form in (
             (422, "amend", {"change": "burn"}),
             (422, "override", {"id": "stopped", "rule": "attempts", "decisions": "x"}),
-            (404, "rollback", {"id": "7"}),
             (404, "cancel", {"id": "nothing"}),
         ):
             assert (

@@ -36,10 +36,8 @@ ROUTE_OF_PAGE = {
     "/quarantine": QUARANTINE,
     "/quarantine/{n:int}": "GET /v1/quarantine/1",
     "/quarantine/decided": QUARANTINE,
-    "/dreams": "GET /v1/reflections",
     "/proof": "GET /v1/proof",
     "/recall": "POST /v1/recall",
-    "/search": LOOPS,
     "/runs": LOOPS,
     "/runs/{id:path}": LOOPS,
     "/traces": "GET /v1/episodes",
@@ -59,7 +57,6 @@ ROUTE_OF_ACTION = {
     "revoke": "POST /v1/quarantine/revoke",
     "amend": "PATCH /v1/reflections/1",
     "retire": "PATCH /v1/reflections/1",
-    "rollback": "PATCH /v1/reflections/1",
     "reflect_now": "POST /v1/episodes",
 }
 
@@ -375,7 +372,6 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
             "/recall?kind=error&text=disk+quota+exceeded+on+the+volume",
             "/recall?kind=task&text=disk+quota",
             "/lessons?text=disk+quota",
-            "/search?text=disk+quota",
         ]
         for path in paths:
             head, _, query = path.partition("?")
@@ -390,7 +386,6 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
     [
         pytest.param("/recall.json?kind=task&text=disk+quota+exceeded", id="recall"),
         pytest.param("/lessons.json?text=disk+quota+exceeded", id="lessons"),
-        pytest.param("/search.json?text=disk+quota+exceeded", id="search"),
     ],
 )
 def test_a_page_of_a_key_that_recalls_does_not_say_that_something_waits(

@@ -406,3 +406,32 @@ def test_a_snippet_of_ideographs_has_each_of_them_once(browser: Browser):
     store_loop(browser, "report", "Sum up", TASKS["japanese"])
     (row,) = browser.data("/loops?text=翻訳")["loops"]
     assert "翻訳してください" in row["found"]
+
+
+def test_an_id_that_is_typed_into_the_box_of_a_list_opens_its_page(browser: Browser):
+    api = browser.api
+    store_loop(browser, "be1f2960-77aa", "task")
+    store_loop(browser, "report", "sum of be1f2960")
+    store_loop(browser, "sum", "count")
+    event = {"type": "tool_response", "tool": "sh", "content": "a", "error": "e"}
+    read_data(api.post("/v1/episodes", json={"events": [event], "task": "x"}), 202)
+    lesson = {"error_type": "Gate", "text": "the gate is shut", "lesson": "open it"}
+    read_data(api.post("/v1/reflections", json=lesson), 201)
+    digest = browser.data("/traces")["episodes"][0]["digest"]
+
+    pages = {
+        "/loops?text=report": "/loops/report",
+        "/loops?text=be1f2960": "/loops/be1f2960-77aa",
+        "/loops?text=repor": "",
+        "/loops?text=sum": "",
+        "/runs?text=report": "/loops/report",
+        "/lessons?text=1": "/lessons/1",
+        "/lessons?text=Lesson+1": "/lessons/1",
+        "/lessons?text=2": "",
+        f"/traces?text={digest[:8]}": f"/traces/{digest}",
+        f"/traces?text={digest[8:16]}": "",
+    }
+    for path, page in pages.items():
+        get = api.run(browser.client.get(f"/ui{path}&project=main"))
+        expected = f"/ui{page}?project=main" if page else ""
+        assert get.headers.get("location", "") == expected, path

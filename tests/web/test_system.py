@@ -10,7 +10,7 @@ from heedful.store import exposures, shown
 from heedful.testing import FixedEmbedder
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, fill, one_line, words_of
+from tests.web.support import Browser, browsing, fill, words_of
 
 EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
 LESSON_KIND = "check"
@@ -312,15 +312,3 @@ def test_an_empty_quarantine_says_so_once(browser: Browser):
     assert "Nothing waits for a review" in page
     assert page.count("documents and strangers") == 1
     assert "0 texts" not in page
-
-
-def test_a_loop_that_is_not_found_can_be_searched(browser: Browser):
-    page = one_line(browser.get("/loops/bug 7").text)
-    assert 'name="text" size="40" value="bug 7"' in page
-
-
-def test_every_page_but_that_of_the_search_offers_one(browser: Browser):
-    label = 'aria-label="Search loops, lessons and traces"'
-    for path in ("/home", "/loops", "/proof", "/health"):
-        assert label in browser.get(path).text
-    assert label not in browser.get("/search").text

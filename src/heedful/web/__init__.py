@@ -2,19 +2,18 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
-  `inbox.py`, `decisions.py`, `work.py`, `system.py`: the pages of a subject. A function
+- `loops.py`, `lessons.py`, `lesson.py`, `recall.py`, `inbox.py`,
+  `decisions.py`, `work.py`, `system.py`: the pages of a subject. A function
   makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
   declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
-- `alike.py`: near-equal texts as one.
 - `summaries.py`, `found_traces.py`: what lists show of loops and traces.
 - `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
-  common; `table.py`: the rows of a list as CSV.
-- `menu.py`: the groups of the menu, and pages that were renamed.
+  common.
+- `menu.py`: the groups of the menu, and pages that were renamed or are gone.
 - `site.py`: who may see a page, and the way from an address to a page; `addresses.py`
   reads what a request asks for.
 """
@@ -36,13 +35,11 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
 
     from heedful.web import (
         decisions,
-        dreams,
         inbox,
         lesson,
         lessons,
         loops,
         recall,
-        search,
         system,
         work,
     )
@@ -58,9 +55,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *loops.PAGES,
             *lessons.PAGES,
             *lesson.PAGES,
-            *dreams.PAGES,
             *recall.PAGES,
-            *search.PAGES,
             *decisions.PAGES,
             *inbox.PAGES,
             *work.PAGES,
@@ -69,7 +64,6 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         actions=(
             *loops.ACTIONS,
             *lesson.ACTIONS,
-            *dreams.ACTIONS,
             *inbox.ACTIONS,
             *decisions.ACTIONS,
             *work.ACTIONS,

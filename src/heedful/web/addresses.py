@@ -12,7 +12,7 @@ from heedful.errors import HeedfulError
 from heedful.service.auth import Callers
 from heedful.service.middleware import check_local
 from heedful.service.problems import Problem
-from heedful.web.render import DATA_ENDINGS
+from heedful.web.render import DATA_ENDING
 
 SITE_PATH = "/ui"
 COOKIE_NAME = "heedful_ui"
@@ -30,19 +30,14 @@ def page_path(request: Request) -> str:
     # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
     if re.fullmatch(r"/\w+/", path):
         path = path[:-1]
-    if path.endswith(DATA_ENDINGS):
-        path = path.rpartition(".")[0] or "/"
+    if path.endswith(DATA_ENDING):
+        path = path.removesuffix(DATA_ENDING) or "/"
     return path
 
 
 def is_data(request: Request) -> bool:
     """Return whether the data of a page is asked for, not its HTML."""
-    return raw_path(request).endswith(DATA_ENDINGS)
-
-
-def is_table(request: Request) -> bool:
-    """Return whether the rows of a page are asked for as CSV."""
-    return raw_path(request).endswith(".csv")
+    return raw_path(request).endswith(DATA_ENDING)
 
 
 def own_address(address: str) -> str:

@@ -18,7 +18,6 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
-from heedful.web.table import Table, time_of
 
 # The texts of an example.
 EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
@@ -64,7 +63,7 @@ async def decisions(visit: Visit) -> Document:
     if decision and decision not in ACTIONS_BY_DECISION:
         raise InvalidInput("decision", decision, ", ".join(ACTIONS_BY_DECISION))
 
-    limit = visit.most(MAX_PAGE_DECISIONS)
+    limit = MAX_PAGE_DECISIONS
     rows = await visit.caller.read(
         figures.rows,
         "rulings_on_texts",
@@ -134,27 +133,6 @@ def _not_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
     return [entry.id for entry in entries if entry.state != "quarantined"]
 
 
-def _released_text(row: Document) -> str:
-    """Return the words of a released text.
-
-    A file goes where nobody expects an attack, so it has no words that were rejected.
-    """
-    released: str = row["text"] if row["action"] == "release" else ""
-    return released
-
-
-DECISION_TABLE = Table(
-    rows="decisions",
-    columns={
-        "text": "id",
-        "decision": "action",
-        "reason": "why",
-        "by": "by",
-        "when": time_of("at"),
-        "lesson": "lesson",
-        "released words": _released_text,
-    },
-)
 PAGES = (
     SitePage(
         address="/quarantine/decided",
@@ -162,7 +140,6 @@ PAGES = (
         title="What was decided",
         make=decisions,
         may=REVIEWING,
-        table=DECISION_TABLE,
     ),
 )
 ACTIONS = (SiteAction(undo, ("approve",)),)

@@ -402,11 +402,6 @@ from (
 ) as seen
 left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by 3 desc, seen.last desc;
 
--- name: lesson_names
--- Lessons by their ids; without words of tools and documents.
-select id, kind, signature, state, case when trust = 'outside' then '' else text end as text from lesson
-where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
-
 -- name: taught_by
 -- The lessons with a text from one of these sources.
 select distinct e.lesson_id as id from origin o join example e on e.id = o.example
@@ -550,12 +545,6 @@ from ruling r left join example e on e.scope = :token and e.id = cast(json_extra
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
 order by r.id desc limit :limit;
 
--- name: lessons_in_use
--- How many lessons loops can be shown, :limit at most.
-select count(*) as lessons from (
-  select 1 from lesson where tenant = :tenant and project = :project and state in ('unverified', 'verified') limit :limit
-) as counted;
-
 -- name: vectors
 -- How many texts can have a vector, and how many have one.
 select count(*) as texts, count(v.example) as here
@@ -582,26 +571,6 @@ where (:before = 0 or id < :before) and (:state = '' or state = :state)
               where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0
               or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 6 and instr(digest, spelling.value) > 0))
 order by id desc limit :limit;
-
--- name: lessons_with
--- Those of the newest lessons in use that have a text, or whose error has it.
-select id from (
-  select id, text, pattern, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
-) as lesson
-where state in ('unverified', 'verified') and trust <> 'outside'
-  and exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0)
-order by id desc;
-
--- name: examples_with
--- The examples in use of the newest lessons in use that have a text, the newest first.
-select e.lesson_id as id, e.task, e.record from (
-  select id, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
-) as lesson
-join example e on e.lesson_id = lesson.id
-where lesson.state in ('unverified', 'verified') and lesson.trust <> 'outside'
-  and e.state in ('unverified', 'verified') and e.trust <> 'outside'
-  and exists (select 1 from json_each(:spellings) as spelling where instr(lower(e.task || ' ' || e.record), spelling.value) > 0)
-order by e.id desc limit :most;
 
 -- name: learnt_counts
 -- How many lessons were learnt from episodes.

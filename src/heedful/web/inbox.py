@@ -1,9 +1,9 @@
 """The pages of quarantine: what waits, in the order in which to look at it, and a text.
 
 Texts that nobody has reviewed are ordered by how often their error came back while they
-waited. Rows of which a prompt would say the same, or
-the same but for numbers or for one word, are one group. A ruling of the list is about
-all of a group; one on the page of a text is about the equal texts.
+waited. Rows of which a prompt would say the same, or the same but for numbers, are one
+group. A ruling of the list is about all of a group; one on the page of a text is about
+the equal texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
-from heedful.web.alike import group_alike, name_alike
 from heedful.web.decisions import (
     EXAMPLE_TEXTS,
     count_decisions,
@@ -42,7 +41,6 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
-from heedful.web.table import Table, time_of
 from heedful.web.unshown import USED_STATES
 
 MAX_PAGE_GROUPS = 50
@@ -73,14 +71,13 @@ class Wording:
 class InboxRow:
     """Texts in quarantine of which a prompt would say the same.
 
-    `id` is that of the text most often missed, or of the newest of those. If they
-    differ by numbers or by a word, each of them is one of the `wordings`, and `words`
-    says all of them. `lesson` is what the text `id` says, "" if it is only its error.
+    `id` is that of the text most often missed, or of the newest of those, and `words`
+    are its words. If they differ by numbers, each of them is one of the `wordings`.
+    `lesson` is what the text `id` says, "" if it is only its error.
     `error_type` is in the words that a prompt shows of it. `missed` counts how often
     their errors came back while they waited; these were seen `seen` times, first at
-    `first_seen` and last `at`. `patterns` are those errors, and `errors` says them, or
-    the first of different ones. `example` has the texts of the example that they all
-    have.
+    `first_seen` and last `at`. `patterns` are those errors. `example` has the texts of
+    the example that they all have.
     """
 
     id: int
@@ -90,7 +87,6 @@ class InboxRow:
     kind: str
     error_type: str
     patterns: tuple[str, ...]
-    errors: str
     sources: tuple[str, ...]
     missed: int
     seen: int
@@ -103,11 +99,6 @@ class InboxRow:
     def rank(self) -> tuple[int, ...]:
         """The sort key: what is most often missed first, then the newest."""
         return -self.missed, -self.id
-
-    @property
-    def appearance(self) -> tuple[object, ...]:
-        """What rows must share, besides near-equal words, to be shown as one."""
-        return self.kind, self.error_type, *self.example.values()
 
 
 @bulk
@@ -142,13 +133,8 @@ def groups(
         read += 1
         members.setdefault(_alike(row), []).append(row)
 
-    rows_of = {row["id"]: row for row in chain.from_iterable(members.values())}
-    numbered = list(map(_group, members.values()))
-    ordered = []
-    for alike in group_alike(numbered, attrgetter("words"), attrgetter("appearance")):
-        alike_ids = chain.from_iterable(group.ids for group in alike)
-        ordered.append(_group([rows_of[id] for id in alike_ids]))
-    return sorted(ordered, key=lambda group: group.rank), read
+    ordered = sorted(map(_group, members.values()), key=attrgetter("rank"))
+    return ordered, read
 
 
 def _alike(row: Row) -> tuple[str, ...]:
@@ -201,16 +187,14 @@ def _group(members: Sequence[Row]) -> InboxRow:
     # which is then the wording, and an example that says more than the lesson.
     is_shown = _has_shown_texts(examples[0], first["lesson"])
     example = examples[0] if is_shown else {}
-    is_one_error = len(group_alike(patterns, str, type)) == 1
     return InboxRow(
         id=first["id"],
         ids=tuple(row["id"] for row in rows),
-        words=name_alike([wording.words for wording in wordings]),
+        words=wordings[0].words,
         lesson=first["lesson"],
         kind=first["kind"],
         error_type=wordings[0].error_type,
         patterns=patterns,
-        errors=name_alike(patterns if is_one_error else patterns[:1]),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
         missed=sum(missed.values()),
         seen=sum(row["seen"] for row in rows),
@@ -233,7 +217,7 @@ async def quarantine(visit: Visit) -> Document:
     waiting = await visit.caller.read(figures.waiting, 1)
     inbox, read = await visit.caller.read(groups, source)
     first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
-    page_rows = inbox[first : first + visit.most(MAX_PAGE_GROUPS)]
+    page_rows = inbox[first : first + MAX_PAGE_GROUPS]
     end = first + len(page_rows)
 
     previews: list[Document] = []
@@ -470,20 +454,6 @@ async def revoke(visit: Visit) -> str:
     return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
 
 
-# Without the words that wait: a file goes where nobody rules on them.
-INBOX_TABLE = Table(
-    rows="waiting",
-    columns={
-        "id": "id",
-        "texts": lambda row: len(row["ids"]),
-        "kind": "kind",
-        "missed": "missed",
-        "seen": "seen",
-        "sources": "sources",
-        "first seen": time_of("first_seen"),
-        "last seen": time_of("at"),
-    },
-)
 PAGES = (
     SitePage(
         address="/quarantine",
@@ -491,7 +461,6 @@ PAGES = (
         title="Quarantine",
         make=quarantine,
         may=REVIEWING,
-        table=INBOX_TABLE,
     ),
     SitePage(
         address="/quarantine/{n:int}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -46,8 +47,8 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
-from heedful.web.table import Table, time_of
 
+LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
 MAX_PAGE_LESSONS = 50
 # The newest lessons that fit are sorted, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
@@ -97,6 +98,12 @@ async def lessons(visit: Visit) -> Document:
     if filters["shown"] not in ("", unshown.NEVER):
         raise InvalidInput("shown", filters["shown"], unshown.NEVER)
 
+    number = LESSON_NUMBER.fullmatch(filters["text"].strip())
+    if number is not None:
+        named_lessons = await visit.caller.read(editions.some, [int(number[1])])
+        if named_lessons:
+            visit.following = visit.link(f"/lessons/{number[1]}")
+
     newest: Sequence[Row] = ()
     if not filters["text"]:
         newest = await _newest_lessons(visit, filters)
@@ -114,7 +121,7 @@ async def lessons(visit: Visit) -> Document:
         order = sort or DEFAULT_LESSON_SORT
         rows, cursor = await _sorted_lessons(visit, newest, order)
     else:
-        limit = visit.most(MAX_PAGE_LESSONS)
+        limit = MAX_PAGE_LESSONS
         listed = await review.list_lessons(
             visit.caller,
             limit + 1,
@@ -180,7 +187,7 @@ async def _sorted_lessons(
         return (gain,)
 
     begin = visit.number("cursor")
-    end = begin + visit.most(MAX_PAGE_LESSONS)
+    end = begin + MAX_PAGE_LESSONS
     ordered = sorted(newest, key=value, reverse=sort.startswith("-"))
     ids = [row["id"] for row in ordered[begin:end]]
     rows = await visit.caller.read(editions.some, ids)
@@ -335,10 +342,9 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
     model = visit.query.get("model", "")
-    limit = min(visit.most(MAX_PAGE_LESSONS), MAX_PROVEN_LESSONS)
     proof = await read_proof(visit, model)
     answer = deepcopy(proof.answer)
-    answer["lessons"] = answer["lessons"][:limit]
+    answer["lessons"] = answer["lessons"][:MAX_PAGE_LESSONS]
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     lesson_of = await visit.caller.read(figures.named, names)
     loops_of = {} if model else (await measure(visit)).loops
@@ -435,47 +441,6 @@ def _by_conclusion(comparison: Document) -> tuple[int, float]:
     return place, -abs(comparison["uplift"]["gain"] or 0.0)
 
 
-LESSON_TABLE = Table(
-    rows="lessons",
-    columns={
-        "id": "id",
-        "lesson": "text",
-        "kind": "kind",
-        "type of error": "error_type",
-        "state": "state",
-        "trust": "trust",
-        "pinned": "pinned",
-        "seen": "seen",
-        "right when shown": "helped",
-        "same error when shown": "hurt",
-        "loops shown it": "loops",
-        "conclusion": "effect.conclusion",
-        "gain": "effect.uplift.gain",
-        "low": "effect.uplift.low",
-        "high": "effect.uplift.high",
-        "first seen": time_of("first_seen"),
-        "last seen": time_of("last_seen"),
-    },
-)
-PROOF_TABLE = Table(
-    rows="lessons",
-    columns={
-        "lesson": "lesson",
-        "words": "text",
-        "conclusion": "conclusion",
-        "gain at the first try": "uplift.gain",
-        "low": "uplift.low",
-        "high": "uplift.high",
-        "right with": "uplift.shown",
-        "right without": "uplift.withheld",
-        "same error fewer": "recurrence.gain",
-        "same error low": "recurrence.low",
-        "same error high": "recurrence.high",
-        "loops with": "shown",
-        "loops without": "withheld",
-        "missing": "lacks",
-    },
-)
 PAGES = (
     SitePage(
         address="/lessons",
@@ -483,7 +448,6 @@ PAGES = (
         title="Lessons",
         make=lessons,
         may=READING,
-        table=LESSON_TABLE,
     ),
     SitePage(
         address="/proof",
@@ -491,6 +455,5 @@ PAGES = (
         title="Proof",
         make=proof,
         may=READING,
-        table=PROOF_TABLE,
     ),
 )

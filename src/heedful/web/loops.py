@@ -9,7 +9,13 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
+from heedful.errors import (
+    HeedfulError,
+    InvalidInput,
+    NotFound,
+    StoreError,
+    UsageError,
+)
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
@@ -81,7 +87,6 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.summaries import found_words, summaries
-from heedful.web.table import Table, time_of
 from heedful.web.told import (
     describe_memory,
     describe_unshown,
@@ -95,6 +100,7 @@ LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(
     r"(?P<n>[0-9]{1,16})(@(?P<changed>[0-9]{1,12}(\.[0-9]{1,12})?))?"
 )
+MADE_UP_ID_PART = re.compile(r"[0-9a-f-]{6,36}")
 MAX_HOME_ROWS = 5  # rows of each list on the first page
 MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
 MAX_COUNTED_REVIEWS = 100  # lessons that hurt, which the first page counts
@@ -308,6 +314,7 @@ async def loops(visit: Visit) -> Document:
             matches=matches,
         )
     if filters["text"].strip():
+        visit.following = await loop_called(visit, filters["text"], rows)
         snippets = await visit.caller.read(found_words, rows, filters["text"])
         for row in rows:
             row.update(snippets.get(row["n"], {"found": ""}))
@@ -336,11 +343,28 @@ async def _sorted_page(
 ) -> tuple[list[Document], str]:
     """Return a page of the loops that fit, in an order, and where the next begins."""
     begin = visit.number("cursor")
-    end = begin + visit.most(MAX_LIST_ROWS)
+    end = begin + MAX_LIST_ROWS
     page = sort_loops(fitting, sort)[begin:end]
     usage = {loop.n: loop.used for loop in page}
     rows = await visit.caller.read(summaries, list(usage), usage)
     return rows, str(end) if end < len(fitting) else ""
+
+
+async def loop_called(visit: Visit, text: str, rows: Sequence[Document]) -> str:
+    """Return the address of the loop or run whose id a searched text is; "" if none.
+
+    A part is enough of an id that heedful made up. Another id may be a word, so it
+    counts only if the search found nothing else: at most one of the `rows`.
+    """
+    name = text.strip()
+    if not name:
+        return ""
+    try:
+        id = await visit.caller.read(find_loop, name)
+    except (NotFound, UsageError):
+        return ""
+    is_named = MADE_UP_ID_PART.fullmatch(name) or (id == name and len(rows) < 2)
+    return visit.link(f"/loops/{id}") if is_named else ""
 
 
 async def _matches(visit: Visit, text: str, before: int = 0) -> LoopMatches | None:
@@ -366,7 +390,7 @@ async def _list_page(
     """Return a page of the loops that fit, in an order, and where the next begins."""
     numbers, end = await visit.caller.read(
         figures.listed,
-        visit.most(MAX_LIST_ROWS),
+        MAX_LIST_ROWS,
         order=order,
         state=filters["state"],
         rule=filters["rule"],
@@ -837,30 +861,6 @@ async def note(visit: Visit) -> str:
     return "The note is saved."
 
 
-LOOP_TABLE = Table(
-    rows="loops",
-    columns={
-        "id": "id",
-        "task": "task",
-        "state": "state",
-        "first answer right": "right",
-        "attempts": "attempts",
-        "calls": "calls",
-        "tokens": "tokens",
-        "cost": "cost",
-        "seconds": "seconds",
-        "stopped by": "stopped_by",
-        "why": "reason",
-        "failed checks": "failed",
-        "rung": "rung",
-        "memory key": "memory_key",
-        "model": "model",
-        "policy": "policy",
-        "notes": "notes",
-        "began": time_of("created"),
-        "changed": time_of("updated"),
-    },
-)
 PAGES = (
     SitePage(address="/", template="home", title="Home", make=home, may=READING),
     SitePage(address="/home", template="home", title="Home", make=home, may=READING),
@@ -870,7 +870,6 @@ PAGES = (
         title="Loops",
         make=loops,
         may=READING,
-        table=LOOP_TABLE,
     ),
     SitePage(
         address="/loops/{id:path}",

@@ -16,12 +16,25 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 MOVED_PAGES = {"pipelines": "runs", "decisions": "quarantine/decided"}
+# Of these, the rows could once be had as CSV.
+LISTS = (
+    "loops",
+    "lessons",
+    "quarantine",
+    "quarantine/decided",
+    "proof",
+    "runs",
+    "traces",
+)
 GONE_PAGES = {
     "policies": "/loops",
     "policies/loops": "/loops",
     "spend": "/loops",
     "projects": "",
     "loops/compare": "/loops",
+    "search": "/loops",
+    "dreams": "/lessons",
+    **{f"{page}.csv": f"/{page}" for page in LISTS},
     "quarantine/release": "/quarantine",
 }
 
@@ -67,7 +80,6 @@ MENU = (
         (
             MenuPage("Lessons", "/lessons"),
             MenuPage("Quarantine", "/quarantine"),
-            MenuPage("Dreams", "/dreams"),
             MenuPage("Recall", "/recall"),
         ),
     ),
@@ -96,9 +108,16 @@ async def lead_on(request: Request) -> Response:
 
 
 async def lead_near(address: str, request: Request) -> Response:
-    """Lead from a page that is gone to the nearest one, in the same project."""
-    project = request.query_params.get("project")
-    query = f"?{urlencode({'project': project})}" if project else ""
+    """Lead from a page that is gone to the nearest one.
+
+    The project stays the same, and so does a text that was searched.
+    """
+    fields = {
+        name: value
+        for name, value in request.query_params.items()
+        if name in ("project", "text")
+    }
+    query = f"?{urlencode(fields)}" if fields else ""
     return RedirectResponse(f"{address}{query}", 308)
 
 

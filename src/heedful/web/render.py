@@ -24,8 +24,7 @@ from heedful.web.menu import MENU
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# With one of these at its end, an address asks for the data of a page, or its rows.
-DATA_ENDINGS = (".json", ".csv")
+DATA_ENDING = ".json"  # of an address that asks for the data of a page
 MAX_MONEY_DECIMALS = 6
 
 
@@ -181,7 +180,7 @@ def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
     place = quote(path) if path != "/" else ""
     # The id of a loop may end with `.json`, which would ask for the data of a page.
-    if place.endswith(DATA_ENDINGS):
+    if place.endswith(DATA_ENDING):
         place = "%2E".join(place.rsplit(".", 1))
 
     fields = {name: value for name, value in query.items() if value not in ("", None)}

@@ -1,8 +1,8 @@
 """Serve the pages: sign in, find the page of an address, and do what a form asks for.
 
 A page asks the routes of the service as the caller who signed in. So rights, tenants,
-limits and the audit are those of the API. An address shows a page as HTML, with `.json`
-at its end the data of the page, and with `.csv` the rows of its list.
+limits and the audit are those of the API. An address shows a page as HTML, and with
+`.json` at its end the data of the page.
 
 Addresses are found by Starlette's router, files are sent by its FileResponse.
 """
@@ -58,7 +58,6 @@ from heedful.web.addresses import (
     cookie_name,
     cookie_of,
     is_data,
-    is_table,
     needs_no_key,
     origin_scheme,
     own_address,
@@ -69,7 +68,6 @@ from heedful.web.addresses import (
 from heedful.web.headers import PAGE_HEADERS, with_page_headers
 from heedful.web.render import address, page_text
 from heedful.web.session import Session, Sessions, check_origin, check_token
-from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
 EVENTS_PATH = "/events"  # below it
 STREAM_TYPE = "text/event-stream"
@@ -95,9 +93,9 @@ REVIEWING = ("read",)
 class Visit:
     """One request of somebody who signed in, and the routes that it may ask.
 
-    `person` is False for what a live page asks for by itself, and for HEAD. `is_table`
-    is True if the rows of the page are asked for as CSV. An action may set `following`
-    to the page that opens after it; without, that of its form opens again.
+    `person` is False for what a live page asks for by itself, and for HEAD. A page may
+    set `following` to the one that opens in its place, and an action to the one that
+    opens after it; without, that of its form opens again.
     """
 
     app: ASGIApp
@@ -108,7 +106,6 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
     read_only: bool = False
     person: bool = True
-    is_table: bool = False
     following: str = ""
 
     @property
@@ -216,16 +213,6 @@ class Visit:
         path, _, query = self.link(page, **self.query).partition("?")
         return f"{path}.json?{query}"
 
-    @cached_property
-    def table(self) -> str:
-        """The address of the rows of this list as CSV, from the beginning."""
-        path, _, query = self.newest.partition("?")
-        return f"{path}.csv?{query}"
-
-    def most(self, rows: int) -> int:
-        """Return how many rows a list reads at a time: more than `rows` for CSV."""
-        return CSV_READ_ROWS if self.is_table else rows
-
     def number(
         self, name: str, default: int = 0, most: int = 10**15, least: int = 0
     ) -> int:
@@ -249,7 +236,7 @@ class SitePage:
 
     A part of the address such as `{id:path}` (any text) or `{n:int}` (a number) is an
     argument of `make`. The key of the visitor needs one of the permissions `may`, for
-    the page and for its data. The `table` declares the rows and columns of its list.
+    the page and for its data.
     """
 
     address: str
@@ -257,26 +244,6 @@ class SitePage:
     title: str
     make: Callable[..., Awaitable[Document]]
     may: tuple[str, ...]
-    table: Table | None = None
-
-    async def csv(self, visit: Visit, place: Mapping[str, Any]) -> str:
-        """Return the rows of the list from its beginning, as many as it declares.
-
-        `place` has the arguments of `make`. Raises NotFound if the page has no list.
-        """
-        if self.table is None:
-            raise NotFound("list", visit.path, "these pages")
-
-        rows: list[Document] = []
-        visit = replace(visit, is_table=True)
-        while len(rows) < self.table.most:
-            facts = await self.make(visit, **place)
-            rows += facts[self.table.rows]
-            if not facts.get("cursor"):
-                break
-            query = {**visit.query, "cursor": str(facts["cursor"])}
-            visit = replace(visit, query=query)
-        return await offload(self.table.csv, rows[: self.table.most])
 
 
 @dataclass(frozen=True)
@@ -611,13 +578,9 @@ class Site:
         """Return the function that answers requests for a page or its data."""
 
         async def show(request: Request) -> Response:
-            """Return the page as HTML, its data as JSON, or its rows as CSV."""
+            """Return the page as HTML, or its data as JSON."""
             visit: Visit = request.state.visit
             visit.needs(*page.may)
-            if is_table(request):
-                rows = await page.csv(visit, request.path_params)
-                return csv_response(rows, f"{page.template}.csv")
-
             facts = await page.make(visit, **request.path_params)
             if is_data(request):
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
@@ -626,7 +589,6 @@ class Site:
             if visit.following:
                 return RedirectResponse(visit.following, 303)
             template = f"ui/{page.template}.html.j2"
-            facts["table_rows"] = page.table.most if page.table is not None else 0
             return await offload(_html, template, visit, title=page.title, facts=facts)
 
         return show

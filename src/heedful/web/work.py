@@ -21,7 +21,7 @@ from heedful.store.connection import token
 from heedful.store.offload import offload
 from heedful.web import figures, found_traces
 from heedful.web.facets import unknown_filters
-from heedful.web.loops import sort_links
+from heedful.web.loops import MADE_UP_ID_PART, loop_called, sort_links
 from heedful.web.runs import pipeline
 from heedful.web.site import (
     READING,
@@ -34,7 +34,6 @@ from heedful.web.site import (
 )
 from heedful.web.steps import first_error, steps_of
 from heedful.web.system import RETRY_COMMAND, cure_reflection
-from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
 MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
@@ -85,6 +84,7 @@ async def runs(visit: Visit) -> Document:
     order = RUN_ORDERS.get(sort.removeprefix("-"), RUN_ORDERS["began"])
     runs = [run for run in runs if text.lower() in _sought_words(run)]
     runs.sort(key=order, reverse=sort.startswith("-"))
+    visit.following = await loop_called(visit, text, runs)
     return {
         "runs": runs,
         "sentence": describe_runs(runs),
@@ -207,6 +207,9 @@ async def traces(visit: Visit) -> Document:
             before=visit.number("cursor"),
         )
         episodes, cursor = split_page(rows, MAX_WORK_ROWS, "id")
+        digests = [row["digest"] for row in rows if row["digest"].startswith(text)]
+        if len(digests) == 1 and MADE_UP_ID_PART.match(text):
+            visit.following = visit.link(f"/traces/{digests[0]}")
     else:
         answer = await visit.get(
             "/v1/episodes",
@@ -383,47 +386,6 @@ async def reflect_now(visit: Visit) -> str:
     )
 
 
-RUN_TABLE = Table(
-    rows="runs",
-    columns={
-        "run": "id",
-        "pipeline": "pipeline",
-        "state": "state",
-        "failed stages": "failed",
-        "unchecked stages": "unchecked",
-        "stages": lambda row: len(row["stages"]),
-        "attempts": "attempts",
-        "calls": "calls",
-        "tokens": "tokens",
-        "cost": "cost",
-        "seconds": "seconds",
-        "seconds from begin to end": "wall",
-        "why": "reason",
-        "began": time_of("created"),
-        "changed": time_of("updated"),
-    },
-    most=200,  # the report of each run is read
-)
-TRACE_TABLE = Table(
-    rows="episodes",
-    columns={
-        "digest": "digest",
-        "run": "name",
-        "session": "session",
-        "task": "task",
-        "outcome": "outcome",
-        "steps": "steps",
-        "step that failed": "failed",
-        "what it tried": "tried",
-        "its error": "failure",
-        "began": time_of("began"),
-        "seconds": "seconds",
-        "reflection": "state",
-        "lessons": "lessons",
-        "error of the reflection": "error",
-        "stored": time_of("at"),
-    },
-)
 PAGES = (
     SitePage(
         address="/runs",
@@ -431,7 +393,6 @@ PAGES = (
         title="Runs",
         make=runs,
         may=READING,
-        table=RUN_TABLE,
     ),
     SitePage(
         address="/runs/{id:path}",
@@ -446,7 +407,6 @@ PAGES = (
         title="Traces",
         make=traces,
         may=READING,
-        table=TRACE_TABLE,
     ),
     SitePage(
         address="/traces/{digest:path}",

@@ -66,7 +66,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && typing()) return document.activeElement.blur();
   if (typing()) return;
   const keys = { j: () => move(1), k: () => move(-1), n: fail, "?": () => $("#keys").showModal(),
-    "/": () => { const field = $("main input[type=search], #search") ?? $("header input[type=search]"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
+    "/": () => { const field = $("main input[type=search], #search"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
   const box = row()?.querySelector(boxes); // of the row that j and k went to
   if (box && (event.key === "x" || (event.key === " " && document.activeElement.matches("a")))) keys[event.key] = () => box.click();
   const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button or a link
