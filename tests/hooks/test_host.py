@@ -264,8 +264,8 @@ def test_the_process_reads_settings_answers_and_logs(tmp_path: Path) -> None:
     assert call("study", "--work", "s") == ""
     assert call("end", "--work", "s") == ""
     assert "pads" in call("PreToolUse", session="t", tool_use_id="b")
-    codex = ("PreToolUse", "--agent", "codex")
-    assert call(*codex, session="u", HEEDFUL_PROJECT="other") == ""
+    other = call("PreToolUse", "--agent", "codex", session="u", HEEDFUL_PROJECT="other")
+    assert other == ""
     assert (tmp_path / ".heedful" / "own.db").exists()
     assert call("PreToolUse", HEEDFUL_HOLDOUT="much") == ""
     assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()

@@ -332,7 +332,7 @@ def test_a_service_leaves_what_it_imported_out_of_garbage_collection():
         serve.rest_garbage_collection()
         frozen = gc.get_freeze_count()
     finally:
-        gc.set_threshold(*thresholds)
+        gc.set_threshold(thresholds[0], thresholds[1], thresholds[2])
     assert frozen > before
 
 
