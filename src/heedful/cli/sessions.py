@@ -12,9 +12,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,14 +39,6 @@ from heedful.cli.settings import (
     settings,
 )
 from heedful.episodes import read
-from heedful.episodes.change_files import (
-    ChangeFormat,
-    change_format,
-    is_step_log,
-    name_changes,
-    read_changes,
-)
-from heedful.episodes.changes import ChangeRemarks
 from heedful.episodes.episode import Episode, Limits
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons import render
@@ -58,10 +49,6 @@ from heedful.lessons.origin import names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
-from heedful.memory.changes import (
-    LearnedChange,
-    learn_change,
-)
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
@@ -71,7 +58,6 @@ from heedful.store.workspace import find_repository, project_top
 
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
 # Files in a folder that may say something about a change; their content decides.
-CHANGE_FILE_PATTERNS = ("*.json", "*.jsonl", "*.xml", "*.log", "*.txt", "*.zip")
 MAX_SHOWN_PROBLEMS = 20
 MAX_FIX_CELL_CHARS = 160
 # The folder of a session is looked for in the first bytes of its file.
@@ -99,8 +85,6 @@ class SessionSurvey:
     _: KW_ONLY
     known: int = 0
     forgotten: int = 0
-    changes: int = 0
-    remarks: int = 0
     corrections: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -128,22 +112,6 @@ class SessionSurvey:
         for mistake in learned.mistakes:
             digest = signature("", mistake.error).digest
             self._add_failure(db, digest, mistake, learned.stored.get(digest))
-
-    def add_change(self, db: str, learned: LearnedChange) -> None:
-        """Add what a change taught the memory `db`."""
-        self.changes += 1
-        self.remarks += learned.remarks
-        for remark, answered in learned.lessons:
-            if answered.entry:
-                self.waiting.setdefault(db, set()).add(answered.entry)
-            self.failures[db, remark.lesson.signature.digest] = {
-                "error": remark.words,
-                "mended": remark.suggestion,
-                "state": answered.state,
-                "lesson": answered.id,
-                "sessions": answered.seen,
-                "actions": 0,
-            }
 
     def _add_failure(
         self, db: str, digest: str, mistake: Mistake, lesson: Remembered | None
@@ -194,11 +162,9 @@ def learn_sessions(
 ) -> int:
     """Learn from sessions of coding agents: what failed, how often, and what fixed it.
 
-    Reads Claude Code, Codex, OpenAI messages, OTLP. Also reads review comments (JSON of
-    gh api), JUnit XML and logs of GitHub Actions: what two changes have is a lesson.
-    Without --db, what a session
-    teaches goes to the memory of its repository, else to your own. Each session counts
-    once. Ctrl-C stops; the same command does the rest.
+    Reads Claude Code, Codex, OpenAI messages, OTLP. Without --db, what
+    a session teaches goes to the memory of its repository, else to your own. Each
+    session counts once. Ctrl-C stops; the same command does the rest.
     """
     return learn_from(folders)
 
@@ -284,18 +250,12 @@ async def _learn(
 
     The `stated` settings are for all files. `values_by_db` gets those of each database.
     """
-    files, change_files = _sort_files(folders)
-    total = len(files) + len(change_files)
+    files = _sort_files(folders)
     async with AsyncExitStack() as stack:
         memories = _Memories(stack, values_by_db)
         for number, file in enumerate(files, 1):
-            progress().counted("learning", number, total, "files")
+            progress().counted("learning", number, len(files), "files")
             await _learn_sessions(file, memories, stated, survey)
-
-        if change_files:
-            survey.files += len(change_files)
-            values = stated or _settings_here()
-            await _learn_changes(change_files, memories.of(values), values.db, survey)
 
         for db in survey.waiting:
             entries = await memories.by_db[db].quarantine.waiting()
@@ -328,63 +288,16 @@ async def _learn_sessions(
         survey.problems.append(f"{file}: {error}")
 
 
-def _sort_files(
-    folders: Sequence[Path],
-) -> tuple[list[Path], dict[Path, ChangeFormat]]:
-    """Return the files of sessions, and those about changes with their formats.
-
-    The oldest come first, so that they are learnt in their order. What a folder has of
-    other formats is left out.
-    """
+def _sort_files(folders: Sequence[Path]) -> list[Path]:
+    """Return the files of sessions, the oldest first, to be learnt in their order."""
     paths = set(folders)
-    sessions = set(folders)
     for folder in folders:
         for pattern in SESSION_FILE_PATTERNS:
-            sessions.update(folder.rglob(pattern))
-        for pattern in CHANGE_FILE_PATTERNS:
             paths.update(folder.rglob(pattern))
 
-    files = [file for file in paths | sessions if file.is_file()]
+    files = [file for file in paths if file.is_file()]
     files.sort(key=lambda file: (file.stat().st_mtime, str(file)))
-    formats: dict[Path, ChangeFormat] = {}
-    for file in files:
-        # A file that cannot be read is reported with the sessions.
-        with suppress(OSError):
-            formats[file] = change_format(file)
-
-    about_changes = {file: formats[file] for file in files if formats.get(file)}
-    others = [file for file in files if not formats.get(file) and file in sessions]
-    return others, about_changes
-
-
-async def _learn_changes(
-    files: Mapping[Path, ChangeFormat], memory: Memory, db: str, survey: SessionSurvey
-) -> None:
-    """Learn what files say about changes, and add it to the survey."""
-    changes: list[tuple[Path, ChangeRemarks]] = []
-    for file, format in files.items():
-        if is_step_log(file):
-            continue
-        try:
-            read_changes_of = partial(read_changes, file, format)
-            in_file = await asyncio.to_thread(read_changes_of)
-            changes += [(file, change) for change in in_file]
-        except TraceFileError as error:
-            survey.problems.append(str(error))
-
-    all_changes = await asyncio.to_thread(name_changes, changes)
-    for number, change in enumerate(all_changes, 1):
-        progress().counted("learning", number, len(all_changes), "changes")
-        survey.add_change(db, await learn_change(change, memory=memory))
-
-
-def _settings_here() -> Settings:
-    """Return the settings for what was said about changes, with its database.
-
-    It is that of the hooks in this folder: a comment or a log does not choose where it
-    is stored.
-    """
-    return hook_settings(Path.cwd())
+    return files
 
 
 def _settings_of(file: Path) -> Settings:

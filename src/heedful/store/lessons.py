@@ -736,7 +736,7 @@ def clear(db: Db, scope: Scope) -> int:
 
     # Rows of other tables follow by cascades.
     tables = "dream link exposure outcome climb trial taught episode span trace"
-    tables += " call_failure call_success loss replayed session_mark remark"
+    tables += " call_failure call_success loss replayed session_mark"
     tables += " reminder"
     for table in tables.split():
         db.delete(table, key_of(scope))

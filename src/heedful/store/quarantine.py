@@ -19,7 +19,6 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.mistake import from_json
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, ORIGINS, Origin, is_outside
 from heedful.lessons.quarantine import (
-    CHANGE_SOURCE_PREFIX,
     Action,
     Provenance,
     QuarantinedLesson,
@@ -477,10 +476,6 @@ def _forget_sources(
     examples = db.run("delete_examples", values).fetchall()
     for source in sources:
         _forget_run(db, key, source)
-        db.delete("remark", {**key, "source": source})
-        if source.startswith(CHANGE_SOURCE_PREFIX):
-            change = source.removeprefix(CHANGE_SOURCE_PREFIX)
-            db.delete("remark", {**key, "change": change})
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
         db.send(statement, values)
 

@@ -31,7 +31,6 @@ SQL_ROOMS = (
     "calls",
     "keys",
     "shared",
-    "changes",
 )
 # The line before a statement, such as `-- name: find_words`.
 _NAME_PATTERN = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)

@@ -500,19 +500,6 @@ create table session_mark (
   primary key (tenant, project, session, mark)
 ) without rowid;
 
--- What a review or a run of CI said about a `change`, by the digest of its signature. Once it was said about another change,
--- too, it is a lesson. `record` (JSON) has its words.
-create table remark (
-  tenant text not null,
-  project text not null,
-  digest text not null,
-  change text not null,
-  source text not null,
-  record text not null,
-  at real not null,
-  primary key (tenant, project, digest, change)
-) without rowid;
-
 -- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
 -- `mark` of a call (a digest) without one. When the session has ended, it is `settled`, and `repeated` says whether
 -- a later call failed for it. A person knows how it ended if it `is_known`.

@@ -1,10 +1,8 @@
-"""Files about changes, as GitHub, test runners and runners of CI write them."""
+"""Files about runs of CI, as test runners and runners of CI write them."""
 
-import json
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 ERRCHECK = "cart.go:12:3: Error return value of `db.Close` is not checked (errcheck)"
 # Where a runner works; in parts, because no file names the folders of a machine.
@@ -26,29 +24,6 @@ LINT_LINES = (
     "make: *** [Makefile:3: lint] Error 1",
     "##[error]Process completed with exit code 2.",
 )
-
-
-def comment(pull_request: int, body: str, login: str = "ann", **more: Any) -> Any:
-    """Return a comment of a pull request, with the fields of the API that matter."""
-    url = "https://api.github.com/repos/acme/shop/pulls"
-    return {
-        "url": f"{url}/comments/1",
-        "id": 10,
-        "diff_hunk": "@@ -16,33 +16,40 @@ func Total() int {",
-        "path": "cart/total.go",
-        "line": 17,
-        "user": {"login": login, "id": 1, "type": "User"},
-        "body": body,
-        "pull_request_url": f"{url}/{pull_request}",
-        "author_association": "MEMBER",
-        **more,
-    }
-
-
-def write_review(path: Path, *comments: Any) -> Path:
-    """Write what `gh api repos/acme/shop/pulls/comments` prints."""
-    path.write_text(json.dumps(comments))
-    return path
 
 
 def write_report(
