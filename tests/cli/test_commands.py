@@ -55,7 +55,7 @@ GOOD = {
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
-    "policy check": ("can fire", "policy rules"),
+    "replay --can-fire": ("can fire", "rules"),
     "override r/stopped attempts --by ann": (
         "loop r/stopped is open",
         "loop rule by why decisions until verdict reasons feedback lifted",
@@ -262,10 +262,7 @@ BAD = {
     "import loops.jsonl": (2, "loops.jsonl:1: "),
     "import none.jsonl --trust much": (2, "trust is 'much'"),
     "nope": (2, "is called 'nope'; there are: run, demo, why"),
-    "policy show": (
-        2,
-        "policy is called 'show'; there are: check",
-    ),
+    "policy check": (2, "no command of heedful is called 'policy'"),
     "loops --limit x": (2, "--limit is 'x'; it must be an integer"),
     "loops --limit 0": (2, "--limit is 0; it must be at least 1"),
     "db copy heedful.db nowhere/x.db": (

@@ -237,14 +237,15 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
 
 
 async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
-    small = Generator("one")
-    ladder = (Rung(small, "small", calls=1), Generator(WANTED))
+    generator = Generator("one")
+    small = Rung(generator, "small", calls=1)
+    large = Generator(WANTED)
     policy = Policy((MaxAttempts(1),))
-    first = await climb(store, *ladder, policy=policy)
-    second = await climb(store, *ladder, policy=policy)
+    first = await climb(store, small, large, policy=policy)
+    second = await climb(store, small, large, policy=policy)
     assert rungs(first) == [1, 2]
     assert rungs(second) == [2]
-    assert small.calls == 1
+    assert generator.calls == 1
 
 
 @pytest.mark.both_nightly

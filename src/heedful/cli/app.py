@@ -98,10 +98,6 @@ COMMAND_GROUPS = {
             "replay:replay",
             "Compare what policies would cost on recorded loops.",
         ),
-        "policy": (
-            "replay:policies",
-            "Show policies, and prove that their rules can fire.",
-        ),
     },
     "Set up and serve": {
         "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),

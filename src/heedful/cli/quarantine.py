@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from getpass import getuser
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
@@ -78,7 +79,7 @@ def list_waiting(limit: Limit = 50) -> int:
 
     then = ""
     if rows:
-        sources = [source for entry in waiting for source in entry.sources]
+        sources = list(chain.from_iterable(entry.sources for entry in waiting))
         names = names_to_state(sources, stated)
         if names:
             then = f"To state their sources: {command_line(*trust_words(names))}\n"

@@ -1,4 +1,4 @@
-"""`heedful replay` and `policy check`: compare policies, and prove their rules.
+"""`heedful replay`: compare policies, and say which of their rules can fire.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
 from heedful.cli import output
-from heedful.cli.app import group
 from heedful.cli.databases import ask_store
 from heedful.cli.output import TextTable, answer, columns, counted
 from heedful.cli.settings import Texts, scope_of, settings
 from heedful.cli.tasks import EntryShape, fit, json_lines, refuse_faults, text_of
 from heedful.errors import InvalidInput, LineError, NotFound, UsageError
-from heedful.loop import codec, record
 from heedful.loop import policies as presets
+from heedful.loop import record
 from heedful.loop import replay as replays
+from heedful.loop.decide import Policy
 from heedful.loop.ladder import MAX_RUNGS, Ladder
 from heedful.loop.policies import PRESETS
-from heedful.loop.reach import Reach, reach
+from heedful.loop.reach import reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
     Comparable,
     Figures,
     RecordedLoop,
 )
-from heedful.loop.stop import find_near_repeat
+from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 from heedful.store.records import StoredLoop
@@ -53,6 +53,9 @@ def replay(
     plot: Annotated[
         Path | None, Option(help="Draw the result into this SVG file.")
     ] = None,
+    can_fire: Annotated[
+        bool, Option("--can-fire", help="Only say which rules can end a loop.")
+    ] = False,
 ) -> int:
     """Compare what policies would have cost and lost on recorded loops.
 
@@ -64,8 +67,13 @@ def replay(
     Regret is the number of attempts beyond the oracle's. A loop is lost if the recorded
     loop was solved and the policy stops before the solution. Quality is the mean
     quality of the best attempt of each loop under the policy. --plot draws cost against
-    quality.
+    quality. With --can-fire, the policies are that of the settings or those given, and
+    a rule that was not seen to end a loop makes the exit code 1.
     """
+    if can_fire:
+        texts = policy or [settings().policy]
+        return _show_reach([presets.policy(text) for text in texts])
+
     chosen = [presets.policy(text) for text in policy or ()]
     compared = replays.comparable(read_records(source), chosen, PRESETS.values())
     notes = list(compared.notes)
@@ -135,49 +143,19 @@ FIGURE_COLUMNS = columns(
 )
 
 
-policies: Typer = group()
-
-
-@policies.command()
-def check(
-    policy: Annotated[
-        str | None, Argument(metavar="POLICY", help="[the setting]")
-    ] = None,
-) -> int:
-    """For each rule, find the shortest history whose verdict it changes, or prove that
-    none exists.
-
-    Exits with 0 if every rule can change a verdict, otherwise with 1.
-    """
-    chosen = presets.policy(settings(policy=policy).policy)
-    results = reach(chosen)
-
-    document = {
-        "policy": codec.policy_to(chosen),
-        "rules": list(map(_reach_document, results)),
-    }
-    text = output.page(
-        "reach",
-        policy=chosen,
-        found=results,
-        nothing=record.NO_USAGE,
-        improvement=record.Improvement(),
-    )
-    answer(document, text)
-    return 0 if all(result.history is not None for result in results) else 1
-
-
-def _reach_document(result: Reach) -> dict[str, Any]:
-    """Return whether a rule can fire as JSON data: with a history, or a proof."""
-    attempts = result.history.attempts if result.history else ()
-    return {
-        "rule": codec.rule_to(result.rule),
-        "name": result.name,
-        "can_fire": result.history is not None,
-        "attempts": len(attempts) or None,
-        "history": list(map(codec.to_document, attempts)),
-        "proof": result.proof,
-    }
+def _show_reach(policies: Sequence[Policy]) -> int:
+    """Say of each rule of the policies whether it can fire; return the exit code."""
+    rules = []
+    lines = []
+    for chosen in policies:
+        for result in reach(chosen):
+            rule = rule_name(result.rule)
+            rules.append(
+                {"policy": chosen.name, "rule": rule, "attempts": result.attempts}
+            )
+            lines.append(f"{chosen.name}: {result}")
+    answer({"rules": rules}, "\n".join(lines))
+    return 0 if all(rule["attempts"] for rule in rules) else 1
 
 
 NOT_PASSED_FINDING = record.Finding("recorded", "not passed")

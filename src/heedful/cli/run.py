@@ -64,8 +64,6 @@ from heedful.store.store import Store
 MAX_RUN_NAME_CHARS = 200
 # The newest run of a file is looked for among this many of the newest loops.
 MAX_LOOPS_OF_FILE = 500
-# The histories that are tried for each rule, to warn of a rule that can never fire.
-MAX_HISTORIES_BEFORE_RUN = 1_000
 # Errors of one task, after which other tasks continue. Other model errors would hit
 # them too.
 SINGLE_TASK_ERRORS = (
@@ -221,8 +219,8 @@ def _check_run_name(name: str) -> None:
 def _warn_of_dead_rules(chosen: Iterable[Policy]) -> None:
     """Warn of rules that can never fire."""
     for policy in dict.fromkeys(chosen):
-        for result in reach(policy, most=MAX_HISTORIES_BEFORE_RUN):
-            if result.proof:
+        for result in reach(policy):
+            if result.is_useless:
                 say(f"warning: policy {policy.name or 'of its own'}: {result}")
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -141,7 +142,7 @@ class SessionSurvey:
 
 def _names_of(entries: Sequence[QuarantinedLesson]) -> list[str]:
     """Return the names of the sources for which entries wait."""
-    sources = [source for entry in entries for source in entry.sources]
+    sources = list(chain.from_iterable(entry.sources for entry in entries))
     return list(names_to_state(sources))
 
 

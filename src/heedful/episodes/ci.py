@@ -35,7 +35,7 @@ MAX_TEST_FAILURE_CHARS = 20_000
 # The lines of a step that are searched for its errors, the last ones.
 MAX_STEP_LINES = 5_000
 MAX_CI_FAILURES = 2_000
-MAX_COMMAND_CHARS = 300
+MAX_CI_COMMAND_CHARS = 300
 # What names a change is at the beginning of a log.
 MAX_LOG_HEAD_CHARS = 2_000_000
 
@@ -164,7 +164,7 @@ class _ReportReader:
         self._failure = None
         if len(self.failures) < MAX_CI_FAILURES:
             error = named_errors(_WORKSPACE_PATTERN.sub("", text))[0]
-            test = _clean(self._test)[:MAX_COMMAND_CHARS]
+            test = _clean(self._test)[:MAX_CI_COMMAND_CHARS]
             self.failures.append(CiFailure(error=error, about=test))
 
 
@@ -232,7 +232,7 @@ class _LogReader:
     def _fail(self, lines: Iterable[str]) -> None:
         """Note the errors of a step."""
         text = _WORKSPACE_PATTERN.sub("", "\n".join(lines))
-        command = _clean(self._command)[:MAX_COMMAND_CHARS]
+        command = _clean(self._command)[:MAX_CI_COMMAND_CHARS]
         for error in named_errors(text) if text.strip() else ():
             if error != "error" and len(self.failures) < MAX_CI_FAILURES:
                 self.failures.append(CiFailure(error=error, about=command))
