@@ -23,6 +23,7 @@ from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops, open_store
+from heedful.store.records import MemoryEntry
 from tests.store.entries import SCOPE, report
 
 # Three lessons whose true effects are known: one helps, one harms, one does nothing.
@@ -98,13 +99,14 @@ async def commit(url: str) -> None:
         sighting="x",
         state="verified",
     )
+    memory = MemoryEntry(lessons=[lesson])
     store = open_store(url)
 
     async def loop(id: str) -> None:
         for number in range(1, 10_000):
-            entry = report(id, number, f"{id} {number}", lessons=[lesson])
+            entry = report(id, number, f"{id} {number}")
             say(f"asks {id} {number}")
-            await store.write(SCOPE, loops.commit, entry, "me")
+            await store.write(SCOPE, loops.commit, entry, "me", memory)
             say(f"stored {id} {number}")
 
     await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))

@@ -31,7 +31,7 @@ from heedful.store import loops as loop_store
 from heedful.store.connection import storable
 from heedful.store.loop_names import find_loop, short_id
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
-from heedful.store.records import Head, JournalEntry, StoredLoop
+from heedful.store.records import Head, JournalEntry, MemoryEntry, StoredLoop
 from heedful.store.store import Store
 from tests import engines
 from tests.engines import change_rows
@@ -43,8 +43,13 @@ pytestmark = pytest.mark.both_nightly
 HEAD = Head(task="task", goals=[], policy=policy_to(default))
 
 
-async def commit(store: Store, entry: JournalEntry, owner: str) -> None:
-    await store.write(SCOPE, loop_store.commit, entry, owner)
+async def commit(
+    store: Store,
+    entry: JournalEntry,
+    owner: str,
+    memory: MemoryEntry | None = None,
+) -> None:
+    await store.write(SCOPE, loop_store.commit, entry, owner, memory)
 
 
 async def read(store: Store, id: str) -> StoredLoop:
@@ -152,7 +157,8 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     lifted = Again(
         lifted=(LiftedStop(rule="attempts", text="1 of 1", by="ada", override=0),)
     )
-    again = report("a", 1, verdict=lifted, lessons=[lesson()])
+    again = report("a", 1, verdict=lifted)
+    memory = MemoryEntry(lessons=[lesson()])
 
     def dump() -> list[Any]:
         tables = ("attempt", "decision", "override", "lesson", "occurrence")
@@ -161,12 +167,12 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     await claim(store, "a", HEAD, owner)
     override = Override("attempts", "ada", decisions=5)
     await commit(store, JournalEntry(id="a", epoch=1, overrides=(override,)), owner)
-    await commit(store, again, owner)
+    await commit(store, again, owner, memory)
     before = dump()
     first = await read(store, "a")
     assert first.loop.overrides == (replace(override, used=1),)
     for _ in range(3):
-        await commit(store, again, owner)
+        await commit(store, again, owner, memory)
     last = await read(store, "a")
     assert last == replace(first, updated=last.updated)
     assert dump() == before
@@ -276,7 +282,6 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     await claim(store, "a", HEAD, second)
     stale = [
         JournalEntry(id="a", epoch=1, extra=Usage(calls=5)),
-        JournalEntry(id="a", epoch=1, lessons=[lesson()]),
         JournalEntry(id="a", epoch=1, step=("1/answer", [])),
         JournalEntry(id="a", epoch=1, cancelled="x"),
         JournalEntry(id="a", epoch=1, overrides=(Override("attempts", "ghost"),)),
@@ -285,7 +290,7 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     ]
     for entry in stale:
         with pytest.raises(LeaseLost, match="taken over"):
-            await commit(store, entry, first)
+            await commit(store, entry, first, MemoryEntry(lessons=[lesson()]))
     with pytest.raises(LeaseLost):
         await store.write(SCOPE, loop_store.beat, "a", 1)
     await store.write(SCOPE, loop_store.beat, "a", 2)
@@ -485,11 +490,11 @@ async def test_lessons_and_verdict_are_one_transaction(store, owner):
     bad = replace(lesson("x"), trust=nobody)
 
     with pytest.raises(StoreError):
-        await commit(store, report("a", 1, lessons=[good, bad]), owner)
+        await commit(store, report("a", 1), owner, MemoryEntry(lessons=[good, bad]))
     assert await store.read(SCOPE, lessons.count) == 0
     with pytest.raises(NotFound):
         await read(store, "a")
-    await commit(store, report("a", 1, lessons=[good]), owner)
+    await commit(store, report("a", 1), owner, MemoryEntry(lessons=[good]))
     assert await store.read(SCOPE, lessons.count) == 1
 
 

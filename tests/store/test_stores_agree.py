@@ -45,6 +45,7 @@ from heedful.store import (
     transfer,
 )
 from heedful.store import loops as loop_store
+from heedful.store.records import MemoryEntry
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.engines import check_derived, engine
@@ -162,16 +163,13 @@ class Told:
                 f"loop {n}", right, calls=n + 1, signatures=frozenset({mark.digest})
             )
         )
-        entry = report(
-            f"loop {n}",
-            1,
-            TEXTS[n],
-            verdict,
+        entry = report(f"loop {n}", 1, TEXTS[n], verdict)
+        memory = MemoryEntry(
             lessons=[lesson],
             outcome=outcome,
             briefing=Briefing(exposures=tuple(exposures)),
         )
-        await self.store.write(ONE, loop_store.commit, entry, "nobody")
+        await self.store.write(ONE, loop_store.commit, entry, "nobody", memory)
         stored_loop = await self.store.read(ONE, loop_store.read, f"loop {n}")
         return (
             stored_loop.loop,

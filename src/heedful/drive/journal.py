@@ -56,7 +56,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LOOP_LEASE_SECONDS
 from heedful.store.offload import offload
-from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.records import Head, JournalEntry, LoopState, MemoryEntry, StoredLoop
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -174,8 +174,9 @@ class Journal:
         snapshot is no longer true, or StoreError.
         """
         memory = self.memory
+        memory_entry = None
         if memory is not None:
-            entry = await memory.add_to(entry, loop)
+            memory_entry = await memory.entry_for(entry, loop)
         if self.ladder is not None and entry.ladder is None:
             entry = replace(entry, ladder=self.ladder)
         if self.died and entry.extra is None:
@@ -185,7 +186,11 @@ class Journal:
         if self.store is not None:
             entry = self._writer.sign(entry)
             outcome_number = await self.store.write(
-                self.scope, loops.commit, entry, owner=self._writer.owner
+                self.scope,
+                loops.commit,
+                entry,
+                owner=self._writer.owner,
+                memory=memory_entry,
             )
             self._writer.note_written(entry)
             self.ladder = None
@@ -510,8 +515,8 @@ class LoopMemory:
                 return True
         return False
 
-    async def add_to(self, entry: JournalEntry, loop: Loop) -> JournalEntry:
-        """Return the entry with what memory writes in the same transaction.
+    async def entry_for(self, entry: JournalEntry, loop: Loop) -> MemoryEntry:
+        """Return what memory writes in the transaction of `entry`.
 
         These are the exposures and, if the entry ends the loop, the lessons and the
         outcome. If memory has a store of its own, the exposures are written there now.
@@ -521,7 +526,7 @@ class LoopMemory:
 
         if not self.together:
             if briefing is None:
-                return entry
+                return MemoryEntry()
             if briefing.exposures:
                 await memory.store.write(
                     memory.scope,
@@ -529,7 +534,7 @@ class LoopMemory:
                     (),
                     exposures=briefing.exposures,
                 )
-            return replace(entry, briefing=replace(briefing, exposures=()))
+            return MemoryEntry(briefing=replace(briefing, exposures=()))
 
         lessons: list[Lesson] = []
         outcome = None
@@ -538,8 +543,7 @@ class LoopMemory:
                 lessons, outcome = await offload(self._lessons_and_outcome, loop)
             else:
                 lessons, outcome = self._lessons_and_outcome(loop)
-        return replace(
-            entry,
+        return MemoryEntry(
             briefing=briefing,
             lessons=lessons,
             outcome=outcome,

@@ -45,6 +45,7 @@ from heedful.store import (
     open_store,
     shown,
 )
+from heedful.store.loop_columns import entry_columns, head_columns
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
@@ -298,7 +299,7 @@ async def report(
         verdict = decided.verdict
         entry = replace(decided.entry, value=value)
         if large:
-            entry = replace(entry, texts=await offload(loops.entry_texts, entry))
+            entry = replace(entry, columns=await offload(entry_columns, entry))
         await _write_entry(
             snapshot,
             memory,
@@ -557,7 +558,7 @@ async def open_loop(
         ladder=ladder,
     )
     if may_be_large:
-        head = replace(head, columns=await offload(loops.head_columns, head))
+        head = replace(head, columns=await offload(head_columns, head))
     stored_loop = await store.write(
         scope, loops.begin, id, head, any_key=has_default_key
     )

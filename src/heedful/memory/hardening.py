@@ -84,7 +84,7 @@ class LessonChecks:
 
     async def record(self, alarms: Sequence[Alarm]) -> None:
         """Count what checks found; a loop that is stored with its memory does it."""
-        await self._store.write(self._scope, hardened_store.count, alarms)
+        await self._store.write(self._scope, hardened_store.count_alarms, alarms)
 
     async def _read(self, lesson: int) -> LessonCheck | None:
         """Return the stored check of a lesson, or None."""

@@ -10,9 +10,9 @@ A function that changes rows holds the memory lock of its scope, unless the deco
 `resumable` declares the type of the result.
 
 Secrets are removed here, at the edge of the store: a text becomes a column through
-`storable`, and data become one through `storable_json`, or through `loops.dump`. Only
-episodes and spans come without secrets, because removing those of a long trace takes a
-second, which no transaction should wait for.
+`storable`, and data become one through `storable_json`, or through `loop_columns.dump`.
+Only episodes and spans come without secrets, because removing those of a long trace
+takes a second, which no transaction should wait for.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def _no_check(scope: Scope, id: int) -> NotFound:
 
 
 @resumable(result=None)
-def count(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
+def count_alarms(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
     """Count what the checks of lessons found in one attempt or call."""
     now = time.time()
     for alarm in alarms:

@@ -26,7 +26,7 @@ def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending |
 
     Returns None if it is reserved, or else what the rung has spent on this day.
     """
-    key = _spending_key(scope, allowance.name, at)
+    key = {**key_of(scope), **_day_of_rung(allowance.name, at)}
     limits = {
         "calls": MAX_INTEGER if allowance.calls is None else allowance.calls,
         "tokens": MAX_INTEGER if allowance.tokens is None else allowance.tokens,
@@ -39,7 +39,7 @@ def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending |
 
 def spending(db: Db, scope: Scope, rung: str, at: float) -> Spending:
     """Return what a rung has spent on the day of the time `at`."""
-    key = _spending_key(scope, rung, at)
+    key = {**key_of(scope), **_day_of_rung(rung, at)}
     for row in db.select("calls, tokens, cost", "spending", key):
         return Spending(
             day=key["day"],
@@ -50,19 +50,21 @@ def spending(db: Db, scope: Scope, rung: str, at: float) -> Spending:
     return Spending(day=key["day"])
 
 
-def settle(db: Db, scope: Scope, rung: str, usage: Usage, at: float) -> None:
-    """Add the usage of an attempt whose first call was reserved."""
-    values = {
-        **_spending_key(scope, rung, at),
+def spending_values(rung: str, usage: Usage, at: float) -> dict[str, Any]:
+    """Return what an attempt adds to the row of its rung on a day.
+
+    Its first call was reserved, so it is counted already.
+    """
+    return {
+        **_day_of_rung(rung, at),
         "calls": max(0, usage.calls - 1),
         "tokens": usage.tokens,
         "cost": usage.cost,
     }
-    db.send("settle_call", values)
 
 
-def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
-    """Record how a stored loop with a ladder ended."""
+def climb_values(climb: Climb) -> dict[str, str]:
+    """Return the columns that say how a loop with a ladder ended."""
     attempts = [
         [
             attempt.rung,
@@ -86,14 +88,10 @@ def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
                 overhead.seconds,
             ]
         )
-    values = {
-        **key_of(scope),
-        "loop": climb.loop,
+    return {
         "names": json.dumps([storable(name) for name in climb.names]),
         "attempts": json.dumps(attempts),
-        "at": at,
     }
-    db.send("record_climb", values)
 
 
 @bulk
@@ -111,7 +109,7 @@ def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
 
 
 def _climb_of(row: Row) -> Climb:
-    """Return how a loop ended from the columns that `end` wrote."""
+    """Return how a loop ended from its columns."""
     attempts = []
     overhead = Overhead()
     for rung, passed, calls, tokens, cost, seconds in json.loads(row["attempts"]):
@@ -137,10 +135,6 @@ def _climb_of(row: Row) -> Climb:
     )
 
 
-def _spending_key(scope: Scope, rung: str, at: float) -> dict[str, Any]:
-    """Return the parameters that select what a rung has spent on a day."""
-    return {
-        **key_of(scope),
-        "rung": storable(rung),
-        "day": int(at // SPENDING_DAY_SECONDS),
-    }
+def _day_of_rung(rung: str, at: float) -> dict[str, Any]:
+    """Return the columns that name a rung and a day, without the scope."""
+    return {"rung": storable(rung), "day": int(at // SPENDING_DAY_SECONDS)}

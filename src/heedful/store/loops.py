@@ -1,7 +1,7 @@
 """Loops in a store: claiming, writing and reading them.
 
-`commit` is the one function that writes to a loop what happened in it. Here everything
-that is written loses its secrets, once: data in `dump`, texts in `storable`.
+`commit` is the one function that writes to a loop what happened in it; `loop_columns`
+turns what it writes into columns without secrets.
 
 A driver is what makes the attempts of a loop. It claims the loop with a lease, and with
 a token that names its process: if the process is killed, another driver on the same
@@ -17,7 +17,7 @@ import socket
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.scope import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Policy, Verdict, state_after
+from heedful.loop.decide import Done, Policy, state_after
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
 from heedful.loop.runs import StageHead
-from heedful.redact import redact, redact_data
 from heedful.store import exposures
 from heedful.store.connection import (
-    CONFLICT_SKIP_SQL,
     MAX_ROWS,
     MEMORY_LOCKS,
     Db,
@@ -43,12 +41,16 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
+from heedful.store.loop_columns import (
+    dump,
+    entry_columns,
+    head_columns,
+)
 from heedful.store.records import (
-    FAILURE_STEP,
-    EntryTexts,
     Head,
     JournalEntry,
     LoopState,
+    MemoryEntry,
     StoredLoop,
 )
 
@@ -58,7 +60,6 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.loop.replay import RecordedLoop
 
 LOOP_LEASE_SECONDS = 30.0
-MAX_ATTEMPT_FAILURE_CHARS = 1_000
 # How many bytes of JSON are read at most, to list loops or count what they have, and to
 # replay them.
 MAX_LISTING_BYTES = 4 * 2**20
@@ -152,21 +153,18 @@ def _is_running(pid: int) -> bool:
 
 
 class _Loop(NamedTuple):
-    """A loop that a writer may change: its row number and its state.
+    """A loop that a writer may change: its row number, and its state before.
 
-    `has_steps` is True if it has steps, `has_driver` if its writer drives it.
+    `has_steps` is True if it has steps.
     """
 
     n: int
     state: str = "open"
     has_steps: bool = False
-    has_driver: bool = True
 
 
 # The fields of a `Head` in which `begin` and the stored loop must agree.
 HEAD_FIELDS = ("task", "goals", "policy", "context")
-# The fields of a `StageHead` that are stored as the settings of a loop.
-STAGE_SETTING_FIELDS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
 
 def _locks_of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
@@ -174,12 +172,12 @@ def _locks_of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
     return (f"loop {id}",)
 
 
-def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
+def _locks_of_entry(
+    entry: JournalEntry, owner: str, memory: MemoryEntry | None = None
+) -> tuple[str, ...]:
     """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
     locks = _locks_of_loop(entry.id)
-    exposes = entry.briefing is not None and entry.briefing.exposures
-    teaches = entry.lessons or entry.outcome is not None or entry.climb is not None
-    if teaches or exposes or entry.alarms:
+    if memory is not None and memory.teaches:
         return (*locks, *MEMORY_LOCKS)
     return locks
 
@@ -246,7 +244,8 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     now = time.time()
     row = db.first("read_loop", key)
     if row is None:
-        _insert_loop(db, key, head=head, owner=owner, now=now, unanswered=1)
+        new_loop = _new_loop_values(db, key, head=head, owner=owner, now=now)
+        db.run("insert_loop", {**new_loop, "unanswered": 1})
         return read(db, scope, id)
 
     if row["owner"] != owner and alive(row["owner"], row["held_for"]):
@@ -274,130 +273,81 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 @holds(by=_locks_of_entry)
 @resumable(result=int)
-def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
+def commit(
+    db: Db,
+    scope: Scope,
+    entry: JournalEntry,
+    owner: str,
+    memory: MemoryEntry | None = None,
+) -> int:
     """Write `entry` to its loop; return the number of a new outcome, else 0.
 
-    The number is that in the scope. Raises LeaseLost if the loop's epoch is not
-    `entry.epoch`. If the attempt of `entry` is stored already, nothing is written; if
-    it is stored with other content, this raises AttemptTaken.
+    `memory` is what memory adds to the entry. The number is that in the scope. Raises
+    LeaseLost if the loop's epoch is not `entry.epoch`. If the attempt of `entry` is
+    stored already, nothing is written; if it is stored with other content, this raises
+    AttemptTaken.
 
     If `owner` is "", the loop has no driver. The loop must then be as in `entry.seen`,
     and each write raises the epoch: of several writers that read the same state, only
     one can write. The others get LoopChanged.
     """
     now = time.time()
-    loop = _loop_for_writer(
-        db, _loop_key(scope, entry.id), entry=entry, owner=owner, now=now
-    )
-    texts = entry.texts or entry_texts(entry)
-    if entry.attempt is not None and not _insert_attempt(
-        db, loop, number=entry.attempt.number, texts=texts, id=entry.id, now=now
+    columns = entry.columns or entry_columns(entry)
+    key = _loop_key(scope, entry.id)
+    if owner:
+        loop = _hold(db, key, entry, owner=owner, now=now)
+    else:
+        loop = _advance(db, key, entry, now)
+
+    if columns.attempt and not _insert_attempt(
+        db, loop, columns.attempt, id=entry.id, owner=owner, now=now
     ):
         return 0
 
-    _name_model(db, loop, entry)
-    _write_changes(db, scope, loop, entry=entry, texts=texts, now=now)
+    changes = dict(columns.changes)
+    if changes.get("state") == loop.state:
+        del changes["state"]
+    if changes:
+        db.update("loop", {"n": loop.n}, changes)
 
-    if entry.spending is not None:
-        from heedful.store import ladders
-
-        rung, usage, reserved_at = entry.spending
-        ladders.settle(db, scope, rung, usage, reserved_at)
-
-    if entry.briefing is not None:
-        brief(db, scope, entry.id, entry.briefing)
-
-    outcome_number = 0
-    if entry.outcome is not None:
-        outcome_number = exposures.expose(
-            db, scope, exposures=(), outcome=entry.outcome, now=now
+    row = {**key, "n": loop.n, "now": now}
+    for name, values in columns.statements:
+        db.send(name, {**row, **values})
+    for index in columns.lifted:
+        refused = OverrideRefused(
+            "an override was consumed by another decision; decide again"
         )
+        db.expect("use_override", {"n": loop.n, "index": index}, refused)
 
-    if entry.alarms:
+    if memory is None:
+        return 0
+    return _remember(db, scope, entry.id, memory, now)
+
+
+def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) -> int:
+    """Write what memory adds to an entry; return the number of a new outcome or 0."""
+    if memory.briefing is not None:
+        brief(db, scope, id, memory.briefing)
+    number = exposures.expose(db, scope, exposures=(), outcome=memory.outcome, now=now)
+    if memory.alarms:
         from heedful.store import hardened
 
-        hardened.count(db, scope, entry.alarms)
+        hardened.count_alarms(db, scope, memory.alarms)
 
-    if entry.lessons:
+    if memory.lessons:
         from heedful.store import lessons
 
         answers = lessons.upsert(
             db,
             scope,
-            lessons=entry.lessons,
+            lessons=memory.lessons,
             now=now,
-            quota=entry.quota,
+            quota=memory.quota,
             drops=True,
         )
-        lessons.evict(db, scope, answers, entry.most)
+        lessons.evict(db, scope, answers, memory.most)
 
-    return outcome_number
-
-
-def _name_model(db: Db, loop: _Loop, entry: JournalEntry) -> None:
-    """Give the loop the model of its first attempt, if nobody named one before."""
-    attempt = entry.attempt
-    if attempt is None or attempt.number > 1 or not attempt.model:
-        return
-    if attempt.rung > 1:
-        return  # the model of a loop is that of its first rung
-
-    head = entry.head
-    if head is None and entry.seen is not None:
-        head = entry.seen.head
-    if head is None or not head.model:
-        model = storable(attempt.model)
-        db.update("loop", {"n": loop.n, "model": ""}, {"model": model})
-
-
-def _write_changes(
-    db: Db,
-    scope: Scope,
-    loop: _Loop,
-    *,
-    entry: JournalEntry,
-    texts: EntryTexts,
-    now: float,
-) -> None:
-    """Write what `entry` changes in the loop itself, apart from the attempt."""
-    if entry.step is not None:
-        key, record = entry.step
-        step = {"loop": loop.n, "key": key, "record": dump(record)}
-        db.insert("step", step, CONFLICT_SKIP_SQL)
-
-    if entry.failure:
-        failure = dump(storable(entry.failure)[:MAX_ATTEMPT_FAILURE_CHARS])
-        step = {"loop": loop.n, "key": FAILURE_STEP, "record": failure}
-        db.insert(
-            "step", step, "on conflict (loop, key) do update set record = :record"
-        )
-
-    if entry.extra is not None:
-        extra = dump(codec.to_document(entry.extra))
-        db.update("loop", {"n": loop.n}, {"extra": extra})
-
-    if entry.cancelled:
-        db.update("loop", {"n": loop.n}, {"cancelled": storable(entry.cancelled)})
-
-    if entry.ladder is not None:
-        db.update("loop", {"n": loop.n}, {"ladder": _ladder_column(entry.ladder)})
-
-    if entry.climb is not None:
-        from heedful.store import ladders
-
-        ladders.end(db, scope, entry.climb, now)
-
-    for override in entry.overrides:
-        columns = asdict(override)
-        columns["by"] = storable(override.by)
-        columns["why"] = storable(override.why)
-        db.send("insert_override", {**columns, "n": loop.n, "now": now})
-
-    if entry.verdict is not None:
-        number = entry.attempt.number if entry.attempt else None
-        row = {"n": loop.n, "attempt": number, "record": texts.decision, "now": now}
-        db.send("insert_decision", row)
-        _apply_verdict(db, loop, entry.verdict)
+    return number
 
 
 @resumable(result=None)
@@ -661,23 +611,6 @@ def notes(db: Db, scope: Scope, name: str) -> dict[str, Any]:
     return {row["key"]: json.loads(row["record"]) for row in rows}
 
 
-def dump(value: Any) -> str:
-    """Return `value` as JSON without secrets.
-
-    It is ASCII, since UTF-8 cannot hold lone surrogates.
-    """
-    return _json(redact_data(value))
-
-
-_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
-
-
-@lru_cache(64)  # most loops of a process have the same goals and policy
-def _dump_again(text: str) -> str:
-    """Return JSON as `dump` writes it: without secrets."""
-    return dump(json.loads(text))
-
-
 def _loop_key(scope: Scope, id: str) -> dict[str, Any]:
     """Return the parameters that select a loop by its id."""
     return {**key_of(scope), "id": id}
@@ -688,22 +621,6 @@ def _lease_lost(id: str) -> LeaseLost:
     return LeaseLost(
         f"loop {id!r} was taken over by another process; nothing was written"
     )
-
-
-def _insert_loop(
-    db: Db,
-    key: Mapping[str, Any],
-    *,
-    head: Head,
-    owner: str,
-    now: float,
-    unanswered: int,
-) -> int | None:
-    """Insert the loop and return its number; return None if it exists."""
-    values = _new_loop_values(db, key, head=head, owner=owner, now=now)
-    values["unanswered"] = unanswered
-    row = db.first("insert_loop", values)
-    return None if row is None else int(row["n"])
 
 
 def _new_loop_values(
@@ -724,40 +641,6 @@ def _new_loop_values(
     }
 
 
-def head_columns(head: Head) -> dict[str, str]:
-    """Return the columns of a head, without secrets."""
-    if head.columns is not None:
-        return dict(head.columns)
-
-    columns = {
-        "task": dump(head.task),
-        "context": dump(head.context),
-        "goals": _dump_again(_json(head.goals)),
-        "policy": _dump_again(_json(head.policy)),
-        "kind": head.kind,
-        "memory_key": redact(head.memory_key),
-        "model": storable(head.model),
-        "ladder": _ladder_column(head.ladder),
-        "run": "",
-        "stage": "",
-        "settings": "null",
-    }
-
-    stage = head.stage
-    if stage is not None:
-        settings = {name: getattr(stage, name) for name in STAGE_SETTING_FIELDS}
-        columns["run"] = storable(stage.run)
-        columns["stage"] = storable(stage.name)
-        columns["settings"] = dump(settings)
-
-    return columns
-
-
-def _ladder_column(ladder: Ladder | None) -> str:
-    """Return a ladder as the column of a loop."""
-    return "" if ladder is None else dump(codec.to_document(ladder))
-
-
 @lru_cache(64)  # most loops of a process have one ladder
 def _ladder_of(column: str) -> Ladder | None:
     """Return the ladder in the column of a loop."""
@@ -775,56 +658,56 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
             )
 
 
-def _loop_for_writer(
-    db: Db, key: Mapping[str, Any], entry: JournalEntry, owner: str, now: float
+def _hold(
+    db: Db,
+    key: Mapping[str, Any],
+    entry: JournalEntry,
+    *,
+    owner: str,
+    now: float,
 ) -> _Loop:
-    """Return the loop if the writer of `entry` may change it; create it if it is new.
+    """Renew the lease of a driver; return its loop, which is created if it is new.
 
-    Raises LeaseLost, LoopChanged.
+    Raises LeaseLost.
     """
-    if not owner:
-        return _advance(db, key, entry, now)
-
-    # A driver that gives a head mostly begins a loop, so this is tried first.
+    head: dict[str, str] = {}
     if entry.head is not None:
-        n = _insert_loop(
-            db,
-            key,
-            head=entry.head,
-            owner=owner,
-            now=now,
-            unanswered=int(entry.goes_on),
-        )
-        if n is not None:
-            return _Loop(n)
-
-    values = {
+        head = head_columns(entry.head)
+    ends = isinstance(entry.verdict, Done)
+    driver = {
         **key,
-        "epoch": entry.epoch,
         "owner": owner,
         "now": now,
-        "lease": LOOP_LEASE_SECONDS,
+        "lease": 0.0 if ends else LOOP_LEASE_SECONDS,
         "unanswered": int(entry.goes_on),
     }
-    row = db.first("fence", values)
+    # A driver that gives a head mostly begins a loop, so this is tried first.
+    if head:
+        new_loop = {**driver, **head, "via": db.actor.via}
+        inserted = db.first("insert_loop", new_loop)
+        if inserted is not None:
+            return _Loop(inserted["n"])
+
+    row = db.first("fence", {**driver, "epoch": entry.epoch})
     if row is None:
         raise _lease_lost(entry.id)
 
-    if entry.head is not None:
+    if head:
         # It was resumed with other goals or under another policy.
-        columns = head_columns(entry.head)
+        columns = dict(head)
         del columns["task"]
         del columns["context"]
         if not columns["model"]:
             del columns["model"]  # an attempt may have named it
         db.update("loop", {"n": row["n"]}, columns)
-    return _Loop(int(row["n"]), row["state"], bool(row["steps"]))
+    return _Loop(row["n"], row["state"], bool(row["steps"]))
 
 
 def _advance(db: Db, key: Mapping[str, Any], entry: JournalEntry, now: float) -> _Loop:
-    """Return the loop without a driver, in its new state, as `entry` has seen it.
+    """Raise the epoch of a loop without a driver; return it in its new state.
 
-    Raises LoopChanged if the loop is not like that, at the latest at the commit.
+    Raises LoopChanged if the loop is not as `entry` has seen it, at the latest at the
+    commit.
     """
     seen = entry.seen
     if seen is None:
@@ -833,51 +716,25 @@ def _advance(db: Db, key: Mapping[str, Any], entry: JournalEntry, now: float) ->
     state = ""
     if entry.verdict is not None:
         state = state_after(entry.verdict)
-    values = {
-        **key,
-        "n": seen.row,
-        "epoch": entry.epoch,
-        "seen": seen.updated,
-        "state": state,
-        "now": now,
-    }
-    db.expect("advance", values, LoopChanged(entry.id))
-    return _Loop(seen.row, state, has_steps=bool(seen.journal), has_driver=False)
-
-
-def entry_texts(entry: JournalEntry) -> EntryTexts:
-    """Return the JSON of an entry without secrets."""
-    decision = ""
-    if entry.verdict is not None:
-        document = codec.decision_to(entry.verdict, entry.standing, entry.decided)
-        decision = dump(document)
-    if entry.attempt is None:
-        return EntryTexts(attempt={}, decision=decision)
-
-    value = dump(entry.value)  # first, so that fewer copies exist at a time
-    document = redact_data(codec.to_document(entry.attempt))
-    text = _json(document["candidate"].pop("text", None))
-    columns = {
-        "record": _json(document),
-        # A candidate that is a text is stored once, as the value.
-        "text": "" if text == value else text,
-        "value": value,
-    }
-    return EntryTexts(attempt=columns, decision=decision)
+    snapshot = {"n": seen.row, "epoch": entry.epoch, "seen": seen.updated}
+    advanced = {**key, **snapshot, "state": state, "now": now}
+    db.expect("advance", advanced, LoopChanged(entry.id))
+    return _Loop(seen.row, state, bool(seen.journal))
 
 
 def _insert_attempt(
-    db: Db, loop: _Loop, number: int, texts: EntryTexts, id: str, now: float
+    db: Db, loop: _Loop, columns: Mapping[str, Any], *, id: str, owner: str, now: float
 ) -> bool:
     """Write an attempt; return False if it is stored. Raises AttemptTaken."""
-    key = {"loop": loop.n, "number": number}
-    content = texts.attempt
-    row = {**key, **content, "via": db.actor.via, "created": now}
-    if not loop.has_driver:
+    row = {**columns, "loop": loop.n, "via": db.actor.via, "created": now}
+    if not owner:
         # The loop is unchanged, so nobody has written this attempt.
         db.expect("insert_attempt", row, LoopChanged(id))
     elif not db.run("insert_attempt", row).rowcount:
-        if dict(db.select("record, text, value", "attempt", key)[0]) != content:
+        number = columns["number"]
+        key = {"loop": loop.n, "number": number}
+        [attempt] = db.select("number, record, text, value", "attempt", key)
+        if dict(attempt) != columns:
             raise AttemptTaken(
                 f"attempt {number} of {id!r} is stored with other content"
             )
@@ -886,27 +743,6 @@ def _insert_attempt(
     if loop.has_steps:
         db.delete("step", {"loop": loop.n})
     return True
-
-
-def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
-    """Give the loop its new state; use up the overrides that the verdict lifted.
-
-    Raises OverrideRefused.
-    """
-    if isinstance(verdict, Done):
-        # Without a driver, the loop has its new state already.
-        if loop.has_driver:
-            state = state_after(verdict)
-            db.update("loop", {"n": loop.n}, {"state": state, "lease": 0.0})
-        return
-
-    if loop.state != "open":
-        db.update("loop", {"n": loop.n}, {"state": "open"})
-    for index in sorted({stop.override for stop in verdict.lifted}):
-        refused = OverrideRefused(
-            "an override was consumed by another decision; decide again"
-        )
-        db.expect("use_override", {"n": loop.n, "index": index}, refused)
 
 
 def _size_of(row: Row, parts: Iterable[Row], task: bool = True) -> int:

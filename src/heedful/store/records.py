@@ -184,14 +184,18 @@ class StoredLoop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryTexts:
-    """The JSON of an entry without secrets: columns of its attempt, and its decision.
+class EntryColumns:
+    """What an entry writes, as columns without secrets.
 
-    They are empty if the entry has no attempt or no verdict.
+    The `attempt` is empty if the entry has none; `changes` are those of the loop. The
+    `statements`, by name and with their values, follow the attempt. `lifted` are the
+    overrides that the verdict uses up, by their position.
     """
 
-    attempt: Mapping[str, str]
-    decision: str
+    attempt: Mapping[str, Any]
+    changes: Mapping[str, str]
+    statements: Sequence[tuple[str, Mapping[str, Any]]]
+    lifted: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +209,8 @@ class JournalEntry:
     seconds since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it
     was read. A `ladder` replaces that of the loop, `climb` is how it ended, and
     `spending` is what an attempt of the rung with this name has used, if its first call
-    was reserved. The `briefing` and its exposures are written once for each loop. The
-    fields `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but
-    lessons beyond the quota are left out. `alarms` are what the checks of lessons found
-    in the attempt. With `goes_on`, the next call follows at once and counts now: its
-    process may not survive it. The `texts` of a large entry were made before the
+    was reserved. With `goes_on`, the next call follows at once and counts now: its
+    process may not survive it. The `columns` of a large entry were made before the
     transaction to keep it short.
     """
 
@@ -230,14 +231,31 @@ class JournalEntry:
     climb: Climb | None = None
     spending: tuple[str, Usage, float] | None = None
     overrides: tuple[Override, ...] = ()
-    lessons: Sequence[Lesson] = ()
+    goes_on: bool = False
+    columns: EntryColumns | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEntry:
+    """What memory writes in the transaction of a journal entry.
+
+    The `briefing` and its exposures are written once for each loop. `lessons`,
+    `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons beyond the
+    quota are left out. `alarms` are what the checks of lessons found in the attempt.
+    """
+
     briefing: Briefing | None = None
+    lessons: Sequence[Lesson] = ()
     outcome: Outcome | None = None
     alarms: tuple[Alarm, ...] = ()
     most: int = 0
     quota: int | None = None
-    texts: EntryTexts | None = None
-    goes_on: bool = False
+
+    @property
+    def teaches(self) -> bool:
+        """True if it changes lessons, or what is known of them."""
+        exposes = self.briefing is not None and bool(self.briefing.exposures)
+        return bool(self.lessons or self.outcome or self.alarms or exposes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

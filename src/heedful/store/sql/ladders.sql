@@ -16,7 +16,7 @@ on conflict (tenant, project, rung, day) do update set
 -- name: record_climb
 -- A loop that ends again, after an override, has more attempts.
 insert into climb (tenant, project, loop, names, attempts, at)
-values (:tenant, :project, :loop, :names, :attempts, :at)
+values (:tenant, :project, :id, :names, :attempts, :now)
 on conflict (tenant, project, loop) do update set names = excluded.names, attempts = excluded.attempts;
 
 -- name: last_climbs

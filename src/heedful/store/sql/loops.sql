@@ -77,6 +77,16 @@ order by n desc limit :limit;
 insert into attempt (loop, number, record, text, value, via, created)
 values (:loop, :number, :record, :text, :value, :via, :created) on conflict do nothing;
 
+-- name: insert_step
+insert into step (loop, key, record) values (:n, :key, :record) on conflict do nothing;
+
+-- name: replace_step
+insert into step (loop, key, record) values (:n, :key, :record) on conflict (loop, key) do update set record = excluded.record;
+
+-- name: name_model
+-- Unless somebody named one before.
+update loop set model = :model where n = :n and model = '';
+
 -- name: insert_decision
 -- The next decision of a loop, about this attempt or about the newest one.
 insert into decision (loop, seq, attempt, record, created)

@@ -1,0 +1,160 @@
+"""What loops and the entries of their journals look like in columns, without secrets.
+
+This is the one place where a value of a loop becomes a column: data through `dump`,
+texts through `storable`. It needs no connection, so what is large can be converted
+before the transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from heedful.loop import codec
+from heedful.loop.decide import Again, state_after
+from heedful.loop.ladder import Ladder
+from heedful.loop.record import Attempt
+from heedful.redact import redact, redact_data
+from heedful.store import ladders
+from heedful.store.connection import storable
+from heedful.store.records import (
+    FAILURE_STEP,
+    EntryColumns,
+    Head,
+    JournalEntry,
+)
+
+MAX_ATTEMPT_FAILURE_CHARS = 1_000
+# The fields of a `StageHead` that are stored as the settings of a loop.
+STAGE_SETTING_FIELDS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
+
+
+def dump(value: Any) -> str:
+    """Return `value` as JSON without secrets.
+
+    It is ASCII, since UTF-8 cannot hold lone surrogates.
+    """
+    return _json(redact_data(value))
+
+
+_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+
+
+@lru_cache(64)  # most loops of a process have the same goals and policy
+def _dump_again(text: str) -> str:
+    """Return JSON as `dump` writes it: without secrets."""
+    return dump(json.loads(text))
+
+
+def head_columns(head: Head) -> dict[str, str]:
+    """Return the columns of a head."""
+    if head.columns is not None:
+        return dict(head.columns)
+
+    columns = {
+        "task": dump(head.task),
+        "context": dump(head.context),
+        "goals": _dump_again(_json(head.goals)),
+        "policy": _dump_again(_json(head.policy)),
+        "kind": head.kind,
+        "memory_key": redact(head.memory_key),
+        "model": storable(head.model),
+        "ladder": _ladder_column(head.ladder),
+        "run": "",
+        "stage": "",
+        "settings": "null",
+    }
+
+    stage = head.stage
+    if stage is not None:
+        settings = {name: getattr(stage, name) for name in STAGE_SETTING_FIELDS}
+        columns["run"] = storable(stage.run)
+        columns["stage"] = storable(stage.name)
+        columns["settings"] = dump(settings)
+
+    return columns
+
+
+def _ladder_column(ladder: Ladder | None) -> str:
+    """Return a ladder as the column of a loop."""
+    return "" if ladder is None else dump(codec.to_document(ladder))
+
+
+def entry_columns(entry: JournalEntry) -> EntryColumns:
+    """Return what an entry writes: its attempt, and the statements that follow it."""
+    statements: list[tuple[str, Mapping[str, Any]]] = []
+    attempt: dict[str, Any] = {}
+    number = None  # of the attempt that a decision is about: without one, the newest
+    if entry.attempt is not None:
+        number = entry.attempt.number
+        attempt = _attempt_columns(entry.attempt, entry.value)
+        # The model of a loop is that of its first rung.
+        model = storable(entry.attempt.model)
+        if model and number == 1 and entry.attempt.rung <= 1:
+            statements.append(("name_model", {"model": model}))
+
+    if entry.step is not None:
+        key, record = entry.step
+        statements.append(("insert_step", {"key": key, "record": dump(record)}))
+    if entry.failure:
+        failure = dump(storable(entry.failure)[:MAX_ATTEMPT_FAILURE_CHARS])
+        statements.append(("replace_step", {"key": FAILURE_STEP, "record": failure}))
+    if entry.spending is not None:
+        rung, usage, reserved_at = entry.spending
+        spending = ladders.spending_values(rung, usage, reserved_at)
+        statements.append(("settle_call", spending))
+    if entry.climb is not None:
+        statements.append(("record_climb", ladders.climb_values(entry.climb)))
+
+    for override in entry.overrides:
+        columns = asdict(override)
+        columns["by"] = storable(override.by)
+        columns["why"] = storable(override.why)
+        statements.append(("insert_override", columns))
+
+    lifted = set[int]()
+    if entry.verdict is not None:
+        document = codec.decision_to(entry.verdict, entry.standing, entry.decided)
+        decision = {"attempt": number, "record": dump(document)}
+        statements.append(("insert_decision", decision))
+        if isinstance(entry.verdict, Again):
+            lifted = {stop.override for stop in entry.verdict.lifted}
+
+    return EntryColumns(
+        attempt=attempt,
+        changes=_changes(entry),
+        statements=statements,
+        lifted=sorted(lifted),
+    )
+
+
+def _attempt_columns(attempt: Attempt, value: Any) -> dict[str, Any]:
+    """Return the columns of an attempt whose candidate has this value."""
+    value_json = dump(value)  # first, so that fewer copies exist at a time
+    document = redact_data(codec.to_document(attempt))
+    text = _json(document["candidate"].pop("text", None))
+    if text == value_json:
+        text = ""  # a candidate that is a text is stored once, as the value
+    return {
+        "number": attempt.number,
+        "record": _json(document),
+        "text": text,
+        "value": value_json,
+    }
+
+
+def _changes(entry: JournalEntry) -> dict[str, str]:
+    """Return the columns of its loop that an entry changes."""
+    changes = {}
+    if entry.extra is not None:
+        changes["extra"] = dump(codec.to_document(entry.extra))
+    if entry.cancelled:
+        changes["cancelled"] = storable(entry.cancelled)
+    if entry.ladder is not None:
+        changes["ladder"] = _ladder_column(entry.ladder)
+    if entry.verdict is not None:
+        changes["state"] = state_after(entry.verdict)
+    return changes
