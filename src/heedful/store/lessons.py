@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from heedful.lessons.lesson import (
     Lesson,
     Remembered,
     Scope,
+    State,
     lesson_name,
     short_digest,
     source_of,
@@ -51,6 +52,7 @@ from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
     Row,
+    from_row,
     key_of,
     resumable,
     storable,
@@ -63,8 +65,26 @@ from heedful.validation import check_actor, require
 
 # The parameters of a statement, or the columns of a row, by name.
 Plain = dict[str, Any]
-# What writing an example did: it was stored already, it is new, or it is trusted more.
-Wrote = Literal["nothing", "new", "raised"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenExample:
+    """The row of an example, and what writing it did.
+
+    It was stored already ("nothing"), it is new, or it is trusted more ("raised").
+    """
+
+    id: int
+    state: State
+    trust: Origin
+    wrote: Literal["nothing", "new", "raised"]
+
+    @property
+    def entry(self) -> int:
+        """Its id if it waits in quarantine, or else 0."""
+        return self.id if self.state == "quarantined" else 0
+
+
 # The answer about a lesson that was not stored, or that was evicted at once.
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
 # An answer of at least this many words is rejected for every task, a shorter one only
@@ -329,56 +349,39 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     values["lesson_id"] = id
     _add_signature_tags(db, lesson, values["tags"], row)
 
-    sighting = {
-        "lesson_id": id,
-        "loop": lesson.loop,
-        "source": values["source"],
-        "trust": _error_origin(lesson),
-        "parents": values["parents"],
-        "via": " ".join(sorted(keys_in(lesson.sources))),
-        "text": storable(lesson.sighting),
-        "mistake": values["mistake"],
-        "at": now,
-    }
-    db.insert("occurrence", sighting)
-    digest = _write_texts(db, values, lesson, row)
+    db.send("insert_sighting", values)
+    written = _write_texts(db, values, lesson, row)
 
     # The answer is about the text that was written, if that waits in quarantine.
-    answer_row = row
+    state = row["state"]
+    trust = row["trust"]
     entry = 0
-    if "quarantined" in (lesson.state, row["state"]):
-        # A dream may have moved the author to another lesson.
-        key_of_text = {"id": row["author"]}
-        if digest:
-            key_of_text = {"lesson_id": id, "digest": digest}
-
-        # There is none if it was evicted.
-        for example in db.select("id, state, trust", "example", key_of_text):
-            answer_row = example
-            entry = example["id"] if example["state"] == "quarantined" else 0
+    if "quarantined" in (lesson.state, state):
+        if written is None:
+            # There is no author if it was evicted.
+            for author in db.select(
+                "id, state, trust", "example", {"id": row["author"]}
+            ):
+                written = from_row(WrittenExample, author, wrote="nothing")
+        if written is not None:
+            state = written.state
+            trust = written.trust
+            entry = written.entry
 
     if row["state"] == "superseded":
         for successor in db.run("became", values).fetchall():
             move_examples(db, id, successor["id"])
 
-    entry = entry or _hold_parts(db, values, lesson)
     return Remembered(
         id,
         created=row["seen"] == 1,
         updated=bool(values["renews"]),
         seen=int(row["seen"]),
-        state=answer_row["state"],
-        trust=answer_row["trust"],
-        entry=entry,
+        state=state,
+        trust=trust,
+        entry=entry or _hold_parts(db, values, lesson),
         figures=lesson.signature.figures,
     )
-
-
-def _error_origin(lesson: Lesson) -> Origin:
-    """Return the origin of the error that a lesson is about."""
-    mistake = lesson.mistake
-    is_outside = mistake is not None and mistake.error_origin == "outside"
-    return "outside" if is_outside else lesson.trust
 
 
 def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
@@ -392,10 +395,8 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
         return 0
     text = storable(whole.text)
     columns = {"text": text, "mistake": mistake_json(whole.mistake), "about": ""}
-    add_words(db, {**values, **columns, "state": "quarantined", "trust": "outside"})
-    key = {"lesson_id": values["lesson_id"], "digest": words_digest(text)}
-    rows = db.select("id, state", "example", key)
-    return int(rows[0]["id"]) if rows and rows[0]["state"] == "quarantined" else 0
+    waiting = {**values, **columns, "state": "quarantined", "trust": "outside"}
+    return add_words(db, waiting).entry
 
 
 def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
@@ -408,6 +409,10 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         pattern = signature("", error_line(lesson.sighting)).pattern
     is_titled = lesson.kind == "reflection"
     text = storable(lesson.text)
+    mistake = lesson.mistake
+    error_trust = lesson.trust
+    if mistake is not None and mistake.error_origin == "outside":
+        error_trust = "outside"
 
     return {
         **key,
@@ -421,7 +426,10 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "words": words_of(lesson.error_type, storable(pattern), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
         "meta": storable_json(lesson.meta),
-        "mistake": mistake_json(lesson.mistake),
+        "mistake": mistake_json(mistake),
+        "sighting": storable(lesson.sighting),
+        "error_trust": error_trust,
+        "via": " ".join(sorted(keys_in(lesson.sources))),
         "parents": json.dumps(lesson.parents),
         "sources": lesson.sources,
         "now": now,
@@ -497,11 +505,13 @@ def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
     return lessons
 
 
-def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
+def _write_texts(
+    db: Db, values: Plain, lesson: Lesson, row: Row
+) -> WrittenExample | None:
     """Write the texts of a sighting: its example, the text of the lesson, or both.
 
     `row` is the stored lesson. Its `author` is None if the text is new or was just
-    replaced. Returns the digest of the example that was written last, or "".
+    replaced. Returns the example that was written last, None if none was.
     """
     has_author = row["author"] is not None
     shows_text = row["text"] == values["text"]
@@ -525,29 +535,31 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
         or lowest_origin([lesson.trust, row["trust"]]) != lesson.trust
     )
 
-    digest = ""
-    wrote: Wrote = "nothing"
+    written = None
     if lesson.example is not None:
-        digest = lesson.example.digest
-        wrote = add_example(
+        written = add_example(
             db,
-            {**values, "digest": digest},
+            {**values, "digest": lesson.example.digest},
             example=lesson.example,
             context=lesson.context,
             place=place,
         )
     elif shows_text or (is_less_trusted and lesson.text != lesson.sighting):
-        digest = words_digest(values["text"])
-        wrote = add_words(db, values, lesson.context, place)
+        written = add_words(db, values, lesson.context, place)
+    raised = written is not None and written.wrote == "raised"
 
-    has_replaced = False
     if not has_author:
-        has_replaced = row["seen"] > 1
-        digest = _add_author(
-            db, values, context=lesson.context, row=row, digest=digest, wrote=wrote
-        )
+        raised = raised or row["seen"] > 1
+        # Another source had written this example, so the words get a row of their own.
+        if written is None or written.wrote == "nothing":
+            written = add_words(db, values, lesson.context)
+        db.update("lesson", {"id": row["id"]}, {"author": written.id})
+        # If another source had written these words too, its trust and state apply.
+        if written.wrote == "nothing":
+            kept_state = "retired" if row["state"] == "retired" else ""
+            set_author(db, values, written.id, kept_state)
 
-    if lesson.trust == "user" and (has_replaced or wrote == "raised"):
+    if lesson.trust == "user" and raised:
         # An operator wrote a known text again, which raises the trust of the text.
         rule(
             db,
@@ -560,32 +572,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
             record={"source": values["source"]},
         )
 
-    return digest
-
-
-def _add_author(
-    db: Db, values: Plain, context: str, row: Row, digest: str, wrote: Wrote
-) -> str:
-    """Give the lesson in `row` its author; return the digest of that example.
-
-    This is the example with `digest` that was just written. If `wrote` says that
-    another source had written it, an example with only the words of the lesson is
-    written instead.
-    """
-    if wrote == "nothing":
-        digest = words_digest(values["text"])
-        wrote = add_words(db, values, context)
-
-    key = {"lesson_id": row["id"], "digest": digest}
-    author = db.select("id", "example", key)[0]["id"]
-    db.update("lesson", {"id": row["id"]}, {"author": author})
-
-    # If another source had written these words too, its trust and state apply.
-    if wrote == "nothing":
-        kept_state = "retired" if row["state"] == "retired" else ""
-        set_author(db, values, author, kept_state)
-
-    return digest
+    return written
 
 
 def search_text(text: str, pattern: str) -> str:
@@ -597,7 +584,7 @@ def search_text(text: str, pattern: str) -> str:
 
 def add_words(
     db: Db, values: Plain, context: str = "", place: Plain | None = None
-) -> Wrote:
+) -> WrittenExample:
     """Write the text of a lesson as an example row, so that searches find it.
 
     The arguments are those of `add_example`, without a `digest`.
@@ -614,8 +601,8 @@ def add_words(
 
 def add_example(
     db: Db, values: Plain, example: Example, context: str, place: Plain | None
-) -> Wrote:
-    """Write an example with its origin and vector; say what this did.
+) -> WrittenExample:
+    """Write an example with its origin and vector; return its row.
 
     If the example is stored already, replaces it only to raise its trust.
 
@@ -647,21 +634,20 @@ def add_example(
             values["state"] = "retired"
 
     row = db.first("insert_example", {"renews": 0, **values})
-    wrote: Wrote = "nothing"
+    wrote = "nothing"
     if row is None:
         db.send("verify_example", values)
+        key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
+        [row] = db.select("id, state, trust", "example", key)
     elif replace_origins(db, values, row["id"]):
         wrote = "raised"
     else:
         wrote = "new"
 
     is_trusted = values["trust"] != "outside"
-    if place is not None and (row is not None or is_trusted):
-        key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
-        id = db.select("id", "example", key)[0]["id"]
-        db.send("place", {**values, **place, "id": id})
-
-    return wrote
+    if place is not None and (wrote != "nothing" or is_trusted):
+        db.send("place", {**values, **place, "id": row["id"]})
+    return from_row(WrittenExample, row, wrote=wrote)
 
 
 def searched_words(task: str, context: str, lesson: str) -> str:
@@ -990,12 +976,9 @@ def edit(
     db.send("allow_words", {**values, "words": digests})
 
     place = placed(db, space, blob(vector)) if vector is not None else None
-    add_words(db, values, "", place)
-
-    new_words = {"lesson_id": id, "digest": words_digest(text)}
-    new_author = int(db.select("id", "example", new_words)[0]["id"])
+    new_author = add_words(db, values, "", place).id
     # Another source may have written the same words.
-    db.update("example", new_words, trust_and_state)
+    db.update("example", {"id": new_author}, trust_and_state)
     replace_origins(db, values, new_author)
 
     # Only the old words are replaced: if a worked example was the author, it stays.

@@ -500,14 +500,15 @@ def _write_example(
         "searched": storable(record.words),
         "memory_key": "",
     }
-    lessons.add_example(db, values, example=record.example, context="", place=None)
+    written = lessons.add_example(
+        db, values, example=record.example, context="", place=None
+    )
 
     # The lesson shows this text: from now on it is that of the example.
-    (row,) = db.select("id, state", "example", key)
     if record.author and text == lesson["text"] and not lesson["author"]:
-        db.update("lesson", {"id": lesson["id"]}, {"author": row["id"]})
+        db.update("lesson", {"id": lesson["id"]}, {"author": written.id})
 
-    return cast("State", row["state"])
+    return written.state
 
 
 # The tables to which other tables refer are written first.

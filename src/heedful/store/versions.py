@@ -153,10 +153,7 @@ def _replace_words(db: Db, scope: Scope, row: Row, lesson: Lesson) -> None:
     place = None
     if lesson.vector is not None:
         place = placed(db, lesson.space, blob(lesson.vector))
-    lessons.add_example(db, values, example, context="", place=place)
-
-    key = {"lesson_id": row["id"], "digest": digest}
-    author = db.select("id", "example", key)[0]["id"]
+    author = lessons.add_example(db, values, example, context="", place=place).id
     lessons.set_author(db, values, author, "")
     changes = {
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),

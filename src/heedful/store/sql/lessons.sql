@@ -50,6 +50,10 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
     pinned = lesson.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
 
+-- name: insert_sighting
+insert into occurrence (lesson_id, loop, text, mistake, source, via, trust, parents, at)
+values (:lesson_id, :loop, :sighting, :mistake, :source, :via, :error_trust, :parents, :now);
+
 -- name: upsert_cause
 -- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
 insert into cause (tenant, project, memory_key, rule, kind, signature, checks, check_id, severity, fix, mended, loop, at)
@@ -406,7 +410,7 @@ set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson, mi
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
 where (example.trust = 'outside' and excluded.trust <> 'outside')
   or (example.state = 'superseded' and :renews = 1)
-returning id;
+returning id, state, trust;
 
 -- name: delete_lineage
 -- Each half uses an index. A condition with `or` would use none.
