@@ -49,7 +49,7 @@ def _row(cells: list[str]) -> str:
 
 def _cells(name: str, target: Target) -> list[str]:
     """Return the cells of an agent."""
-    places = [*target.project[:1], *target.user[:1]]
+    places = filter(None, (target.project, target.user))
     place = ", ".join(f"`{place}`" for place in places)
     cells = [f"[`{name}`]({target.source})"]
     if not target.agent:

@@ -55,31 +55,6 @@ _VSCODE_CALL = {
     "tool_input": {"command": COMMAND},
     "tool_use_id": "tool-123",
 }
-_DROID_HEAD = {
-    "sessionId": "abc123",
-    "transcriptPath": "/srv/ann/.factory/projects/shop/abc123.jsonl",
-    "cwd": FOLDER,
-    "permissionMode": "auto-medium",
-}
-_DROID_CALL = {"tool_name": "Execute", "tool_input": {"command": COMMAND}}
-_KIMI_HEAD = {
-    "session_id": "session_abc",
-    "session_title": "Install packages",
-    "client_type": "kimi_code_cli",
-    "cwd": FOLDER,
-}
-_KIMI_CALL = {
-    "tool_name": "Bash",
-    "tool_input": {"command": COMMAND},
-    "tool_call_id": "call_1",
-}
-_GOOSE_CALL = {
-    "tool_name": "developer__shell",
-    "tool_input": {"command": COMMAND},
-    "matcher_context": "developer__shell",
-    "working_dir": FOLDER,
-    "tool_call_id": "call_7",
-}
 _GEMINI_HEAD = {**_CLI_HEAD, "transcript_path": "/srv/ann/.gemini/tmp/f3c1.json"}
 _GEMINI_CALL = {
     "tool_name": "run_shell_command",
@@ -100,29 +75,6 @@ _CURSOR_CALL = {
     "tool_use_id": "abc123",
     "cwd": FOLDER,
 }
-_CLINE_HEAD = {
-    "clineVersion": "3.36.0",
-    "timestamp": "1763634600000",
-    "taskId": "1763634600000",
-    "workspaceRoots": [FOLDER],
-    "userId": "user_1",
-}
-_CLINE_TASK = {"taskMetadata": {"taskId": "1763634600000", "ulid": "01HX"}}
-_CLINE_CALL = {
-    "toolName": "execute_command",
-    "parameters": {"command": COMMAND, "requires_approval": "false"},
-}
-
-
-def _cline(name: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event of Cline: its details are in a field with its name."""
-    return {
-        **_CLINE_HEAD,
-        "hookName": name,
-        f"{name[:1].lower()}{name[1:]}": dict(details),
-    }
-
-
 EVENTS: Mapping[str, Events] = {
     "claude-code": shared_events(
         _CLAUDE_HEAD,
@@ -209,33 +161,6 @@ EVENTS: Mapping[str, Events] = {
         },
         SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
     ),
-    "droid": shared_events(
-        _DROID_HEAD,
-        _DROID_CALL,
-        SessionStart={"hookEventName": "SessionStart", "source": "startup"},
-        UserPromptSubmit={"hookEventName": "UserPromptSubmit", "prompt": RULE},
-        PreToolUse={"hookEventName": "PreToolUse"},
-        PostToolUse={
-            "hookEventName": "PostToolUse",
-            "tool_response": {"success": True, "output": "ok"},
-        },
-        Stop={"hookEventName": "Stop", "stopHookActive": False},
-        SessionEnd={"hookEventName": "SessionEnd", "reason": "other"},
-    ),
-    "goose": shared_events(
-        {"session_id": "abc-123"},
-        _GOOSE_CALL,
-        SessionStart={"event": "SessionStart"},
-        UserPromptSubmit={
-            "event": "UserPromptSubmit",
-            "matcher_context": RULE,
-            "message": RULE,
-        },
-        PreToolUse={"event": "PreToolUse"},
-        PostToolUse={"event": "PostToolUse"},
-        Stop={"event": "Stop", "last_assistant_message": "Done."},
-        SessionEnd={"event": "SessionEnd"},
-    ),
     "codex": shared_events(
         {
             **_CLAUDE_HEAD,
@@ -261,24 +186,6 @@ EVENTS: Mapping[str, Events] = {
             "last_assistant_message": "Done.",
         },
         SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
-    ),
-    "kimi-code": shared_events(
-        _KIMI_HEAD,
-        _KIMI_CALL,
-        SessionStart={
-            "hook_event_name": "SessionStart",
-            "source": "startup",
-            "model": "kimi-k2",
-        },
-        UserPromptSubmit={
-            "hook_event_name": "UserPromptSubmit",
-            "prompt": [{"type": "text", "text": RULE}],
-        },
-        PreToolUse={"hook_event_name": "PreToolUse"},
-        PostToolUse={"hook_event_name": "PostToolUse", "tool_output": "ok"},
-        PostToolUseFailure={"hook_event_name": "PostToolUseFailure", "error": ERROR},
-        Stop={"hook_event_name": "Stop", "stop_hook_active": False},
-        SessionEnd={"hook_event_name": "SessionEnd", "reason": "exit"},
     ),
     "cursor": {
         "sessionStart": {
@@ -369,30 +276,5 @@ EVENTS: Mapping[str, Events] = {
             "hook_event_name": "SessionEnd",
             "reason": "exit",
         },
-    },
-    "cline": {
-        "TaskStart": _cline("TaskStart", {**_CLINE_TASK}),
-        "UserPromptSubmit": _cline(
-            "UserPromptSubmit", {"prompt": RULE, "attachments": []}
-        ),
-        "TaskResume": _cline(
-            "TaskResume",
-            {
-                **_CLINE_TASK,
-                "previousState": {"lastMessageTs": "1", "messageCount": "2"},
-            },
-        ),
-        "PreToolUse": _cline("PreToolUse", _CLINE_CALL),
-        "PostToolUse": _cline(
-            "PostToolUse",
-            {
-                **_CLINE_CALL,
-                "result": ERROR,
-                "success": False,
-                "executionTimeMs": 1200,
-            },
-        ),
-        "TaskComplete": _cline("TaskComplete", _CLINE_TASK),
-        "TaskCancel": _cline("TaskCancel", _CLINE_TASK),
     },
 }

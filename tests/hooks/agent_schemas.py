@@ -92,18 +92,6 @@ SCHEMAS: Mapping[str, Mapping[str, Schema]] = {
         ),
         "Stop": _both("Stop", decision={"const": "block"}, reason=_TEXT),
     },
-    "droid": {
-        "UserPromptSubmit": _context("UserPromptSubmit"),
-        "PostToolUse": _context("PostToolUse"),
-        "deny": _denial(),
-        "Stop": _BLOCK,
-    },
-    "goose": {"deny": _BLOCK, "Stop": _BLOCK},
-    "kimi-code": {
-        "UserPromptSubmit": _flat(message=_TEXT),
-        "deny": _denial(),
-        "Stop": _denial("Stop"),
-    },
     "cursor": {
         "postToolUse": _flat(additional_context=_TEXT),
         "deny": _flat(permission={"const": "deny"}, agent_message=_TEXT),
@@ -117,12 +105,6 @@ SCHEMAS: Mapping[str, Mapping[str, Schema]] = {
         "AfterTool": _context("AfterTool"),
         "deny": _GEMINI_DENIAL,
         "AfterAgent": _GEMINI_DENIAL,
-    },
-    "cline": {
-        "UserPromptSubmit": _flat(cancel={"const": False}, contextModification=_TEXT),
-        "PreToolUse": _flat(cancel={"const": False}, contextModification=_TEXT),
-        "PostToolUse": _flat(cancel={"const": False}, contextModification=_TEXT),
-        "deny": _flat(cancel={"const": True}, errorMessage=_TEXT),
     },
 }
 SCHEMAS = {**SCHEMAS, "vscode": SCHEMAS["copilot-cli"]}

@@ -159,12 +159,11 @@ def make_stage(folder: Path, name: str) -> Stage:
     _write_program(place, f'{module} "$@"')
 
     target = TARGETS[name]
-    user = not target.project
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place.folder)
         patch.setenv("HOME", str(place.home))
-        apply_all(install.plan_target(name, user, run="heedful-hook"))
-        commands = install.target_commands(name, user)
+        apply_all(install.plan_target(name, user=False, run="heedful-hook"))
+        commands = install.target_commands(name, user=False)
 
     lines: dict[Kind, str] = {}
     events: dict[Kind, Mapping[str, Any]] = {}
@@ -212,13 +211,9 @@ def call_tool(
         call = _Call(line=stage.lines[kind], raw=raw, delay=delay)
         output, code, seconds = _run(place, fault, call)
 
-    is_json = TARGETS[stage.name].form != "scripts"
-    with suppress(ValueError):
-        json.loads(output or "{}")
-        is_json = True
     # An agent that ends a hook goes on.
     is_failed = code not in (0, None)
-    is_denied = is_failed or not is_json or is_denial(output)
+    is_denied = is_failed or is_denial(output)
     return Result(is_denied=is_denied, seconds=seconds, output=output)
 
 

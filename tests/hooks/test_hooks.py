@@ -18,7 +18,7 @@ from tests.hooks.spoken import is_denial, spoken_by
 from tests.hosts import patient_host
 
 # A plugin cannot hold up the end of a turn.
-PLUGINS = ("opencode", "kilo")
+PLUGINS = ("opencode",)
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 BAD = "npx jest --ci pads"
 GOOD = "npx jest --ci --config jest.json"

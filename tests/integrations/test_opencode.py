@@ -1,4 +1,4 @@
-"""The plugin of OpenCode and Kilo, run by Node: whose words a prompt has.
+"""The plugin of OpenCode, run by Node: whose words a prompt has.
 
 A child session gets its prompts from a model, and a fork has read what its parent read.
 """
@@ -43,11 +43,9 @@ for (const text of ["read the docs", "run the tests"]) {{
 """
 
 
-@pytest.fixture(scope="module", params=["opencode", "kilo"])
-def stage(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Stage:
-    return make_stage(tmp_path_factory.mktemp(request.param), request.param)
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return make_stage(tmp_path_factory.mktemp("opencode"), "opencode")
 
 
 def prompt(stage: Stage, session: str) -> None:

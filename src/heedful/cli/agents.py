@@ -218,11 +218,6 @@ def _remove(folder: str) -> None:
 
 def event_of(row: Agent, event: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event as an agent names it."""
-    if row.reader:
-        field = f"{event[:1].lower()}{event[1:]}"
-        names = {"tool_name": "toolName", "tool_input": "parameters"}
-        details = {names.get(name, name): value for name, value in content.items()}
-        return {"taskId": content["session_id"], "hookName": event, field: details}
     fields = {row.fields.get(name, name): value for name, value in content.items()}
     return {"hook_event_name": event, **fields}
 

@@ -110,11 +110,9 @@ def _installable(agents: Sequence[str] | None, is_all: bool, user: bool) -> list
 
 def _has_settings(name: str, user: bool) -> bool:
     """Return True if an agent has settings here, and say where if it has none."""
-    target = TARGETS[name]
-    if target.user if user else target.project:
+    if TARGETS[name].user or not user:
         return True
-    option = " --user" if not user else ""
-    say(f"{name} has no such settings; next: heedful hook install {name}{option}")
+    say(f"{name} has no such settings; next: heedful hook install {name}")
     return False
 
 

@@ -1,9 +1,8 @@
 """How coding agents speak to their hooks: the names of events and fields, the answers.
 
-Most agents speak the language of Claude Code: `hook_event_name`, `tool_name` and
+Agents speak the language of Claude Code: `hook_event_name`, `tool_name` and
 `tool_input` come in, `hookSpecificOutput` goes out. `AGENTS` has what is different, one
-record an agent. An agent with another language has a module that translates it. Where
-an agent has its settings is in `heedful.integrations.places`.
+record an agent. Where an agent has its settings is in `heedful.integrations.places`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
@@ -84,8 +82,6 @@ class Agent:
     says_at_start: bool = False
     # The events at which the user hears that a hook did nothing, and what waits.
     notice_events: tuple[str, ...] = ()
-    # The module whose `read` gives an event the names of Claude Code.
-    reader: str = ""
     # The module whose `deliver` places answers where the agent takes them.
     courier: str = ""
 
@@ -107,11 +103,6 @@ _EVENTS_WITHOUT_FAILURE: Mapping[str, Kind] = {
     name: kind for name, kind in _SHARED_EVENTS.items() if kind != "failed"
 }
 _CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
-# A plugin of a few lines calls the hook process and places its answers.
-_OPENCODE = Agent(
-    events=_EVENTS_WITHOUT_FAILURE,
-    takes=frozenset({"prompt", "after"}),
-)
 AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent(
         events=_SHARED_EVENTS,
@@ -145,39 +136,12 @@ AGENTS: Mapping[str, Agent] = {
         gives_typed_line=True,
         says_at_start=True,
     ),
-    "droid": Agent(
-        events=_EVENTS_WITHOUT_FAILURE,
-        takes=frozenset({"start", "prompt", "after"}),
-        other_names={
-            "session_id": "sessionId",
-            "permission_mode": "permissionMode",
-            "stop_hook_active": "stopHookActive",
-        },
-    ),
-    # Its events have no results, so a failure has no text to learn from.
-    "goose": Agent(
-        events=_EVENTS_WITHOUT_FAILURE,
-        takes=frozenset(),
-        fields={
-            "prompt": "message",
-            "cwd": "working_dir",
-            "tool_use_id": "tool_call_id",
-        },
-        deny=_named("reason", decision="block"),
-    ),
     "codex": Agent(
         events=_EVENTS_WITHOUT_FAILURE,
         takes=_CONTEXT_MOMENTS,
         fields={"prompt_id": "turn_id"},
         gives_typed_line=True,
         says_at_start=True,
-    ),
-    "kimi-code": Agent(
-        events=_SHARED_EVENTS,
-        takes=frozenset({"prompt"}),
-        fields={"tool_use_id": "tool_call_id", "tool_response": "tool_output"},
-        context=_named("message"),
-        block=_nested("permissionDecisionReason", permissionDecision="deny"),
     ),
     "cursor": Agent(
         events={
@@ -219,23 +183,11 @@ AGENTS: Mapping[str, Agent] = {
         block=_named("reason", decision="deny"),
         courier="heedful.integrations.before_model",
     ),
-    "cline": Agent(
-        events={
-            "TaskStart": "start",
-            "TaskResume": "start",
-            "UserPromptSubmit": "prompt",
-            "PreToolUse": "before",
-            "PostToolUse": "after",
-            "TaskComplete": "end",
-            "TaskCancel": "end",
-        },
-        takes=frozenset({"start", "prompt", "before", "after"}),
-        context=_named("contextModification", cancel=False),
-        deny=_named("errorMessage", cancel=True),
-        reader="heedful.integrations.task_events",
+    # A plugin of a few lines calls the hook process and places its answers.
+    "opencode": Agent(
+        events=_EVENTS_WITHOUT_FAILURE,
+        takes=frozenset({"prompt", "after"}),
     ),
-    "opencode": _OPENCODE,
-    "kilo": _OPENCODE,
 }
 
 
@@ -249,9 +201,6 @@ def find_agent(name: str) -> Agent:
 
 def in_our_names(agent: Agent, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an event with the fields named as in Claude Code, beside its own names."""
-    if agent.reader:
-        data = import_module(agent.reader).read(data)
-
     event = dict(data)
     for ours, theirs in agent.fields.items():
         event.pop(ours, None)

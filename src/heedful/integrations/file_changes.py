@@ -24,15 +24,14 @@ class FileChange:
     """A change of a file: its text before and after, None if there is no file.
 
     With the backup "keep", the text before is kept beside the file; with "drop", what
-    was kept is removed. A file that `runs` is a program. Folders that are empty without
-    the file are removed up to `within`.
+    was kept is removed. Folders that are empty without the file are removed up to
+    `within`.
     """
 
     path: Path
     before: str | None
     after: str | None
     backup: Backup = ""
-    runs: bool = False
     within: Path | None = None
 
     def __bool__(self) -> bool:
@@ -94,8 +93,7 @@ class FileChange:
 
         # A new file has the permissions of its folder, without the right to run it.
         if self.before is None:
-            allowed = 0o777 if self.runs else 0o666
-            mode = path.parent.stat().st_mode & allowed
+            mode = path.parent.stat().st_mode & 0o666
         else:
             mode = path.stat().st_mode & 0o7777
             if not mode & 0o222:

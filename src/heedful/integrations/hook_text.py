@@ -1,7 +1,7 @@
 """The hooks of heedful in a JSON text of settings, among hooks of others.
 
 An event has a list of hooks, or of groups with a list `hooks`. The events are members
-of the object with the name `root`, or of the whole document if that is "".
+of the object `hooks`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from heedful.integrations.json_text import (
     remove_value,
 )
 
+_EVENTS_NAME = "hooks"
 # One of these is in each hook of heedful.
 _OWN_WORDS = ("heedful", "/v1/hooks/")
 # What follows the command, so that its exit code is 0.
@@ -34,14 +35,14 @@ HOOK_COMMAND_PATTERN = re.compile(
 )
 
 
-def own_hooks(path: str, text: str | None, root: str = "hooks") -> dict[str, list[Any]]:
+def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
     """Return the groups or hooks with hooks of heedful, by event. Raises LineError."""
     # Malformed settings of others are no reason to stop.
     if not text or not any(word in text for word in _OWN_WORDS):
         return {}
 
     items_by_event: dict[str, list[Any]] = {}
-    for event in _events(parse(path, text), root):
+    for event in _events(parse(path, text)):
         items = [item.value for item in event.children if _own_entries(item)]
         if items:
             items_by_event[event.name] = items
@@ -62,8 +63,6 @@ def add_hooks(
     path: str,
     text: str,
     wanted: Mapping[str, Sequence[Any]],
-    *,
-    root: str = "hooks",
     head: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the text with groups or hooks at the end of those of each event.
@@ -77,31 +76,29 @@ def add_hooks(
             text = append_value(text, parse(path, text), value, name)
     for event, items in wanted.items():
         for item in items:
-            text = _add_item(path, text, event=event, item=item, root=root)
+            text = _add_item(path, text, event=event, item=item)
     return text
 
 
-def remove_hooks(path: str, text: str, root: str = "hooks") -> str:
+def remove_hooks(path: str, text: str) -> str:
     """Remove the hooks of heedful, and what is empty without them. Raises LineError.
 
     After each removal the text is parsed again, because the places in it have changed.
     """
     document = parse(path, text)
-    outer = [document]
-    if root:
-        outer += [node for node in [document.get(root)] if node]
-    for event in _events(document, root):
+    outer = [node for node in (document, document.get(_EVENTS_NAME)) if node]
+    for event in _events(document):
         for item in event.children:
             for entry in _own_entries(item):
                 chain = [*outer, event, item]
                 shorter = _remove_chain(text, chain, entry)
-                return remove_hooks(path, shorter, root)
+                return remove_hooks(path, shorter)
     return text
 
 
-def _events(document: Node, root: str) -> list[Node]:
+def _events(document: Node) -> list[Node]:
     """Return the events of a document that have a list."""
-    events = document.get(root) if root else document
+    events = document.get(_EVENTS_NAME)
     members = events.children if events and events.text.startswith("{") else []
     return [member for member in members if member.text.startswith("[")]
 
@@ -125,12 +122,12 @@ def _is_own(value: Any) -> bool:
     return isinstance(value, str) and bool(HOOK_COMMAND_PATTERN.search(value))
 
 
-def _add_item(path: str, text: str, *, event: str, item: Any, root: str) -> str:
+def _add_item(path: str, text: str, *, event: str, item: Any) -> str:
     """Return the text with one more group or hook of an event."""
     document = parse(path, text)
-    events = document.get(root) if root else document
+    events = document.get(_EVENTS_NAME)
     if events is None:
-        return append_value(text, document, {event: [item]}, root)
+        return append_value(text, document, {event: [item]}, _EVENTS_NAME)
 
     items = events.get(event) if events.text.startswith("{") else None
     is_list = items is None or items.text.startswith("[")

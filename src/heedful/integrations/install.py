@@ -14,14 +14,13 @@ import re
 import shlex
 import shutil
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from heedful.errors import LineError, UsageError
+from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.file_changes import (
     Backup,
@@ -37,13 +36,7 @@ from heedful.integrations.hook_text import (
     remove_hooks,
 )
 from heedful.integrations.json_text import parse
-from heedful.integrations.marks import (
-    HASH_MARKS,
-    MARKDOWN_MARKS,
-    marked_part,
-    put_part,
-    take_part,
-)
+from heedful.integrations.marks import put_part, take_part
 from heedful.integrations.places import (
     HOOK_LIMIT_SECONDS,
     STOP_HOOK_LIMIT_SECONDS,
@@ -75,7 +68,7 @@ def settings_path(user: bool = False) -> Path:
 
 
 def target_path(target: Target, user: bool) -> Path | None:
-    """Return the file or folder of settings of an agent, None if it has none there.
+    """Return the file of settings of an agent, None if it has none there.
 
     Raises UsageError if that of the project is elsewhere, because of a link in it.
     """
@@ -167,7 +160,7 @@ def target_hooks(target: Target, run: str) -> dict[str, list[dict[str, Any]]]:
     items: dict[str, list[dict[str, Any]]] = {}
     for event, kind in AGENTS[target.agent].events.items():
         line = hook_line(target, run, event)
-        seconds = target.stop_seconds if kind == "stop" else HOOK_LIMIT_SECONDS
+        seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
         entry: dict[str, Any] = {
             name: text.replace("{command}", line) for name, text in target.entry.items()
         }
@@ -216,26 +209,16 @@ def plan_target(
     target = TARGETS[name]
     path = target_path(target, user)
     if path is None:
-        option = "without --user" if user else f"heedful hook install {name} --user"
-        raise UsageError(f"{target.title} has no such settings; {option}")
+        raise UsageError(f"{target.title} has no such settings; without --user")
 
     if target.form == "section":
         before = read_text(path)
-        part = put_part(before, text, MARKDOWN_MARKS)
-        return [_change(path, before, part, user)]
-    if target.form == "tables":
-        return [_plan_tables(target, path, run, user)]
-    if target.form == "scripts":
-        return _plan_scripts(target, path, run, user)
+        return [_change(path, before, put_part(before, text), user)]
     if target.form == "plugin":
         return [_plan_own_file(path, _plugin_text(target, run), user)]
 
     wanted = hooks(run, url) if url else target_hooks(target, run)
-    change = plan_install(path, wanted, target, user)
-    companions = [
-        _plan_own_file(place, text, user) for place, text in _companions(target, path)
-    ]
-    return [change, *companions]
+    return [plan_install(path, wanted, target, user)]
 
 
 def plan_removal(name: str, user: bool) -> list[FileChange]:
@@ -245,21 +228,15 @@ def plan_removal(name: str, user: bool) -> list[FileChange]:
     if path is None:
         return []
 
-    if target.form in ("section", "tables"):
-        marks = MARKDOWN_MARKS if target.form == "section" else HASH_MARKS
+    if target.form == "section":
         before = read_text(path)
-        after = None if before is None else take_part(before, marks)
+        after = None if before is None else take_part(before)
         return [_change(path, before, after, user)]
-    if target.form == "scripts":
-        events = AGENTS[target.agent].events
-        return [_remove_own_file(path / event, user) for event in events]
     if target.form == "plugin":
-        return [_remove_own_file(path, user)]
-
-    change = plan_uninstall(path, target, user)
-    companions = _companions(target, path)
-    removals = [_remove_own_file(place, user, text) for place, text in companions]
-    return [change, *removals]
+        before = read_text(path)
+        after = None if _is_own(before) else before
+        return [_change(path, before, after, user)]
+    return [plan_uninstall(path, target, user)]
 
 
 def target_commands(name: str, user: bool) -> dict[str, str]:
@@ -272,18 +249,11 @@ def target_commands(name: str, user: bool) -> dict[str, str]:
     if path is None or target.form == "section":
         return {}
 
-    events = AGENTS[target.agent].events
-    if target.form == "scripts":
-        scripts = [event for event in events if _is_own(read_text(path / event))]
-        return {event: shlex.quote(str(path / event)) for event in scripts}
     if target.form == "plugin":
+        events = AGENTS[target.agent].events
         return dict.fromkeys(events, "") if _is_own(read_text(path)) else {}
-    if target.form == "tables":
-        part = marked_part(read_text(path), HASH_MARKS)
-        tables = tomllib.loads(part or "").get("hooks", [])
-        return {table["event"]: table["command"] for table in tables}
 
-    items = own_hooks(str(path), read_text(path), _root_of(target, path))
+    items = own_hooks(str(path), read_text(path))
     return {event: own_commands(group)[0] for event, group in items.items()}
 
 
@@ -297,16 +267,15 @@ def plan_install(
 
     Raises UsageError.
     """
-    root = _root_of(target, path)
     before = read_text(path)
-    present = own_hooks(str(path), before, root)
+    present = own_hooks(str(path), before)
     if present == wanted:
         return _change(path, before, before, user)
 
     others = before or ""
     if present:
-        others = remove_hooks(str(path), others, root)
-    after = add_hooks(str(path), others, wanted, root=root, head=target.head)
+        others = remove_hooks(str(path), others)
+    after = add_hooks(str(path), others, wanted, target.head)
     backup: Backup = "" if present or before is None else "keep"
     return FileChange(path, before, after, backup=backup, within=_top(user))
 
@@ -318,9 +287,8 @@ def plan_uninstall(
 
     It restores the backup if nothing else has changed.
     """
-    root = _root_of(target, path)
     before = read_text(path)
-    present = own_hooks(str(path), before, root)
+    present = own_hooks(str(path), before)
     if before is None or not present:
         return _change(path, before, before, user)
 
@@ -328,12 +296,12 @@ def plan_uninstall(
     if backup is not None:
         events = AGENTS[target.agent].events
         added = {event: present[event] for event in events if event in present}
-        again = add_hooks(str(path), backup, added, root=root, head=target.head)
+        again = add_hooks(str(path), backup, added, target.head)
         if again == before:
             return _change(path, before, backup, user, drops=True)
 
     # A file that held nothing else goes with the hooks.
-    after = remove_hooks(str(path), before, root)
+    after = remove_hooks(str(path), before)
     if backup is None and parse(str(path), after).value in ({}, dict(target.head)):
         return _change(path, before, None, user)
     return _change(path, before, after, user, drops=True)
@@ -357,71 +325,6 @@ def _top(user: bool) -> Path:
     return Path.home() if user else _project_root()
 
 
-def _root_of(target: Target, path: Path) -> str:
-    """Return the name of the object with the events, "" if it is the document."""
-    return target.roots.get(path.name, "hooks")
-
-
-def _companions(target: Target, path: Path) -> list[tuple[Path, str]]:
-    """Return the files beside the folder of settings, with their texts."""
-    folder = path.parent.parent
-    return [
-        (folder / name, f"{json.dumps(document, indent=2)}\n")
-        for name, document in target.companions.items()
-    ]
-
-
-def _plan_tables(target: Target, path: Path, run: str, user: bool) -> FileChange:
-    """Return the change of a TOML file: its tables, between marks, come last."""
-    before = read_text(path)
-    others = take_part(before, HASH_MARKS) if before is not None else None
-    settings = _read_toml(path, others or "")
-    tables: list[dict[str, Any]] = []
-    for event, [item] in target_hooks(target, run).items():
-        tables.append({"event": event, **item})
-
-    lines: list[str] = []
-    for table in tables:
-        lines.append("[[hooks]]")
-        lines += [f"{name} = {json.dumps(value)}" for name, value in table.items()]
-    after = put_part(before, "\n".join(lines), HASH_MARKS)
-
-    others_hooks = settings.get("hooks", [])
-    is_list = isinstance(others_hooks, list)
-    wanted = {**settings, "hooks": [*others_hooks, *tables]} if is_list else None
-    if wanted is None or _read_toml(path, after) != wanted:
-        raise LineError(
-            str(path), 0, "its hooks have another form; write them as [[hooks]] first"
-        )
-    return _change(path, before, after, user)
-
-
-def _read_toml(path: Path, text: str) -> dict[str, Any]:
-    """Return the data of a TOML text. Raises LineError."""
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        raise LineError(
-            str(path),
-            0,
-            f"it is not TOML: {error}; nothing was changed: correct the file, then run "
-            "the command again",
-        ) from error
-
-
-def _plan_scripts(
-    target: Target, folder: Path, run: str, user: bool
-) -> list[FileChange]:
-    """Return the changes that write a script for each event."""
-    template = Template((_TEMPLATES / "hook.sh").read_text("utf-8"))
-    changes: list[FileChange] = []
-    for event in AGENTS[target.agent].events:
-        line = hook_line(target, run, event)
-        text = template.substitute(line=line, seconds=HOOK_LIMIT_SECONDS)
-        changes.append(_plan_own_file(folder / event, text, user, runs=True))
-    return changes
-
-
 def _plugin_text(target: Target, run: str) -> str:
     """Return the plugin of an agent that runs TypeScript."""
     template = Template((_TEMPLATES / "plugin.ts").read_text("utf-8"))
@@ -433,7 +336,7 @@ def _plugin_text(target: Target, run: str) -> str:
     )
 
 
-def _plan_own_file(path: Path, text: str, user: bool, runs: bool = False) -> FileChange:
+def _plan_own_file(path: Path, text: str, user: bool) -> FileChange:
     """Return the change that writes a file of heedful; no file of others is replaced.
 
     Raises UsageError.
@@ -443,14 +346,7 @@ def _plan_own_file(path: Path, text: str, user: bool, runs: bool = False) -> Fil
         raise UsageError(
             f"{path} is not from heedful; move it away, then run the command again"
         )
-    return FileChange(path, before, text, runs=runs, within=_top(user))
-
-
-def _remove_own_file(path: Path, user: bool, text: str = "") -> FileChange:
-    """Return the change that removes a file, if it is from heedful or has this text."""
-    before = read_text(path)
-    after = None if before == text or _is_own(before) else before
-    return _change(path, before, after, user)
+    return FileChange(path, before, text, within=_top(user))
 
 
 def _is_own(text: str | None) -> bool:

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from heedful.integrations.agents import Kind
 
-# What settings look like: JSON with groups of hooks or with hooks, TOML with tables, a
-# script for each event, a plugin, or a section of a text.
-SettingsForm = Literal["groups", "entries", "tables", "scripts", "plugin", "section"]
+# What settings look like: JSON with groups of hooks or with hooks, a plugin, or a
+# section of a text.
+SettingsForm = Literal["groups", "entries", "plugin", "section"]
 # Calls that change something, and those of MCP servers: reading files needs no advice.
 # The results of all tools are kept, because what works later may be from any of them.
 ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
@@ -53,31 +53,27 @@ _ALSO_CLAUDE = (".claude/settings.json", "~/.claude/settings.json")
 class Target:
     """A program with a coding agent: where its settings are, and what it cannot do.
 
-    `agent` is its name in `AGENTS`, "" if it has no hooks. Of the files of settings in
-    `project` and `user`, the first that exists is taken, else the last. Folders in
-    `marks` and programs in `programs` show that it is on this machine.
+    `agent` is its name in `AGENTS`, "" if it has no hooks. `project` and `user` are its
+    files of settings, "" if it has none there. Folders in `marks` and programs in
+    `programs` show that it is on this machine.
     """
 
     title: str
     source: str
     agent: str = ""
     form: SettingsForm = "groups"
-    project: tuple[str, ...] = ()
-    user: tuple[str, ...] = ()
+    project: str = ""
+    user: str = ""
     # The environment variable with the folder of the user, and the usual folder.
     home: tuple[str, str] = ("", "")
     marks: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    # The object with the events, in each file that has another one than "hooks".
-    roots: Mapping[str, str] = field(default_factory=dict)
-    # The members that a new file begins with, and files that belong to it.
+    # The members that a new file begins with.
     head: Mapping[str, Any] = field(default_factory=dict)
-    companions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # A hook, with the places of its command; the name and the unit of its time limit.
     entry: Mapping[str, str] = field(default_factory=lambda: _SHELL_ENTRY)
     limit: str = "timeout"
     units_per_second: int = 1
-    stop_seconds: int = STOP_HOOK_LIMIT_SECONDS
     matchers: Mapping[Kind, str] = field(default_factory=dict)
     # Settings of other agents that it reads, too: hooks there run twice.
     also_reads: tuple[str, ...] = ()
@@ -92,8 +88,8 @@ TARGETS: Mapping[str, Target] = {
         title="Claude Code",
         source="https://code.claude.com/docs/en/hooks",
         agent="claude-code",
-        project=(".claude/settings.json",),
-        user=("~/.claude/settings.json",),
+        project=".claude/settings.json",
+        user="~/.claude/settings.json",
         home=("CLAUDE_CONFIG_DIR", "~/.claude"),
         marks=(".claude", "~/.claude"),
         programs=("claude",),
@@ -105,8 +101,8 @@ TARGETS: Mapping[str, Target] = {
         source="https://code.visualstudio.com/docs/agent-customization/hooks",
         agent="copilot",
         form="entries",
-        project=(".github/hooks/heedful.json",),
-        user=("~/.copilot/hooks/heedful.json",),
+        project=".github/hooks/heedful.json",
+        user="~/.copilot/hooks/heedful.json",
         home=("COPILOT_HOME", "~/.copilot"),
         marks=(".vscode", "~/.vscode", "~/.vscode-server"),
         programs=("code",),
@@ -126,8 +122,8 @@ TARGETS: Mapping[str, Target] = {
         source=_COPILOT_SOURCE,
         agent="copilot",
         form="entries",
-        project=(".github/hooks/heedful.json",),
-        user=("~/.copilot/hooks/heedful.json",),
+        project=".github/hooks/heedful.json",
+        user="~/.copilot/hooks/heedful.json",
         home=("COPILOT_HOME", "~/.copilot"),
         marks=("~/.copilot",),
         programs=("copilot",),
@@ -143,32 +139,12 @@ TARGETS: Mapping[str, Target] = {
             "that it takes context after a failed call from a hook that exits with 0",
         ),
     ),
-    "jetbrains-copilot": Target(
-        title="Copilot in JetBrains IDEs",
-        source="https://docs.github.com/en/copilot/concepts/agents/copilot-in-jetbrains",
-        agent="copilot",
-        form="entries",
-        project=(".github/hooks/heedful.json",),
-        user=("~/.copilot/hooks/heedful.json",),
-        home=("COPILOT_HOME", "~/.copilot"),
-        marks=(
-            ".idea",
-            "~/.config/JetBrains",
-            "~/Library/Application Support/JetBrains",
-        ),
-        head={"version": 1},
-        entry=_COPILOT_ENTRY,
-        limit="timeoutSec",
-        exit_rule="an error of a hook before a call may deny it, as in Copilot CLI",
-        cannot=(NO_PROMPT_CONTEXT,),
-        unconfirmed=("all of it: heedful follows the documentation of Copilot CLI",),
-    ),
     "qwen-code": Target(
         title="Qwen Code",
         source="https://qwenlm.github.io/qwen-code-docs/en/users/features/hooks/",
         agent="qwen-code",
-        project=(".qwen/settings.json",),
-        user=("~/.qwen/settings.json",),
+        project=".qwen/settings.json",
+        user="~/.qwen/settings.json",
         marks=(".qwen", "~/.qwen"),
         programs=("qwen",),
         # 1000 or more are milliseconds, and earlier versions know no other unit.
@@ -178,46 +154,12 @@ TARGETS: Mapping[str, Target] = {
             "if its events have no submitted_prompt, heedful learns no rules of yours",
         ),
     ),
-    "droid": Target(
-        title="Factory Droid",
-        source="https://docs.factory.ai/harness/hooks",
-        agent="droid",
-        # It reads the settings only while there is no file of hooks.
-        project=(".factory/hooks.json", ".factory/settings.json"),
-        user=("~/.factory/hooks.json", "~/.factory/settings.json"),
-        marks=(".factory", "~/.factory"),
-        programs=("droid",),
-        roots={"hooks.json": ""},
-        cannot=(NO_CONTEXT_BEFORE, NO_FAILURE_EVENT),
-        unconfirmed=("the names of its fields: heedful reads both spellings",),
-    ),
-    "goose": Target(
-        title="goose",
-        source="https://github.com/block/goose/blob/main/documentation/docs/guides/"
-        "context-engineering/hooks.md",
-        agent="goose",
-        project=(".agents/plugins/heedful/hooks/hooks.json",),
-        user=("~/.agents/plugins/heedful/hooks/hooks.json",),
-        marks=("~/.config/goose", "~/.local/share/goose"),
-        programs=("goose",),
-        companions={
-            "plugin.json": {
-                "name": "heedful",
-                "version": "1.0.0",
-                "description": "Denies calls that surely fail, if you ask for it.",
-            }
-        },
-        cannot=(
-            "heedful gives it no advice, and can only deny calls and hold up turns",
-            "heedful learns nothing from its failures: its events have no results",
-        ),
-    ),
     "codex": Target(
         title="Codex",
         source="https://developers.openai.com/codex/hooks",
         agent="codex",
-        project=(".codex/hooks.json",),
-        user=("~/.codex/hooks.json",),
+        project=".codex/hooks.json",
+        user="~/.codex/hooks.json",
         home=("CODEX_HOME", "~/.codex"),
         marks=(".codex", "~/.codex"),
         programs=("codex",),
@@ -225,30 +167,13 @@ TARGETS: Mapping[str, Target] = {
         unconfirmed=("SessionEnd: the published schemas have no such event",),
         next_step="confirm each hook with /hooks in Codex",
     ),
-    "kimi-code": Target(
-        title="Kimi Code",
-        source="https://moonshotai.github.io/kimi-code/en/customization/hooks",
-        agent="kimi-code",
-        form="tables",
-        user=("~/.kimi-code/config.toml",),
-        home=("KIMI_CODE_HOME", "~/.kimi-code"),
-        marks=("~/.kimi-code",),
-        programs=("kimi",),
-        # More is an error of the whole file.
-        stop_seconds=600,
-        cannot=(
-            "heedful advises it with a prompt only; before a call, it can only deny",
-            "its settings apply to all projects",
-        ),
-        unconfirmed=("the variable KIMI_CODE_HOME",),
-    ),
     "cursor": Target(
         title="Cursor",
         source="https://cursor.com/docs/agent/hooks",
         agent="cursor",
         form="entries",
-        project=(".cursor/hooks.json",),
-        user=("~/.cursor/hooks.json",),
+        project=".cursor/hooks.json",
+        user="~/.cursor/hooks.json",
         marks=(".cursor", "~/.cursor"),
         programs=("cursor", "cursor-agent"),
         head={"version": 1},
@@ -266,8 +191,8 @@ TARGETS: Mapping[str, Target] = {
         source="https://github.com/google-gemini/gemini-cli/blob/main/docs/hooks/"
         "reference.md",
         agent="gemini-cli",
-        project=(".gemini/settings.json",),
-        user=("~/.gemini/settings.json",),
+        project=".gemini/settings.json",
+        user="~/.gemini/settings.json",
         marks=(".gemini", "~/.gemini"),
         programs=("gemini",),
         units_per_second=1_000,
@@ -280,30 +205,13 @@ TARGETS: Mapping[str, Target] = {
             "that versions before 0.61 keep results of tools when a hook adds text",
         ),
     ),
-    "cline": Target(
-        title="Cline",
-        source="https://docs.cline.bot/features/hooks/hook-reference",
-        agent="cline",
-        form="scripts",
-        project=(".clinerules/hooks",),
-        user=("~/Documents/Cline/Hooks",),
-        marks=(".clinerules", "~/Documents/Cline", "~/.cline"),
-        programs=("cline",),
-        exit_rule="it blocks the call if a hook fails, times out or answers no JSON",
-        cannot=(
-            NO_STOP,
-            "it runs one script for each event: if you have one, heedful adds none",
-        ),
-        unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
-        next_step="turn the hooks on in the tab Hooks of Cline",
-    ),
     "opencode": Target(
         title="opencode",
         source="https://opencode.ai/docs/plugins/",
         agent="opencode",
         form="plugin",
-        project=(".opencode/plugins/heedful.ts",),
-        user=("~/.config/opencode/plugins/heedful.ts",),
+        project=".opencode/plugins/heedful.ts",
+        user="~/.config/opencode/plugins/heedful.ts",
         home=("XDG_CONFIG_HOME", "~/.config"),
         marks=(".opencode", "~/.config/opencode"),
         programs=("opencode",),
@@ -315,29 +223,11 @@ TARGETS: Mapping[str, Target] = {
         ),
         unconfirmed=("opencode 2: this is a plugin of version 1",),
     ),
-    "kilo": Target(
-        title="Kilo",
-        source="https://kilo.ai/docs/automate/extending/plugins",
-        agent="kilo",
-        form="plugin",
-        project=(".kilo/plugins/heedful.ts",),
-        user=("~/.config/kilo/plugins/heedful.ts",),
-        home=("XDG_CONFIG_HOME", "~/.config"),
-        marks=(".kilo", ".kilocode", "~/.config/kilo"),
-        programs=("kilo", "kilocode"),
-        exit_rule="heedful's plugin gives up after 3 s, and never fails",
-        cannot=(
-            NO_CONTEXT_BEFORE,
-            NO_STOP,
-            "heedful learns only from calls that fail, and work when they are repeated",
-        ),
-        unconfirmed=("the folder of a project: it also reads .kilo/plugin",),
-    ),
     "agents-md": Target(
-        title="agents without hooks (Zed, Aider)",
+        title="other agents (Zed, Aider, Cline, …)",
         source="https://agents.md/",
         form="section",
-        project=("AGENTS.md",),
+        project="AGENTS.md",
         programs=("zed", "aider"),
         exit_rule="these agents run no hook",
         cannot=(
@@ -383,9 +273,6 @@ def expand(target: Target, place: str, project: Path) -> Path:
 
 
 def settings_file(target: Target, project: Path, user: bool) -> Path | None:
-    """Return the file or folder of settings of an agent, None if it has none there."""
-    places = target.user if user else target.project
-    paths = [expand(target, place, project) for place in places]
-    if not paths:
-        return None
-    return next((path for path in paths if path.exists()), paths[-1])
+    """Return the file of settings of an agent, None if it has none there."""
+    place = target.user if user else target.project
+    return expand(target, place, project) if place else None
