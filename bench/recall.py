@@ -153,8 +153,8 @@ def measure_scope(
     store = in_file(path)
     legs, found_ids = asyncio.run(time_vector_legs(store, embedder))
     yield Figure(
-        name=f"RAM of its codes, {size.name}",
-        value=asyncio.run(read_codes(store)).bytes / 1e6,
+        name=f"RAM of its vectors, {size.name}",
+        value=asyncio.run(read_vectors(store)).bytes / 1e6,
         unit="MB",
     )
     yield from spread(f"vector leg, {size.name}", legs, size.leg)
@@ -190,7 +190,7 @@ def spread(
     )
 
 
-async def read_codes(store: Store) -> Vectors:
+async def read_vectors(store: Store) -> Vectors:
     """Return the vectors that the reading connection keeps in memory."""
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
@@ -351,8 +351,8 @@ def measure_tenants(
         f"recall, {name}", asyncio.run(time_recalls(store, scopes, embedder))
     )
     yield Figure(
-        name=f"RAM of their codes, {name}",
-        value=asyncio.run(read_codes(store)).bytes / 1e6,
+        name=f"RAM of their vectors, {name}",
+        value=asyncio.run(read_vectors(store)).bytes / 1e6,
         unit="MB",
     )
     asyncio.run(store.close())

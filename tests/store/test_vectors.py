@@ -1,8 +1,5 @@
-"""Codes of vectors in RAM: as good as the vectors, bounded, never more than the rows
-say.
-"""
+"""Vectors in RAM: as good as those in the store, bounded, never more than it has."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +17,8 @@ WIDTH = 32
 HERE, THERE, NOWHERE = (Scope("t", name) for name in ("here", "there", "nowhere"))
 
 
-@pytest.fixture(params=["int8", "float32"])
-def store(request, monkeypatch):
-    """With numkong and without it, as on a platform that it does not exist for."""
-    if request.param == "float32":
-        monkeypatch.setitem(sys.modules, "numkong", None)
+@pytest.fixture
+def store():
     with opened(":memory:") as opened_store:
         yield opened_store
 

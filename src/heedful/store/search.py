@@ -1,8 +1,8 @@
 """Search for examples by words (BM25) and by vectors, and storage of the vectors.
 
-Both searches stay within the scope. With SQLite, a connection keeps 8-bit codes of the
-vectors in memory; a search compares all codes, and then the nearest vectors exactly.
-PostgreSQL compares the vectors itself.
+Both searches stay within the scope. With SQLite, a connection keeps the vectors of a
+scope in memory, and a search compares all of them. PostgreSQL compares the vectors
+itself.
 """
 
 from __future__ import annotations
@@ -184,53 +184,52 @@ def short(data: bytes) -> str:
     return f"[{digits}]"
 
 
-# The limit of `Vectors` in bytes: a little over a million vectors of 384 dimensions.
+# The limit of `Vectors` in bytes: some 350,000 vectors of 384 dimensions.
 MAX_VECTOR_CACHE_BYTES = 512 * 1024 * 1024
-# The number of vectors that are read and coded together: they fit into the cache of a
-# core.
+# The number of vectors that are read together: they fit into the cache of a core.
 VECTOR_BATCH_ROWS = 256
 
 
 class Vectors:
-    """A connection's cache of the vector codes of the scopes that it searched last.
+    """A connection's cache of the vectors of the scopes that it searched last.
 
-    It has at most `most` bytes, but the codes of the current search always stay.
+    It has at most `most` bytes, but the vectors of the current search always stay.
     """
 
     def __init__(self, most: int = MAX_VECTOR_CACHE_BYTES) -> None:
         self._most = most
-        self._codes: dict[tuple[str, str, int], Codes] = {}
+        self._tables: dict[tuple[str, str, int], VectorTable] = {}
 
-    def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Return the current codes of the vectors in the scope and space of `key`."""
+    def table(
+        self, db: Db, key: dict[str, Any], corpus: Row, width: int
+    ) -> VectorTable:
+        """Return the current vectors in the scope and space of `key`."""
         name = corpus["scope"], key["space"], width
-        codes = self._codes.pop(name, None)
-        # Codes of deleted vectors stay until a search finds them, so too many codes are
+        table = self._tables.pop(name, None)
+        # Deleted vectors stay until a search finds them, so a table with too many is
         # read again.
-        max_codes = 2 * corpus["texts"] + VECTOR_BATCH_ROWS
-        if codes is None or codes.count > max_codes:
-            codes = Codes(width, corpus["texts"])
-        codes.follow(db, key, corpus["changed"])
+        max_rows = 2 * corpus["texts"] + VECTOR_BATCH_ROWS
+        if table is None or table.count > max_rows:
+            table = VectorTable(width, corpus["texts"])
+        table.follow(db, key, corpus["changed"])
 
-        # These codes are now the last ones, so the first are the least recently used.
-        self._codes[name] = codes
-        while self.bytes > self._most and len(self._codes) > 1:
-            del self._codes[next(iter(self._codes))]
-        return codes
+        # This table is now the last one, so the first is the least recently used.
+        self._tables[name] = table
+        while self.bytes > self._most and len(self._tables) > 1:
+            del self._tables[next(iter(self._tables))]
+        return table
 
     @property
     def bytes(self) -> int:
-        """The memory that the codes of all scopes take, in bytes."""
-        return sum(codes.bytes for codes in self._codes.values())
+        """The memory that the vectors of all scopes take, in bytes."""
+        return sum(table.bytes for table in self._tables.values())
 
 
-class Codes:
-    """A table of vector codes: each row, in no order, has an id, a code and a scale.
+class VectorTable:
+    """The vectors of a scope, each with an id, in no order.
 
-    A vector has `width` numbers. Each is its code times the scale, to within 1/254 of
-    the vector's largest number. Without numkong, which multiplies int8, the codes are
-    the vectors themselves and take four times the memory. The table has `room` rows;
-    the first `count` are in use. It grows if necessary.
+    A vector has `width` numbers. The table has `room` rows; the first `count` are in
+    use. It grows if necessary.
     """
 
     def __init__(self, width: int, room: int) -> None:
@@ -240,14 +239,12 @@ class Codes:
         self._newest: int = 0
         self.count: int = 0
         self._ids = np.empty(room, np.int64)
-        self._scales = np.empty(room, np.float32)
-        kind = np.float32 if _numkong() is None else np.int8
-        self._codes = np.empty((room, width), kind)
+        self._vectors = np.empty((room, width), np.float32)
 
     @property
     def bytes(self) -> int:
         """The allocated memory, in bytes."""
-        return self._ids.nbytes + self._scales.nbytes + self._codes.nbytes
+        return self._ids.nbytes + self._vectors.nbytes
 
     @property
     def ids(self) -> Ids:
@@ -264,7 +261,7 @@ class Codes:
         if changed == self._followed:
             return
 
-        vector_bytes = 4 * self._codes.shape[1]
+        vector_bytes = 4 * self._vectors.shape[1]
         rows = db.run("new_vectors", {**key, "since": self._followed})
 
         batch = rows.fetchmany(VECTOR_BATCH_ROWS)
@@ -279,21 +276,14 @@ class Codes:
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors by their codes, nearest first.
+        """Return the ids of the `many` nearest vectors, nearest first.
 
         With `among`, only vectors with these ids are compared.
         """
         import numpy as np
 
         ids = self.ids
-        codes = self._codes[: self.count]
-        if codes.dtype == np.float32 or not self.count:
-            scores = codes @ query
-        else:
-            query_codes, _ = _encode_rows(query[None])
-            products = _numkong().cdist(query_codes, codes, "dot")
-            scores = np.asarray(products)[0] * self._scales[: self.count]
-
+        scores = self._vectors[: self.count] @ query
         if among is not None:
             allowed = np.isin(ids, among)
             scores = scores[allowed]
@@ -320,12 +310,11 @@ class Codes:
         # it.
         holes = np.flatnonzero(is_gone[: self.count])
         movable = self.count + np.flatnonzero(~is_gone[self.count :])
-        for column in (self._ids, self._scales, self._codes):
-            column[holes] = column[movable]
+        self._ids[holes] = self._ids[movable]
+        self._vectors[holes] = self._vectors[movable]
 
     def _put(self, ids: Ids, vectors: Rows) -> None:
         """Append vectors; those with the same ids are replaced."""
-        import numpy as np
 
         if ids.min() <= self._newest:
             self.drop(ids)
@@ -335,46 +324,21 @@ class Codes:
         if end > len(self._ids):
             self._grow(end + end // 8)
 
-        added = slice(self.count, end)
-        self._ids[added] = ids
-        if self._codes.dtype == np.int8:
-            self._codes[added], self._scales[added] = _encode_rows(vectors)
-        else:
-            self._codes[added] = vectors
+        self._ids[self.count : end] = ids
+        self._vectors[self.count : end] = vectors
         self.count = end
 
     def _grow(self, room: int) -> None:
         """Move the rows to larger arrays, with `room` rows."""
         import numpy as np
 
-        for name in ("_ids", "_scales", "_codes"):
-            old = getattr(self, name)
-            new = np.empty((room, *old.shape[1:]), old.dtype)
-            new[: self.count] = old[: self.count]
-            setattr(self, name, new)
+        more = room - len(self._ids)
+        self._ids = np.pad(self._ids, (0, more))
+        self._vectors = np.pad(self._vectors, ((0, more), (0, 0)))
 
 
-def _encode_rows(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
-    """Return each row's code in -127..127 and its scale, 1 for a row of zeros."""
-    import numpy as np
-
-    scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
-    scales = np.where(scales > 0, scales, 1)
-    return np.rint(vectors / scales[:, None]).astype(np.int8), scales
-
-
-def _numkong() -> Any:
-    """Return the module numkong, which multiplies codes, or None if it is missing."""
-    try:
-        import numkong
-    except ImportError:
-        return None
-    return numkong
-
-
-# How many more vectors than `limit` are compared exactly, because codes order them only
-# roughly. The first 50 of 100,000 vectors by code contain 99.5 % of the 50 best ones,
-# the first 52 contain 99.97 %, and the first 54 all.
+# How many more vectors than `limit` PostgreSQL returns, because a halfvec orders them
+# only roughly.
 SPARE_VECTORS = 6
 
 
@@ -649,7 +613,7 @@ def by_vector(
 
     query = np.asarray(vector, "<f4")
     if parameters.db.dialect == "sqlite":
-        matches = by_codes(parameters, query)
+        matches = by_table(parameters, query)
     else:
         matches = by_database(parameters, query)
 
@@ -658,29 +622,29 @@ def by_vector(
     return {id: cosines[id] for id in best} | parameters.cosines(also, query)
 
 
-def by_codes(parameters: SearchParameters, query: Rows) -> list[int]:
-    """Return the ids of the nearest examples, found with the codes in memory."""
+def by_table(parameters: SearchParameters, query: Rows) -> list[int]:
+    """Return the ids of the nearest examples, found with the vectors in memory."""
     import numpy as np
 
     cache = parameters.db.local(Vectors)
-    codes = cache.codes(parameters.db, parameters.key, parameters.corpus, len(query))
+    table = cache.table(parameters.db, parameters.key, parameters.corpus, len(query))
 
-    max_ids = parameters.limit + SPARE_VECTORS
-    ids = codes.nearest(query, max_ids).tolist()
+    limit = parameters.limit
+    ids = table.nearest(query, limit).tolist()
     matches = parameters.read(ids)
 
     deleted = [id for id in ids if id not in parameters.rows]
     if deleted:
-        codes.drop(np.array(deleted))
+        table.drop(np.array(deleted))
 
-    if len(matches) >= parameters.limit or len(ids) < max_ids:
+    if len(matches) >= limit or len(ids) < limit:
         return matches
 
     # Too many were deleted or do not pass the filter: search only among those that do.
     allowed_ids = np.array(list(parameters.filtered_ids), np.int64)
-    matches = parameters.read(codes.nearest(query, max_ids, allowed_ids).tolist())
+    matches = parameters.read(table.nearest(query, limit, allowed_ids).tolist())
     if parameters.all:
-        codes.drop(np.setdiff1d(codes.ids, allowed_ids))
+        table.drop(np.setdiff1d(table.ids, allowed_ids))
     return matches
 
 
