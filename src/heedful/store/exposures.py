@@ -85,8 +85,9 @@ def remember(
             new_loops.add(loop)
 
     new_lessons = [lesson for lesson in lessons if lesson.loop in new_loops]
-    answers = lesson_store.upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
-    return lesson_store.evict(db, scope, answers, most)
+    return lesson_store.upsert(
+        db, scope, lessons=new_lessons, now=now, quota=quota, most=most
+    )
 
 
 def expose(

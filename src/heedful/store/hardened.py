@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.commands import release_command
@@ -235,36 +234,20 @@ def settle(
     if not db.update("hardened", key, columns):
         db.insert("hardened", {**key, **columns})
     if check.state != "proposed":
-        record = {"kind": check.kind, "about": check.about}
-        action = f"harden {check.state}"
-        _record(db, scope, lesson, action=action, by=by, why=why, record=record)
+        rule(
+            db,
+            scope,
+            action=f"harden {check.state}",
+            subject=name_of(lesson),
+            by=by,
+            why=why,
+            now=now,
+            record={"kind": check.kind, "about": check.about},
+        )
 
     settled = read(db, scope, check.lesson)
     assert settled is not None
     return settled
-
-
-def _record(
-    db: Db,
-    scope: Scope,
-    lesson: Row,
-    *,
-    action: str,
-    by: str,
-    why: str,
-    record: Mapping[str, Any],
-) -> None:
-    """Record a decision about the check of a lesson."""
-    rule(
-        db,
-        scope,
-        action=action,
-        subject=name_of(lesson),
-        by=by,
-        why=why,
-        now=time.time(),
-        record=record,
-    )
 
 
 @resumable(result=LessonCheck)
@@ -285,8 +268,15 @@ def report_false_alarm(
     lesson = _trusted_lesson(db, scope, id)
     key = {**key_of(scope), "lesson_id": id}
     db.update("hardened", key, {"false_alarms": check.false_alarms + 1})
-    action = "harden false alarm"
-    _record(db, scope, lesson, action=action, by=by, why=why, record={})
+    rule(
+        db,
+        scope,
+        action="harden false alarm",
+        subject=name_of(lesson),
+        by=by,
+        why=why,
+        now=time.time(),
+    )
     answer = read(db, scope, id)
     assert answer is not None
     return answer

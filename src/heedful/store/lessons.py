@@ -285,6 +285,7 @@ def upsert(
     now: float,
     quota: int | None = None,
     drops: bool = False,
+    most: int = 0,
 ) -> list[Remembered]:
     """Store each lesson: insert its row or, if the lesson exists, add 1 to its count.
 
@@ -293,8 +294,8 @@ def upsert(
 
     At most `quota` texts of one source may wait in quarantine; None means any number.
     The source is the key through which a lesson came, or else its own source. With
-    `drops`, skips what is beyond the quota. Raises QuotaExceeded, and InvalidInput for
-    an unknown parent.
+    `drops`, skips what is beyond the quota. Then evicts what is beyond `most`, as
+    `evict` does. Raises QuotaExceeded, and InvalidInput for an unknown parent.
     """
     key = scope_key(scope)
     answers = []
@@ -327,7 +328,7 @@ def upsert(
             if waiting > limit:
                 raise QuotaExceeded(source, waiting, limit)
 
-    return answers
+    return evict(db, scope, answers, most)
 
 
 def held_of(db: Db, scope: Scope, source: str) -> list[int]:

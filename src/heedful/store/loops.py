@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.scope import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Policy, state_after
+from heedful.loop.decide import Done, Policy
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
 from heedful.loop.runs import StageHead
@@ -56,7 +56,6 @@ from heedful.store.records import (
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
-    from heedful.lessons.lesson_check import LessonCheck
     from heedful.loop.replay import RecordedLoop
 
 LOOP_LEASE_SECONDS = 30.0
@@ -210,10 +209,6 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
     """
     of_loop = {**_loop_key(scope, id), "memory_key": "", "calls": False}
     row, parts, check_rows = _read_rows(db, scope, id, ("active_checks", of_loop))
-    checks: tuple[LessonCheck, ...] = ()
-    if check_rows:
-        checks = exposures.judging_checks(check_rows)
-
     driver = ""
     if alive(row["owner"], row["held_for"]):
         driver = row["owner"]
@@ -222,7 +217,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
         stored=_stored_loop(row, parts),
         policy=_policy_from(row["policy"]),
         driver=driver,
-        checks=checks,
+        checks=exposures.judging_checks(check_rows),
     )
 
 
@@ -297,7 +292,8 @@ def commit(
     if owner:
         loop = _hold(db, key, entry, owner=owner, now=now)
     else:
-        loop = _advance(db, key, entry, now)
+        state = columns.changes.get("state", "")  # "" keeps the state
+        loop = _advance(db, key, entry, state=state, now=now)
 
     if columns.attempt and not _insert_attempt(
         db, loop, columns.attempt, id=entry.id, owner=owner, now=now
@@ -337,15 +333,15 @@ def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) ->
     if memory.lessons:
         from heedful.store import lessons
 
-        answers = lessons.upsert(
+        lessons.upsert(
             db,
             scope,
             lessons=memory.lessons,
             now=now,
             quota=memory.quota,
             drops=True,
+            most=memory.most,
         )
-        lessons.evict(db, scope, answers, memory.most)
 
     return number
 
@@ -694,17 +690,14 @@ def _hold(
 
     if head:
         # It was resumed with other goals or under another policy.
-        columns = dict(head)
-        del columns["task"]
-        del columns["context"]
-        if not columns["model"]:
-            del columns["model"]  # an attempt may have named it
-        db.update("loop", {"n": row["n"]}, columns)
+        db.send("change_head", {**head, "n": row["n"]})
     return _Loop(row["n"], row["state"], bool(row["steps"]))
 
 
-def _advance(db: Db, key: Mapping[str, Any], entry: JournalEntry, now: float) -> _Loop:
-    """Raise the epoch of a loop without a driver; return it in its new state.
+def _advance(
+    db: Db, key: Mapping[str, Any], entry: JournalEntry, *, state: str, now: float
+) -> _Loop:
+    """Raise the epoch of a loop without a driver, and give it its new `state`.
 
     Raises LoopChanged if the loop is not as `entry` has seen it, at the latest at the
     commit.
@@ -713,9 +706,6 @@ def _advance(db: Db, key: Mapping[str, Any], entry: JournalEntry, now: float) ->
     if seen is None:
         raise LoopChanged(entry.id)
 
-    state = ""
-    if entry.verdict is not None:
-        state = state_after(entry.verdict)
     snapshot = {"n": seen.row, "epoch": entry.epoch, "seen": seen.updated}
     advanced = {**key, **snapshot, "state": state, "now": now}
     db.expect("advance", advanced, LoopChanged(entry.id))

@@ -13,6 +13,13 @@ update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, 
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n, state, exists (select 1 from step where step.loop = n) as steps;
 
+-- name: change_head
+-- A resumed loop keeps its task and context. Without a :model, it keeps the one that an attempt may have named.
+update loop
+set kind = :kind, run = :run, stage = :stage, memory_key = :memory_key, ladder = :ladder, settings = :settings, goals = :goals,
+    policy = :policy, model = case when :model = '' then model else :model end
+where n = :n;
+
 -- name: claim_loop
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1, unanswered = unanswered + 1 where n = :n;
 
