@@ -340,7 +340,7 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
-    raises, renews = takes_place(db, key, lesson, values)
+    raises, renews = takes_place(db, lesson, values)
     values.update(raises=int(raises), renews=int(renews))
     if raises or renews:
         db.send("replace_words", values)
