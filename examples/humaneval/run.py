@@ -126,24 +126,25 @@ def _assertion(call: str, result: str, entry_point: str) -> str:
 
 
 async def solve(
-    problem: dict[str, Any], writer: heedful.Writer, store: str, run: str
+    problem: dict[str, Any], writer: heedful.Writer, arguments: argparse.Namespace
 ) -> Outcome:
     """Drive one problem on its visible examples, then judge its first and its kept
     candidate.
     """
+    unsafe = arguments.unsafe
     entry = problem["entry_point"]
     shown = assertions(problem["prompt"], problem["entry_point"])
     # Without an example the loop can only see whether there is a function of that name.
     visible = heedful.checks.python_tests(
-        "\n".join(shown) or f"assert callable({entry})", entry
+        "\n".join(shown) or f"assert callable({entry})", entry, unsafe=unsafe
     )
-    hidden = heedful.checks.python_tests(problem["test"], entry)
+    hidden = heedful.checks.python_tests(problem["test"], entry, unsafe=unsafe)
     result = await heedful.run(
         problem["prompt"],
         generate=writer,
         checks=[visible],
-        store=store,
-        id=f"{run}/{problem['task_id']}",
+        store=arguments.db,
+        id=f"{arguments.model}/{problem['task_id']}",
     )
     attempts = result.loop.attempts
     first = attempts[0].evaluation
@@ -204,7 +205,7 @@ async def main(arguments: argparse.Namespace) -> list[Outcome]:
     outcomes = []
     try:
         for problem in problems()[: arguments.limit]:
-            outcome = await solve(problem, writer, arguments.db, arguments.model)
+            outcome = await solve(problem, writer, arguments)
             outcomes.append(outcome)
             marks = (
                 "hidden tests pass" if outcome.hidden_passed else "hidden tests fail"
@@ -223,4 +224,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--limit", type=int, default=164)
     parser.add_argument("--db", default="humaneval.db")
+    parser.add_argument(
+        "--unsafe", action="store_true", help="run programs without bubblewrap"
+    )
     Console().print(table(asyncio.run(main(parser.parse_args()))))

@@ -5,15 +5,12 @@ output. A record is a line with the nonce of this run and a JSON object. Before 
 program runs, the null device replaces file descriptors 0 to 2: the program reads no
 input, and its output is discarded.
 
-Two rules hold here, whether or not the process runs under bubblewrap. The kernel limits
-time, memory and files. An audit hook of Python refuses to start or signal processes, to
-use the network, and to change files outside the working directory; it stops a faulty
-program, not one that calls the kernel past Python.
+The kernel limits time, memory and files, whether or not the process runs under
+bubblewrap.
 """
 
 import builtins
 import fcntl
-import importlib.util
 import json
 import linecache
 import marshal
@@ -34,79 +31,6 @@ MAX_OPEN_FILES = 64
 MAX_VALUE_CHARS = 5_000
 MAX_LINE_CHARS = 5_000
 MAX_FRAMES = 4
-
-# Beginnings of the names of audit events.
-PROCESS_EVENTS = (
-    "os.exec",
-    "os.fork",
-    "os.kill",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.system",
-    "pty.spawn",
-    "subprocess.",
-)
-# Commands that name a process to be signalled. Python has no name for the second of
-# fcntl, F_SETOWN_EX, and for those of ioctl, FIOSETOWN and SIOCSPGRP.
-SIGNALLED_COMMANDS = {
-    "fcntl.fcntl": frozenset((fcntl.F_SETOWN, 15)),
-    "fcntl.ioctl": frozenset((0x8901, 0x8902)),
-}
-# `AF_UNIX` on each system that has `resource`. A socket of any other family is one of a
-# network, and no audit event announces that it listens.
-UNIX_SOCKET_FAMILY = 1
-NETWORK_EVENTS = (
-    "socket.bind",
-    "socket.connect",
-    "socket.getaddrinfo",
-    "socket.gethostby",
-    "socket.getnameinfo",
-    "socket.sendmsg",
-    "socket.sendto",
-)
-# Audit events that change files. Of each of its paths: where the arguments have it, and
-# where they have the descriptor of the folder from which it leads, None if nowhere.
-CHANGE_EVENTS: dict[str, tuple[tuple[int, int | None], ...]] = {
-    "os.chflags": ((0, None),),
-    "os.chmod": ((0, 2),),
-    "os.chown": ((0, 3),),
-    "os.link": ((0, 2), (1, 3)),
-    "os.mkdir": ((0, 2),),
-    "os.remove": ((0, 1),),
-    "os.removexattr": ((0, None),),
-    "os.rename": ((0, 2), (1, 3)),
-    "os.rmdir": ((0, 1),),
-    "os.setxattr": ((0, None),),
-    "os.symlink": ((0, None), (1, 2)),
-    "os.truncate": ((0, None),),
-    "os.utime": ((0, 3),),
-    "shutil.rmtree": ((0, None),),
-    "sqlite3.connect": ((0, None),),
-}
-# Events that act only on descriptors with which the program may write.
-WRITABLE_EVENTS = ("open", "os.truncate")
-# Starts programs for `multiprocessing`.
-STARTING_MODULE = "_posixsubprocess"
-# Functions that change what is outside, and that no audit event announces.
-UNHEARD_OS_FUNCTIONS = (
-    "mkfifo",
-    "mknod",
-    "sched_setaffinity",
-    "sched_setparam",
-    "sched_setscheduler",
-    "setpriority",
-)
-UNHEARD_FUNCTIONS = {
-    STARTING_MODULE: ("fork_exec",),
-    "_posixshmem": ("shm_open", "shm_unlink"),
-    "os": UNHEARD_OS_FUNCTIONS,
-    "posix": UNHEARD_OS_FUNCTIONS,
-    "signal": ("pidfd_send_signal",),
-    "_signal": ("pidfd_send_signal",),
-}
-# Modules that write files unheard. Programs know that some systems lack them.
-UNHEARD_MODULES = ("_dbm", "_gdbm", "readline")
-WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # The program may replace functions in `builtins`; this module keeps the originals.
 globals()["__builtins__"] = dict(vars(builtins))
@@ -140,146 +64,6 @@ def limit(seconds: float, memory_mb: float) -> None:
 
     # If the parent dies, nothing else ends a process that only waits.
     signal.alarm(cpu_seconds)
-
-
-def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return a hook that refuses processes, networks and changes outside `folder`."""
-    # A local name, because the program may replace functions of this module.
-    refuse_change = change_hook(folder)
-    own_ids = (0, os.getpid())
-
-    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
-        is_start = event == "import" and arguments[0] == STARTING_MODULE
-        is_limit = event == "resource.prlimit" and arguments[0] not in own_ids
-        commands = SIGNALLED_COMMANDS.get(event)
-        is_signal = commands is not None and arguments[1] in commands
-        if is_start or is_limit or is_signal or event.startswith(PROCESS_EVENTS):
-            raise PermissionError(
-                f"the program may not start, signal or limit processes here ({event})"
-            )
-        is_socket = event == "socket.__new__" and arguments[1] != UNIX_SOCKET_FAMILY
-        if is_socket or event.startswith(NETWORK_EVENTS):
-            raise PermissionError(f"the program may not use the network here ({event})")
-        refuse_change(event, arguments)
-
-    return refuse
-
-
-def path_of(descriptor: int) -> str:
-    """Return the path of an open file or folder."""
-    if sys.platform == "darwin":
-        path = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
-        return os.fsdecode(path.rstrip(b"\0"))
-    return os.readlink(f"/proc/self/fd/{descriptor}")
-
-
-def change_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return a hook that refuses changes outside `folder`."""
-    # Local names, because the program may replace these functions.
-    real = os.path.realpath
-    join = os.path.join
-    decode = os.fsdecode
-    find_path = path_of
-    find_changed = changed_paths
-    inside = folder + os.sep
-    writable = (folder, os.devnull)
-
-    def is_outside(path: object, descriptor: int | None) -> bool:
-        if isinstance(path, int):
-            name = find_path(path)
-        elif isinstance(path, str | bytes | os.PathLike):
-            name = decode(path)
-        else:
-            return False
-
-        if descriptor is not None and descriptor != -1:
-            name = join(find_path(descriptor), name)
-        target = real(name)
-        return target not in writable and not target.startswith(inside)
-
-    def refuse_change(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in WRITABLE_EVENTS and isinstance(arguments[0], int):
-            return
-
-        paths = find_changed(event, arguments)
-        if any(is_outside(path, descriptor) for path, descriptor in paths):
-            raise PermissionError(
-                f"the program may change files only in its own folder ({event})"
-            )
-
-    return refuse_change
-
-
-def changed_paths(
-    event: str, arguments: tuple[Any, ...]
-) -> list[tuple[object, int | None]]:
-    """Return the paths that an event changes.
-
-    With each of them, returns the descriptor of the folder from which it leads, None or
-    -1 if that is the working directory.
-    """
-    if event == "open":
-        path, mode, flags = arguments
-        # Only `os.open` gives no mode. It may be given a folder.
-        if flags & WRITE_FLAGS or (mode is None and os.path.isdir(path)):
-            return [(path, None)]
-        return []
-
-    if event == "sqlite3.connect" and str(arguments[0]).startswith("file:"):
-        # An address: its options may name another file.
-        return [(os.sep, None)]
-
-    paths: list[tuple[object, int | None]] = []
-    for place, folder_place in CHANGE_EVENTS.get(event, ()):
-        descriptor = None if folder_place is None else arguments[folder_place]
-        paths.append((arguments[place], descriptor))
-    return paths
-
-
-def refuse_unheard() -> None:
-    """Take away what no audit event announces, or not all of it."""
-    for module_name in UNHEARD_MODULES:
-        sys.modules[module_name] = None  # type: ignore[assignment]
-
-    for module_name, names in UNHEARD_FUNCTIONS.items():
-        # Not every system has all of them.
-        if importlib.util.find_spec(module_name) is None:
-            continue
-        module = importlib.import_module(module_name)
-        for name in names:
-            if hasattr(module, name):
-                setattr(module, name, refused(f"{module_name}.{name}"))
-
-    posix: Any = importlib.import_module("posix")
-    os.open = posix.open = whole_path_open(os.open)
-
-
-def refused(name: str) -> Callable[..., None]:
-    """Return a function that refuses calls, in place of the function `name`."""
-
-    def refuse(*arguments: object, **named: object) -> None:
-        raise PermissionError(f"the program may not call {name} here")
-
-    return refuse
-
-
-def whole_path_open(open_file: Callable[..., int]) -> Callable[..., int]:
-    """Return `os.open`, but with the whole path in its audit event.
-
-    The event has no argument for the folder from which a path leads.
-    """
-    join = os.path.join
-    decode = os.fsdecode
-    find_path = path_of
-
-    def open_whole_path(
-        path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
-    ) -> int:
-        if dir_fd is not None:
-            path = join(find_path(dir_fd), decode(path))
-        return open_file(path, flags, mode)
-
-    return open_whole_path
 
 
 def recorder(nonce: str) -> Record:
@@ -412,8 +196,6 @@ def main() -> None:
     os.environ.clear()
     limit(request["seconds"], request["memory_mb"])
     record = recorder(request["nonce"])
-    refuse_unheard()
-    sys.addaudithook(audit_hook(os.getcwd()))
     record(begun=True)
     try:
         run(request, record)

@@ -1,11 +1,10 @@
-"""Run a command under bubblewrap, where the system allows it.
+"""The command of bubblewrap, where the system allows it.
 
 Under bubblewrap (`bwrap` on PATH) a command has namespaces of its own. It has no
 network and sees no other processes. It reads only the programs and libraries of the
 system and Python with its packages, and writes only to its folder. When it ends, all
 processes that it started end, too. bubblewrap needs user namespaces, which many
-containers refuse, so one probe per process finds out whether it works. The fallback is
-limits alone, which `_child` sets in every case.
+containers refuse, so one probe per process finds out whether it works.
 """
 
 import json
@@ -14,9 +13,6 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Literal
-
-Isolation = Literal["bubblewrap", "limits"]
 
 # Isolated as with -I, but PYTHONHASHSEED is still read, so that each run does the same.
 PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
@@ -40,27 +36,15 @@ _PRINT_SEARCH_PATH = "import json, sys; print(json.dumps(sys.path))"
 
 
 def command_prefix(folder: str, script: Path) -> tuple[str, ...]:
-    """Return the start of a command that may read `script` and write to `folder`.
-
-    It is empty where bubblewrap does not work; `isolation` says whether it does.
-    """
-    options = _bubblewrap()
-    if not options:
-        return ()
-
+    """Return the start of a command that may read `script` and write to `folder`."""
     files = ("--ro-bind", str(script), str(script), "--bind", folder, folder)
     # These come after the folder, which may be below /dev, as in /dev/shm.
     write_protection = ("--remount-ro", "/dev", "--remount-ro", "/")
-    return (*options, *files, *write_protection, "--chdir", folder)
-
-
-def isolation() -> Isolation:
-    """Return how programs are kept apart: by bubblewrap, or by limits alone."""
-    return "bubblewrap" if _bubblewrap() else "limits"
+    return (*bubblewrap(), *files, *write_protection, "--chdir", folder)
 
 
 @cache
-def _bubblewrap() -> tuple[str, ...]:
+def bubblewrap() -> tuple[str, ...]:
     """Return the command of bubblewrap with its options; () if a probe of it fails."""
     program = shutil.which("bwrap")
     if program is None:

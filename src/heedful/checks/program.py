@@ -2,9 +2,8 @@
 
 The tests are split into steps, one a statement (`plan_tests`). A child process
 (`_child`) loads the program, runs the steps and records what happens; from its records
-come the findings. `isolation` says how far the process is kept apart from the user's
-files, processes and networks: by bubblewrap, or by limits alone. It is not a complete
-sandbox: run untrusted programs in a container.
+come the findings. bubblewrap (`isolation`) keeps the process apart from the user's
+files, processes and networks; with `unsafe=True`, nothing does.
 """
 
 import ast
@@ -26,7 +25,7 @@ from types import CodeType
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context, RemadeCheck, remade
-from heedful.checks.isolation import PYTHON_COMMAND, command_prefix, isolation
+from heedful.checks.isolation import PYTHON_COMMAND, bubblewrap, command_prefix
 from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding
@@ -49,10 +48,6 @@ _MAX_SOURCE_CHARS = 240
 _MAX_TRACE_CHARS = 1_000
 _EXCEPTION_FIX = "change the program so that {} is not raised here"
 FORGERY_WARNING = "the program ran with the tests and can forge their verdict"
-ISOLATION_NOTES = {
-    "bubblewrap": "it ran under bubblewrap",
-    "limits": "it ran with limits alone: bubblewrap (bwrap) does not work here",
-}
 # A program between the fences of markdown: a line "```python", the program, and a line
 # "```" with as many characters.
 _FENCED_PROGRAM_PATTERN = re.compile(
@@ -85,11 +80,14 @@ class ProgramStatement:
 class PythonTests(RemadeCheck):
     """A check that a program passes tests.
 
-    `request` is the input of the child process.
+    `request` is the input of the child process, which runs without bubblewrap if it is
+    `unsafe`.
     """
 
     steps: tuple[ProgramStatement, ...]
     request: Mapping[str, Any] = field(repr=False)
+    _: KW_ONLY
+    unsafe: bool
     name: ClassVar[str] = _PYTHON_TESTS_CHECK
     pure: ClassVar[bool] = False
 
@@ -107,14 +105,13 @@ class PythonTests(RemadeCheck):
         program = text
         if fenced := _FENCED_PROGRAM_PATTERN.fullmatch(text):
             program = fenced["program"] or "\n"
-        records, code = await _run_tests(self.request, program)
+        records, code = await _run_tests(self.request, program, self.unsafe)
         findings = list(_list_findings(self, records, code))
 
-        # Only the first finding says how the program ran.
+        # Only the first finding has the warning.
         if findings:
             first = findings[0]
-            notes = (first.evidence, FORGERY_WARNING, ISOLATION_NOTES[isolation()])
-            evidence = "\n".join(note for note in notes if note)
+            evidence = f"{first.evidence}\n{FORGERY_WARNING}".lstrip()
             findings[0] = replace(first, evidence=evidence)
         return findings
 
@@ -125,6 +122,7 @@ def python_tests(
     entry_point: str | None = None,
     seconds: float = 5.0,
     memory_mb: int = 512,
+    unsafe: bool = False,
 ) -> PythonTests:
     """Check that a Python program passes `tests`: one finding per failed statement.
 
@@ -136,15 +134,15 @@ def python_tests(
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of
     address space, 16 MiB a file, 64 open files. The program runs without environment
     variables in a temporary directory, its output is discarded, and it can import
-    installed packages. Python lets it start no processes, use no network, and change no
-    files outside its directory. Where bubblewrap works, the kernel gives it no network,
-    shows it only the system and Python's packages, and lets it write only to its
-    directory. The first finding says whether it ran under bubblewrap. This is no
-    complete sandbox: a program can forge the verdict.
+    installed packages. It runs under bubblewrap: the kernel gives it no network, shows
+    it only the system and Python's packages, and lets it write only to its directory.
+    With `unsafe`, it runs without bubblewrap and can do all that you can. Either way, a
+    program can forge the verdict.
 
-    Raises InvalidInput for tests that do not parse or test nothing, UsageError on a
-    system without POSIX limits. The check raises ChildProcessError if the process
-    cannot be started or limited.
+    Raises InvalidInput for tests that do not parse or test nothing, UsageError where
+    bubblewrap does not work, unless `unsafe` is given, and on a system without POSIX
+    limits. The check raises ChildProcessError if the process cannot be started or
+    limited.
     """
     require(isinstance(tests, str), "tests", tests, "Python source")
     is_name = entry_point is None or (
@@ -162,6 +160,13 @@ def python_tests(
             "python_tests needs the limits of a POSIX system (module resource)"
         )
 
+    require(isinstance(unsafe, bool), "unsafe", unsafe, "True or False")
+    if not unsafe and not bubblewrap():
+        raise UsageError(
+            "python_tests needs bubblewrap (bwrap), which does not work here; install "
+            "it, or pass unsafe=True to run programs without a sandbox"
+        )
+
     steps = plan_tests(tests, entry_point)
     request = {
         "tests": tests,
@@ -170,7 +175,7 @@ def python_tests(
         "seconds": seconds,
         "memory_mb": memory_mb,
     }
-    return PythonTests(steps, request)
+    return PythonTests(steps, request, unsafe=unsafe)
 
 
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -327,9 +332,9 @@ def _keep_value(value: ast.expr, name: str) -> ast.expr:
 
 
 async def _run_tests(
-    request: Mapping[str, Any], program: str
+    request: Mapping[str, Any], program: str, unsafe: bool
 ) -> tuple[list[Record], int | None]:
-    """Run the tests in a child process.
+    """Run the tests in a child process, under bubblewrap unless it is `unsafe`.
 
     Returns its records and its exit code; the code is None if the time ran out.
     """
@@ -337,7 +342,8 @@ async def _run_tests(
     payload = marshal.dumps({**request, "nonce": nonce, "program": program})
     folder = tempfile.mkdtemp(prefix="heedful-")
     try:
-        process = await _start_process(payload, folder)
+        prefix = () if unsafe else command_prefix(folder, _CHILD_FILE)
+        process = await _start_process(payload, folder, prefix)
         output, in_time = await _collect_output(process, request["seconds"])
         code = process.returncode if in_time else None
     finally:
@@ -345,10 +351,10 @@ async def _run_tests(
         removal = asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
         await asyncio.shield(removal)
 
-    prefix = f"{nonce} ".encode()
+    mark = f"{nonce} ".encode()
     complete_lines = output.split(b"\n")[:-1]
-    record_lines = [line for line in complete_lines if line.startswith(prefix)]
-    records = [json.loads(line.removeprefix(prefix)) for line in record_lines]
+    record_lines = [line for line in complete_lines if line.startswith(mark)]
+    records = [json.loads(line.removeprefix(mark)) for line in record_lines]
 
     if not records:
         reason = output[-300:].decode(errors="replace")
@@ -357,9 +363,13 @@ async def _run_tests(
     return records, code
 
 
-async def _start_process(payload: bytes, folder: str) -> asyncio.subprocess.Process:
-    """Start the child process in `folder`; `payload` is its standard input."""
-    prefix = await asyncio.to_thread(command_prefix, folder, _CHILD_FILE)
+async def _start_process(
+    payload: bytes, folder: str, prefix: Sequence[str]
+) -> asyncio.subprocess.Process:
+    """Start the child process in `folder`; `payload` is its standard input.
+
+    Its command begins with `prefix`.
+    """
     with tempfile.TemporaryFile() as request_file:
         request_file.write(payload)
         request_file.seek(0)

@@ -70,11 +70,10 @@ def replay(
     quality. With --can-fire, the policies are that of the settings or those given, and
     a rule that was not seen to end a loop makes the exit code 1.
     """
-    if can_fire:
-        texts = policy or [settings().policy]
-        return _show_reach([presets.policy(text) for text in texts])
-
     chosen = [presets.policy(text) for text in policy or ()]
+    if can_fire:
+        return _show_reach(chosen or [presets.policy(settings().policy)])
+
     compared = replays.comparable(read_records(source), chosen, PRESETS.values())
     notes = list(compared.notes)
 
