@@ -187,7 +187,6 @@ def test_why_names_the_rung_of_each_attempt_and_why_it_climbed(desk):
     assert "attempt 3, rung 2 (toy:answer): red" in text
     assert "  rung 2 (toy:answer): attempts 1, calls 1, tokens 15, cost 0.15" in text
     assert document["rungs"] == ["toy:nothing", "toy:answer"]
-    assert document["plan"] == ""
     assert [rung["attempts"] for rung in document["usage_by_rung"]] == [2, 1]
 
 
