@@ -276,8 +276,8 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
         [call("book", BOOKING, error=error), call("book", paid)],
     )
     assert mistake.action is not None
-    assert '"payment_id":"certificate_<id>"' in render.call_words(mistake.action)
-    assert '"payment_id":"gift_card_<id>"' in mends_of(mistake)[0]
+    assert "payment_id “certificate_<id>”" in render.call_words(mistake.action)
+    assert "payment_id “gift_card_<id>”" in mends_of(mistake)[0]
     record = json.dumps(await memory.top(5), default=repr)
     for personal in ("Mia", "mia", "3668", "1990", "post.test", "7504069"):
         assert personal not in render.lesson(mistake)
@@ -288,7 +288,7 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
 
 
 async def test_what_the_user_says_has_no_personal_data(memory: heedful.Memory) -> None:
-    text = "No, don't npm install that: mia.li@post.test says it is dead."
+    text = "Never install that: mia.li@post.test says it is dead."
     message = Event("user_message", text)
     events = (*run("npm install"), message)
     episode = Episode(events, "partial", session="s1")

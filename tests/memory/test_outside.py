@@ -80,7 +80,7 @@ PAGE_STEPS: Sequence[Step] = (
 async def test_of_an_error_from_outside_only_call_and_fix_are_told(memory):
     await learn_steps(memory, *PAGE_STEPS)
     text = await told(memory, PAGE_ERROR, SEARCH)
-    assert '"wages"' in text
+    assert "of “wages”" in text
     assert "password" not in text
 
 

@@ -329,34 +329,6 @@ REFUSED = step(
 )
 
 
-@pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    ("message", "is_correction"),
-    [
-        pytest.param("No, never push to main. Always branch first.", True, id="never"),
-        pytest.param("Don't push to main, make a branch.", True, id="do not"),
-        pytest.param("Never rebase.", False, id="another command"),
-        pytest.param("That is not the main problem.", None, id="no command"),
-        pytest.param("I don't push to main much.", None, id="a statement"),
-        pytest.param("Why don't you push to main?", None, id="a question"),
-    ],
-)
-async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(
-    message, is_correction, memory
-):
-    await heedful.learn_session(
-        session(REFUSED, PUSHED), memory=memory
-    )  # it went on later
-    learnt = await heedful.learn_session(
-        session(REFUSED, PUSHED, message=message), memory=memory
-    )
-    assert learnt.corrections == (() if is_correction is None else (message,))
-    seen = await memory.seen("Bash", "error: failed to push")
-    assert seen.lessons
-    has_mend = any("put it right" in lesson["text"] for lesson in seen.lessons)
-    assert has_mend is (is_correction is None)
-
-
 async def test_only_an_episode_is_learnt():
     text: Any = "text"
     with pytest.raises(InvalidInput):

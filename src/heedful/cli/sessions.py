@@ -49,7 +49,6 @@ from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.signature import signature
-from heedful.lessons.user_rules import read_rules
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
@@ -86,7 +85,6 @@ class SessionSurvey:
     _: KW_ONLY
     known: int = 0
     forgotten: int = 0
-    corrections: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, set[int]] = field(default_factory=dict)
@@ -99,11 +97,6 @@ class SessionSurvey:
         if learned.again:
             self.known += 1
         self.rules += learned.rules
-        self.corrections += [
-            correction
-            for correction in learned.corrections
-            if not read_rules(correction)
-        ]
 
         stored_lessons = learned.stored.values()
         entries = {lesson.entry for lesson in stored_lessons if lesson.entry}
@@ -209,7 +202,6 @@ def learn_from(folders: Sequence[Path]) -> int:
             for db, names in survey.names.items()
             if names
         },
-        corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
         rules=Counter(survey.rules).most_common(MAX_SHOWN_PROBLEMS),
     )
     answer(document, shorten(FAILURE_COLUMNS, failures, text_columns=3), text)

@@ -51,6 +51,8 @@ _TEXT_PATTERN = re.compile(
     # A line says what was refused, or which program is missing.
     r"|^denied: \S|^(?:[\w./-]+: )*(?:line \d+: )?command not found: \S"
     r"|^(?:[\w./-]+: )+(?:line \d+: )?\S+: (?:command )?not found$"
+    # The text begins with a program and the number of its error: "MCP error -32602:".
+    r"|\A[\w.-]{1,40} ?:? (?i:error) -?[A-Z]{0,9}\d+: \S"
     # The text begins by saying what failed: "craft failed: no table".
     r"|\A[\w.-]{1,40}(?: [\w.-]{1,40})? failed: (?!0\b)\S"
     # The whole text says that time ran out: "Query timed out after 30 seconds".
@@ -150,7 +152,7 @@ def failure_text(event: Event, text: str, command: str = "", *, marked: bool) ->
 
 def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bool:
     """Return whether a result says by a code, or by its text, that its call failed."""
-    if _EXIT_CODE_PATTERN.search(text):
+    if _EXIT_CODE_PATTERN.search(_ends(text)):
         return True
     if marked:
         return False
@@ -172,10 +174,20 @@ def _prints_failure(command: str, text: str) -> bool:
         return True
     if looks("", command):
         return len(lines) == 1 and _REFUSAL_PATTERN.search(text) is not None
-    ends = "\n".join([*lines[:OUTPUT_HEAD_LINES], *lines[-OUTPUT_TAIL_LINES:]])
     return bool(
-        _FAILED_OUTPUT_PATTERN.search(ends) or _REFUSAL_PATTERN.search(lines[0])
+        _FAILED_OUTPUT_PATTERN.search(_ends(text)) or _REFUSAL_PATTERN.search(lines[0])
     )
+
+
+def _ends(text: str) -> str:
+    """Return the first and the last lines of a text.
+
+    What stands between may be the text of another call, as in a log that is read.
+    """
+    lines = text.strip().splitlines()
+    if len(lines) <= OUTPUT_HEAD_LINES + OUTPUT_TAIL_LINES:
+        return text
+    return "\n".join([*lines[:OUTPUT_HEAD_LINES], *lines[-OUTPUT_TAIL_LINES:]])
 
 
 def _is_own_error(command: str, line: str) -> bool:

@@ -209,7 +209,7 @@ def find_fix(
     """
     failure = run.failure[run.result[failed] or failed] or run.failure[failed]
     is_work = is_of_work(error or error_line(failure))
-    text = error.lower() or _result_text(run, failed)
+    text = f"{error}\n{_result_text(run, failed)}".lower()
     works = index.success_after(run, failed)
     near = index.after(run, failed)
     if works not in near:

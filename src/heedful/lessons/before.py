@@ -254,6 +254,7 @@ def _texts_of(
             if not words[0].startswith("-"):
                 yield program_name(words[0]), " ".join(words)
         return
+    yield tool, " ".join(arguments)
     for value in arguments.values():
         if isinstance(value, str) and len(value) <= MAX_NAMING_CHARS:
             yield tool, _VALUE_PATTERN.sub(" ", _plain_text(value, folder))

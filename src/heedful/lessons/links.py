@@ -303,7 +303,7 @@ def _calls_of(words: LessonWords) -> list[tuple[str, str]]:
     if words.mistake is None:
         text = f"{words.text}\n{words.error}"
         return [("", call) for call in BACKTICK_PATTERN.findall(text)]
-    return [(call.tool, call.text) for call in words.mistake.calls]
+    return [(call.tool, call.whole) for call in words.mistake.calls]
 
 
 def is_command(tool: str, call: str) -> bool:

@@ -31,6 +31,11 @@ class Call:
     text: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def whole(self) -> str:
+        """Its command, or the values of its arguments."""
+        return self.text or " ".join(value for _, value in self.arguments)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heedful.lessons.action import PATH_ARGUMENTS
 from heedful.lessons.before import KnownFailure, Mark
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.sanitize import clean
@@ -19,14 +20,18 @@ MAX_BRIEF_LINE_CHARS = 280
 
 
 def call_words(call: Call) -> str:
-    """Return a call in words: "Bash `make test`", or "Read with path “a.py”"."""
-    if call.arguments:
+    """Return a call in words: "Bash `make test`", or "Grep with pattern “a”".
+
+    A path that stands alone needs no name: "Read `a.py`".
+    """
+    text = call.text
+    if len(call.arguments) == 1 and call.arguments[0][0] in PATH_ARGUMENTS:
+        text = call.arguments[0][1]
+    elif call.arguments:
         return f"{call.tool} with {', '.join(map(_argument_words, call.arguments))}"
-    if not call.tool or not call.text:
-        return f"{call.tool}{call.text}"
-    if "`" in call.text:
-        return f"{call.tool} “{call.text}”"
-    return f"{call.tool} `{call.text}`"
+    if not call.tool or not text:
+        return f"{call.tool}{text}"
+    return f"{call.tool} “{text}”" if "`" in text else f"{call.tool} `{text}`"
 
 
 def _argument_words(argument: tuple[str, str]) -> str:
@@ -96,7 +101,7 @@ def fix_lines(mistake: Mistake) -> tuple[str, ...]:
     if fix is None:
         return ()
     words = own_words(mistake)
-    if fix.calls and words and all(call.text in words for call in fix.calls):
+    if fix.calls and words and all(call.whole in words for call in fix.calls):
         return ()
     if fix.words:
         return (fix.words,)
@@ -213,8 +218,13 @@ def mark_words(mark: Mark) -> str:
 def before_call(failure: KnownFailure) -> str:
     """Return how calls like this one failed, and what put that right."""
     times = "once" if failure.runs == 1 else f"in {failure.runs} sessions"
-    since = "never worked" if failure.mark.ends_for_good else "has not worked since"
-    line = f"{mark_words(failure.mark)} failed {times} and {since}"
+    line = f"{mark_words(failure.mark)} failed {times}"
+    if failure.kind == "contract":
+        line = f"calls of {failure.tool} as this one failed {times}"
+    elif failure.mark.ends_for_good:
+        line += " and never worked"
+    else:
+        line += " and has not worked since"
     if failure.error:
         line += f": {failure.error}"
     return f"{line}\nfix: {failure.fix}" if failure.fix else line

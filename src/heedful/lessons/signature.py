@@ -78,7 +78,7 @@ def _figures(text: str) -> set[str]:
 
 
 # What a terminal obeys, and what it draws over: the part of a line before a return.
-_SCREEN_CODE_PATTERN = rf"(?x){TERMINAL_CODES}|[^\n]*\r(?!\n)"
+_SCREEN_CODE_PATTERN = rf"(?x)[^\n]*(?:\r(?!\n)|\x1b\[1?G)|{TERMINAL_CODES}"
 
 
 def _drawn(text: str) -> str:
@@ -298,8 +298,8 @@ _PARTICULAR_SHAPES = {
     "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@(?!v?\d)[\w-]+(?:\.[\w-]+)+\b",
     # The name of a computer: "db.example.com".
     "HOST2": (
-        r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b"
-        r"(?!\.\w|\()"
+        r"(?<!-)(?:[A-Za-z0-9][\w-]*\.)(?:(?:[A-Za-z0-9][\w-]*\.)+(?:[a-z]{2}|com|net"
+        r"|org|edu|gov|local)|internal)\b(?!\.\w|\()"
     ),
     # Groups of hexadecimal digits, as in a UUID: "0a-1b-2c".
     "N1": (
@@ -343,10 +343,11 @@ _ID_SEGMENT_PATTERN = (
 # The part of the name of a file that differs from run to run.
 _NAME_ID_PATTERN = rf"{_ID_SEGMENT_PATTERN}|\d+"
 # The words right before a number that names an error: "exit status " before 127. After
-# "error" and "returned", it counts things if a word follows: "error: 5 items match".
+# "error:" and "returned", it counts things if a word follows: "error: 5 items match".
 _ERROR_NUMBER_PATTERN = (
-    r"(?i)(?:code|exit|status|errno|hresult|signal|daemon:|curl:|http(?:/[\d.]+)?"
-    r"|(?P<counting>error|returned))[\"']?[ :=\[\"(]{1,3}\Z"
+    r"(?i)(?:code|exit(?: value)?|status|errno|hresult|signal|daemon:|curl:"
+    r"|http(?:/[\d.]+)?|error(?= \Z)|(?P<counting>error|returned))"
+    r"[\"']?[ :=\[\"(]{1,3}\Z"
 )
 _COUNTED_PATTERN = r" [a-z]"
 # How many characters before the number are searched for these words.

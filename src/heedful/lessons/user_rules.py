@@ -17,6 +17,7 @@ from typing import Any
 from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State, short_digest
+from heedful.lessons.words import INDEX_STOP_WORDS
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -110,6 +111,11 @@ _BACKTICK_PATTERN = r"`([^`\n]+)`"
 _RULE_WORD_PATTERN = r"(?<![^\s`'\"’,;:!?()“”])[^\s`'\"’,;:!?()“”]+(?!['’])"
 # The verbs of the table that are also commands of programs: `git push`.
 _COMMAND_VERBS = frozenset("commit push build install add".split())
+# Words after a name that are no command of it.
+_JOINING_WORDS = INDEX_STOP_WORDS | frozenset(
+    "again anymore before everywhere here instead never now only then unless until "
+    "für in im bei hier nicht mehr nur pour dans ici plus para aquí más solo".split()
+)
 # Words that name nothing.
 _NO_NAMES = frozenset(
     "it this that these those them me my our your any all more".split()
@@ -182,12 +188,9 @@ class StatedRule:
         """Return True if an older rule is about the same thing: one names all of the
         other.
         """
-        own_names, other_names = (
-            {name for name in names_in(words) if not _COMMAND_VERBS.issuperset(name)}
-            for words in (self.text, text)
-        )
+        own_names, other_names = map(_subjects, (self.text, text))
         return bool(own_names and other_names) and (
-            own_names <= other_names or other_names <= own_names
+            _are_among(own_names, other_names) or _are_among(other_names, own_names)
         )
 
 
@@ -240,6 +243,34 @@ def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
         is_name = word in _COMMAND_VERBS or compiled(_CODE_NAME_PATTERN).fullmatch(word)
         if is_name and match.start() not in bound:
             yield (word,)
+
+
+def _subjects(rule: str) -> set[tuple[str, str]]:
+    """Return each name in a rule with the word after it, "" for one that joins words.
+
+    The word may be a command of the program: "never run terraform destroy".
+    """
+    subjects = set[tuple[str, str]]()
+    for name in names_in(rule):
+        if _COMMAND_VERBS.issuperset(name):
+            continue
+        words = " ".join(name)
+        match = re.search(rf"{re.escape(words)}`?\s+(\w[\w-]*)", rule)
+        after = match[1].lower() if match else ""
+        subjects.add((words.lower(), "" if after in _JOINING_WORDS else after))
+    return subjects
+
+
+def _are_among(names: Set[tuple[str, str]], others: Set[tuple[str, str]]) -> bool:
+    """Return True if each name is about what one of the others is about."""
+    return all(
+        any(
+            word == other
+            and (not command or not other_command or command == other_command)
+            for other, other_command in others
+        )
+        for word, command in names
+    )
 
 
 def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:

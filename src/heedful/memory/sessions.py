@@ -1,9 +1,8 @@
 """Lessons from sessions of coding agents: what failed, and what put it right.
 
 `learn_session` studies a session by program, without a model. A failed step with what
-was tried in vain and what put it right is a `Mistake`, a message of the user that
-forbids a step is a correction, and an order of the user for more than one task is a
-rule; each is a lesson.
+was tried in vain and what put it right is a `Mistake`, and a sentence of the user with
+a plain marker is a rule; each is a lesson.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
 from heedful.lessons import render
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
+    arguments_of,
     command_of,
 )
 from heedful.lessons.before import whole_call
@@ -33,7 +33,6 @@ from heedful.lessons.lesson import Lesson, Remembered, source_of
 from heedful.lessons.made_names import MadeNames
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin, is_outside, keys_in
-from heedful.lessons.shell import programs_of, simple_commands
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.files import file_digests
@@ -65,26 +64,6 @@ MAX_FAILED_TRIES = 3  # tries that a lesson names
 # of the work, until it comes back in another session.
 WORK_FAILURE_IMPORTANCE = 0.5
 FAILURE_IMPORTANCE = 0.7
-# A longer message of the user is a new task and forbids nothing.
-MAX_CORRECTION_CHARS = 300
-# A clause of the user that forbids what the agent did. After an `order` ("please do not
-# run the tests", "never push") the `names` are any words of the agent's last actions;
-# after another negation ("npm, not yarn") only names of programs and options. "I never
-# said that" and "why do you not use npm?" forbid nothing.
-_PROHIBITION_PATTERN = re.compile(
-    r"(?:(?P<order>(?<!\bi )(?<!\bthey )\bnever"
-    r"|(?:^|[.!?;:\n]\s*|\b(?:no|please|and|we|you),? )"
-    r"(?:stop|(?:do|must|should)(?: not|n['’]t)))"
-    r"|\b(?:not|no|never|don['’]t|instead of))"
-    r"(?P<names>(?: +[\w@./-]+){1,3})(?![^.!?\n]*\?)"
-)
-_COMMON_WORDS = frozenset(
-    "a all an and as at be by do for from if in is it on or that the to".split()
-)
-# An option of a command: "--force" in "git push --force".
-_COMMAND_OPTION_PATTERN = re.compile(r"(?<=\s)--?[a-z][\w-]*")
-# A program, a package or a file in a command or a clause: "npm", "@types/node".
-_COMMAND_NAME_PATTERN = re.compile(r"[\w@-][\w@./-]*\w")
 # A file in the text of a failure: "cart.go" in "in shop/cart.go, line 3".
 _FILE_IN_ERROR = re.compile(r"[\w@.-]*\w\.[a-zA-Z]\w{0,7}\b")
 
@@ -93,14 +72,12 @@ _FILE_IN_ERROR = re.compile(r"[\w@.-]*\w\.[a-zA-Z]\w{0,7}\b")
 class Learned:
     """What a session taught, and what was stored of it.
 
-    That is mistakes, and corrections and rules of the user. A correction that has a
-    rule is stored as the rule only. `stored` maps the digests of signatures to stored
-    lessons. If the session was learnt before, `again` is true and the other fields are
-    empty.
+    That is mistakes and rules of the user. `stored` maps the digests of signatures to
+    stored lessons. If the session was learnt before, `again` is true and the other
+    fields are empty.
     """
 
     mistakes: tuple[Mistake, ...] = ()
-    corrections: tuple[str, ...] = ()
     _: KW_ONLY
     stored: Mapping[str, Remembered] = field(default_factory=dict)
     again: bool = False
@@ -153,7 +130,6 @@ async def learn_session(
 
     return Learned(
         tuple(case.mistake for case in study.cases),
-        study.corrections,
         stored={
             lesson.signature.digest: answer
             for lesson, answer in zip(lessons, answers, strict=False)
@@ -190,9 +166,7 @@ class _SessionStudy:
       tool;
     - `failures`: the text of each failed step; `errors`: the lines in it that name an
       error;
-    - `forbidden`: the steps that the user forbade afterwards, by `corrections`;
-    - `good`: the steps that worked and were not forbidden; `edits`: the changes by each
-      good step that changed a file.
+    - `edits`: the changes by each step that worked and changed a file.
 
     `cases` are the mistakes in their order, and `actions` the steps to be stored.
     """
@@ -221,11 +195,7 @@ class _SessionStudy:
             n: named_errors(text, trace.given_to(self.events[n]))
             for n, text in self.failures.items()
         }
-        self.corrections, self.forbidden = self._find_corrections()
-        # What the user forbade is no fix, although it worked.
-        refused = self.run.refused | self.forbidden
-        self.tried = replace(self.run, refused=refused)
-        self.index = CallIndex(self.tried)
+        self.index = CallIndex(self.run)
         messages = [e.content for e in self.events if _is_of_user(e)]
         self.rules = dict.fromkeys(
             chain.from_iterable(
@@ -234,8 +204,7 @@ class _SessionStudy:
         )
 
         worked = [n for n in self.steps if not trace.call_failed(self.run, n)]
-        self.good = [n for n in worked if n not in self.forbidden]
-        edits = {n: edit_of(self.events[n]) for n in self.good}
+        edits = {n: edit_of(self.events[n]) for n in worked}
         self.edits = {n: text for n, text in edits.items() if text}
 
         self.cases = list(self._find_mistakes())
@@ -250,61 +219,6 @@ class _SessionStudy:
         texts = self.run.failure
         failed = [n for n in self.steps if trace.call_failed(self.run, n)]
         return {n: texts[n] or texts[self.run.result[n] or n] for n in failed}
-
-    def _find_corrections(self) -> tuple[tuple[str, ...], set[int]]:
-        """Return the messages of the user that forbid a step, and the steps."""
-        corrections: list[str] = []
-        forbidden: set[int] = set()
-        calls: list[int] = []  # since the last message
-        for position, event in enumerate(self.events):
-            if event.type == "tool_call":
-                calls.append(position)
-            elif _is_of_user(event):
-                text = redact(event.content.strip())
-                steps = self._forbidden_by(text, calls)
-                if steps:
-                    corrections.append(text)
-                    forbidden |= steps
-                calls = []
-        return tuple(corrections), forbidden
-
-    def _forbidden_by(self, message: str, calls: Sequence[int]) -> set[int]:
-        """Return the calls that a message of the user forbids.
-
-        For each clause that forbids something, these are the calls that have most of
-        its words.
-        """
-        forbidden: set[int] = set()
-        if len(message) > MAX_CORRECTION_CHARS:
-            return forbidden
-
-        for clause in _PROHIBITION_PATTERN.finditer(message.lower()):
-            names = set(_COMMAND_NAME_PATTERN.findall(clause["names"]))
-            is_order = clause["order"] is not None
-            common = {n: len(names & self._words_of_call(n, is_order)) for n in calls}
-            highest = max(common.values(), default=0)
-            forbidden.update(n for n in calls if highest > 0 and common[n] == highest)
-        return forbidden
-
-    def _words_of_call(self, call: int, is_order: bool) -> set[str]:
-        """Return the words by which a user may forbid a call.
-
-        These are the names of its programs and its options, and after an order all its
-        words except the most common ones.
-        """
-        arguments = trace.given_to(self.events[call])
-        command = command_of(arguments).lower()
-        options = _COMMAND_OPTION_PATTERN.findall(command)
-        words = {*programs_of(command), *options}
-        if not is_order:
-            return words
-
-        path = _first_text(arguments, PATH_ARGUMENTS) or ""
-        text = " ".join(chain.from_iterable(simple_commands(command)))
-        text = text or f"{self.events[call].tool} {path}"
-        parts = _COMMAND_NAME_PATTERN.findall(text.lower())
-        last_parts = [part.rpartition("/")[2].lstrip("-") for part in parts]
-        return words.union(parts, last_parts) - _COMMON_WORDS
 
     def _find_mistakes(self) -> Iterator[_MistakeCase]:
         """Yield the mistake of each error that no step had before.
@@ -327,13 +241,14 @@ class _SessionStudy:
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Return the mistake of an error, with what put it right."""
-        repair = find_fix(self.tried, failed, self.index, error)
+        repair = find_fix(self.run, failed, self.index, error)
         leave_out = self._masking(failed, error)
         names = self._names_in(failed, error)
         tries = list(repair.tries[1:]) if repair else []
         vain = [n for n in tries if self.texts[n] != self.texts[failed]]
         vain_calls = dict.fromkeys(self._call_of(n, leave_out) for n in vain)
-        maybe = repair.maybe if repair else ()
+        # Two runs that edit a file do not edit it in the same way.
+        maybe = [n for n in repair.maybe if n not in self.edits] if repair else []
         end = repair.works if repair else failed
         edits = [n for n in repair.steps if n in self.edits] if repair else []
         cure: tuple[int, ...] = ()
@@ -360,7 +275,7 @@ class _SessionStudy:
             failed=failed,
             is_edited=bool(edits),
             cure=cure,
-            maybe=maybe,
+            maybe=tuple(maybe),
             is_of_work=bool(edits) or mistake.fix is None,
         )
         files = self._files_of(case)
@@ -379,8 +294,11 @@ class _SessionStudy:
 
     def _call_of(self, step: int, leave_out: Callable[[str], str]) -> Call:
         """Return a step as the call of a mistake."""
+        event = self.events[step]
         text = leave_out(self.calls[step])
-        return Call(tool=self.events[step].tool, text=text)
+        if command_of(trace.given_to(event)):
+            return Call(tool=event.tool, text=text)
+        return Call(tool=event.tool, arguments=_named_values(text))
 
     def _fix_of(
         self, failed: int, found: FoundFix, leave_out: Callable[[str], str]
@@ -463,9 +381,8 @@ class _SessionStudy:
         session `is_from_outside`, all of them wait.
         """
         mistakes = self._mistake_lessons(stated, strict)
-        corrections = self._correction_lessons()
         lessons: dict[str, Lesson] = {}
-        for lesson in chain(mistakes, corrections, self._rule_lessons()):
+        for lesson in chain(mistakes, self._rule_lessons()):
             sources = tuple(sorted({*lesson.sources, *common}))
             lesson = replace(lesson, sources=sources)
             if is_from_outside:
@@ -501,20 +418,6 @@ class _SessionStudy:
             )
             yield replace(lesson, mistake=mistake)
 
-    def _correction_lessons(self) -> Iterator[Lesson]:
-        """Yield a lesson with each message that forbids a step, and has no rule."""
-        for correction in self.corrections:
-            text = mask_personal(correction)
-            if not read_rules(text):
-                yield self._lesson(
-                    text,
-                    text,
-                    sources={USER_SOURCE},
-                    trust="user",
-                    importance=FAILURE_IMPORTANCE,
-                    meta={"correction": True},
-                )
-
     def _rule_lessons(self) -> Iterator[Lesson]:
         """Yield a lesson with each rule of the user."""
         for rule in self.rules:
@@ -531,8 +434,6 @@ class _SessionStudy:
         meta: Mapping[str, Any],
     ) -> Lesson:
         """Return a lesson about an error."""
-        if self.forbidden:
-            meta = {**meta, "forbidden": True}
         return Lesson(
             "reflection",
             signature("", error),
@@ -553,12 +454,23 @@ def _is_of_user(event: Event) -> bool:
 
 
 def call_text(event: Event) -> str:
-    """Return the command of a call, or its arguments without a file's text."""
+    """Return the command of a call, or its arguments as JSON without a file's text."""
     arguments = trace.given_to(event)
-    fields = arguments if isinstance(arguments, Mapping) else {}
-    fields = {name: fields[name] for name in fields if name not in EDIT_ARGUMENTS}
+    fields = {
+        name: value
+        for name, value in arguments_of(arguments).items()
+        if name not in EDIT_ARGUMENTS and value not in (None, False)
+    }
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str)
     return command_of(arguments) or text
+
+
+def _named_values(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the arguments in a JSON text, each a name and a value."""
+    return tuple(
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, value in json.loads(text).items()
+    )
 
 
 def edit_of(event: Event) -> str:

@@ -7,7 +7,7 @@ told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
@@ -64,6 +64,8 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     errors = db.all("brief_errors", scope, **since)
     lines: dict[str, BriefLine] = {}
     told_ids = set[int]()
+    contracts = {row["name"] for row in calls if row["kind"] == "contract"}
+    errors = [row for row in errors if not _is_of_contract(row, contracts)]
     for line in (*_contract_lines(calls), *_error_lines(db, scope, errors)):
         line = replace(line, of=window["sessions"])
         if line.text not in lines and not (line.lesson and line.lesson in told_ids):
@@ -97,6 +99,19 @@ def _contract_lines(rows: list[Row]) -> Iterator[BriefLine]:
             failed=max(row["failed"] for row in broken),
             has_fix=True,
         )
+
+
+def _is_of_contract(row: Row, names: Set[str]) -> bool:
+    """Return True if the error of a lesson says that one of the contracts was broken.
+
+    Its line says the same of all such calls.
+    """
+    mistake = from_json(row["mistake"])
+    return mistake is not None and any(
+        contract.rule and contract.is_broken(mistake.error)
+        for name, contract in CONTRACTS_BY_NAME.items()
+        if name in names
+    )
 
 
 def _error_lines(db: Db, scope: Scope, rows: list[Row]) -> Iterator[BriefLine]:

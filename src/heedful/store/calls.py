@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons import render
@@ -359,7 +360,7 @@ def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
         return False
     if mark.kind == "command":
         return whole_call(call.tool, call.text, folder) == mark
-    words = [call.text, *(value for _, value in call.arguments)]
+    words = [call.text, *chain.from_iterable(call.arguments)]
     return mark.kind == "call" or any(mark.name in word.casefold() for word in words)
 
 

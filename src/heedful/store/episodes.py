@@ -307,8 +307,6 @@ def _record_session_lesson(
     name = {"kind": lesson.kind, "signature": lesson.signature.digest}
     key = {**key_of(scope), **name}
     source = storable(lesson.source)
-    _withdraw(db, {**key, "source": source}, lesson)
-
     lesson_rows = db.select("*", "lesson", key)
     lesson = _confirmed(lesson, lesson_rows)
     _refresh_files(db, lesson, lesson_rows)
@@ -418,21 +416,6 @@ def _write_lesson(
         if has_fix or stored is None or stored.fix is None:
             db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
     return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
-
-
-def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
-    """Delete the stored lesson of a session if its user forbade the fix later.
-
-    `lesson` is the lesson as the session has it now, and `key` selects the stored one.
-    The stored lesson stays if it is pinned, or if another session saw its error, too.
-    """
-    if not lesson.meta.get("forbidden"):
-        return
-
-    withdrawable_key = {**key, "seen": 1, "pinned": False}
-    for row in db.select("id, text", "lesson", withdrawable_key):
-        if row["text"] != storable(lesson.text):
-            db.delete("lesson", {"id": row["id"]})
 
 
 @resumable(result=None)
