@@ -622,6 +622,7 @@ def test_a_check_has_the_name_that_other_loops_of_its_key_report(browser: Browse
     assert checks[0]["cells"][0]["text"] == "✓"
 
 
+@pytest.mark.both_nightly
 def test_a_stopped_loop_leads_to_one_of_its_key_that_passed(browser: Browser):
     wrong = ["a", "a", "a"]
     record_loop(browser.api, "failed", wrong, key="sorting")

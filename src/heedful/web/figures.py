@@ -419,9 +419,9 @@ class ShownLoops(NamedTuple):
 
 @bulk
 def shown_loops(
-    db: Db, scope: Scope, names: Sequence[str], borders: Sequence[float]
-) -> dict[str, list[ShownLoops]]:
-    """Return how loops ended that were shown lessons, by name, in each period.
+    db: Db, scope: Scope, name: str, borders: Sequence[float]
+) -> list[ShownLoops]:
+    """Return how loops ended that were shown a lesson, in each period.
 
     At most `MAX_BORDERS` times part the periods, the oldest first: there is one period
     more than borders.
@@ -429,20 +429,21 @@ def shown_loops(
     # A border that lies before all loops adds an empty period, which is dropped.
     unused = MAX_BORDERS - len(borders)
     first, second, third = [*(unused * [-1.0]), *borders]
+    kind, _, signature = name.partition("/")
     period_rows = rows(
         db,
         scope,
         "shown_in_periods",
-        names=json.dumps(list(names)),
+        kind=kind,
+        signature=signature,
         first=first,
         second=second,
         third=third,
     )
-    periods = {name: (MAX_BORDERS + 1) * [ShownLoops()] for name in names}
+    periods = (MAX_BORDERS + 1) * [ShownLoops()]
     for row in period_rows:
-        counts = ShownLoops(row["loops"], row["helped"], row["hurt"])
-        periods[row["lesson"]][row["period"]] = counts
-    return {name: counts[unused:] for name, counts in periods.items()}
+        periods[row["period"]] = ShownLoops(row["loops"], row["helped"], row["hurt"])
+    return periods[unused:]
 
 
 class Waiting(NamedTuple):

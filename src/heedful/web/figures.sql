@@ -511,17 +511,14 @@ where x.tenant = :tenant and x.project = :project and x.shown and x.at > r.judge
 group by 1;
 
 -- name: shown_in_periods
--- How loops ended that were shown one of these lessons, by lesson and by period: 0 is before :first, 3 is after :third.
--- One statement for all, because it reads each exposure of the scope. The signature alone leaves out most of them quickly.
-select x.kind || '/' || x.signature as lesson,
-       case when x.at > :first then 1 else 0 end + case when x.at > :second then 1 else 0 end + case when x.at > :third then 1 else 0 end as period,
+-- How loops ended that were shown a lesson, by period: 0 is before :first, 3 is after :third.
+select case when x.at > :first then 1 else 0 end + case when x.at > :second then 1 else 0 end + case when x.at > :third then 1 else 0 end as period,
        count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
        sum(case when instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as hurt
 from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
 where x.tenant = :tenant and x.project = :project and x.shown
-  and x.signature in (select substr(value, instr(value, '/') + 1) from json_each(:names))
-  and x.kind || '/' || x.signature in (select value from json_each(:names))
-group by lesson, period;
+  and x.signature = :signature and x.kind = :kind
+group by period;
 
 -- name: reviews
 -- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.

@@ -216,8 +216,8 @@ async def _measure_versions(
     elif judged_from:
         oldest_first = [judged_from]
 
-    periods = await visit.caller.read(figures.shown_loops, [name], oldest_first)
-    newest_first = [_shares(counts) for counts in reversed(periods[name])]
+    periods = await visit.caller.read(figures.shown_loops, name, oldest_first)
+    newest_first = [_shares(counts) for counts in reversed(periods)]
     if len(versions) > MAX_MEASURED_VERSIONS:
         # The oldest period is that of several versions.
         newest_first.pop()

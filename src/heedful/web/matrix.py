@@ -82,8 +82,7 @@ class Matrix:
 
     `columns` are the numbers of the attempts. `attempts` counts all of the loop, and
     `checks` those that have no row. `reported` has the name of the row of a check that
-    reports under another name than its own, by its own. Of a loop without such rows,
-    `all_met` has the columns in which all that was checked passed.
+    reports under another name than its own, by its own.
     """
 
     columns: tuple[int, ...] = ()
@@ -92,7 +91,6 @@ class Matrix:
     attempts: int = 0
     checks: int = 0
     reported: Mapping[str, str] = field(default_factory=dict)
-    all_met: tuple[int, ...] = ()
 
     @property
     def plain(self) -> Plain:
@@ -109,8 +107,6 @@ class Matrix:
             "columns": list(self.columns),
             "rows": rows,
             "best": self.best,
-            "reported": dict(self.reported),
-            "all_met": list(self.all_met),
             "left_out": {
                 "attempts": self.attempts - len(self.columns),
                 "checks": self.checks,
@@ -271,46 +267,7 @@ def make_matrix(
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
         reported=reported_names(attempts_of_columns, labels),
-        all_met=tuple(
-            column.number
-            for column in columns
-            if not checks and column.attempt and _met_all(column.attempt)
-        ),
     )
-
-
-def align_checks(first: Plain, second: Plain) -> None:
-    """Give two matrices, as JSON data, the same rows of checks.
-
-    A check that is not part of a loop has the cells "–". In a loop that names none, all
-    that was checked may have passed: "✓". The
-    findings of the other loop may tell under which name a check reports. A row has the
-    name that it has on the page of its loop.
-    """
-    grids = (first, second)
-    labels = {**first["reported"], **second["reported"]}
-    checks = []
-    for grid in grids:
-        of_name: dict[str, Plain] = {}
-        for row in grid["rows"]:
-            if row["about"] == "check":
-                of_name.setdefault(labels.get(row["name"], row["name"]), row)
-        checks.append(of_name)
-    names = list(dict.fromkeys([*checks[0], *checks[1]]))
-    empty = {"text": "–", "title": "not part of this loop, as far as is recorded"}
-    all_met = {"text": "✓", "title": "all that was checked passed", "kind": "good"}
-    for grid, of_grid in zip(grids, checks, strict=True):
-        cells = [
-            all_met if number in grid["all_met"] else empty
-            for number in grid["columns"]
-        ]
-        rows = [
-            of_grid.get(name, {"about": "check", "name": name, "cells": cells})
-            for name in names
-        ]
-        others = [row for row in grid["rows"] if row["about"] != "check"]
-        before = [row for row in others if row["about"] == "goal"]
-        grid["rows"] = [*before, *rows, *others[len(before) :]]
 
 
 def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
