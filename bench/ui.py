@@ -67,10 +67,7 @@ PAGES = (
     "/proof",
     "/runs",
     "/traces",
-    "/dreams",
     "/health",
-    "/search?text=login+hangs",
-    "/search?text=bug+77:",
     "/recall?text=login+hangs",
     "/recall?text=pattern+12&kind=error",
 )
