@@ -132,6 +132,28 @@ def test_a_rule_is_silent_before_another_call(rule, command):
     assert not StatedRule(text=rule).named_in("Bash", command)
 
 
+@pytest.mark.parametrize(
+    ("newer", "older", "ends"),
+    [
+        pytest.param(
+            "use podman, never docker", "use docker here", True, id="the opposite"
+        ),
+        pytest.param(
+            "always run helm lint before you push",
+            "never run helm uninstall",
+            False,
+            id="another command of the program",
+        ),
+        pytest.param(
+            "never use helm", "never run helm uninstall", True, id="the whole program"
+        ),
+        pytest.param("use tabs", "never use helm", False, id="another thing"),
+    ],
+)
+def test_a_newer_rule_ends_one_about_the_same_thing(newer, older, ends):
+    assert StatedRule(text=newer).ends(older) is ends
+
+
 def test_what_no_call_can_match_is_told_at_the_start_only():
     assert names_in("always answer in German") == ()
     words = StatedRule(text="always answer in German").told

@@ -152,7 +152,9 @@ def failure_text(event: Event, text: str, command: str = "", *, marked: bool) ->
 
 def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bool:
     """Return whether a result says by a code, or by its text, that its call failed."""
-    if _EXIT_CODE_PATTERN.search(_ends(text)):
+    is_look = bool(command) and looks("", command)
+    ends = _ends(text, head=1, tail=2) if is_look else _ends(text)
+    if _EXIT_CODE_PATTERN.search(ends):
         return True
     if marked:
         return False
@@ -179,15 +181,17 @@ def _prints_failure(command: str, text: str) -> bool:
     )
 
 
-def _ends(text: str) -> str:
-    """Return the first and the last lines of a text.
+def _ends(
+    text: str, head: int = OUTPUT_HEAD_LINES, tail: int = OUTPUT_TAIL_LINES
+) -> str:
+    """Return the first and the last lines of a text, `head` and `tail` of them.
 
     What stands between may be the text of another call, as in a log that is read.
     """
     lines = text.strip().splitlines()
-    if len(lines) <= OUTPUT_HEAD_LINES + OUTPUT_TAIL_LINES:
+    if len(lines) <= head + tail:
         return text
-    return "\n".join([*lines[:OUTPUT_HEAD_LINES], *lines[-OUTPUT_TAIL_LINES:]])
+    return "\n".join([*lines[:head], *lines[-tail:]])
 
 
 def _is_own_error(command: str, line: str) -> bool:
