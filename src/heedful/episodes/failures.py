@@ -153,8 +153,8 @@ def failure_text(event: Event, text: str, command: str = "", *, marked: bool) ->
 def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bool:
     """Return whether a result says by a code, or by its text, that its call failed."""
     is_look = bool(command) and looks("", command)
-    ends = _ends(text, head=1, tail=2) if is_look else _ends(text)
-    if _EXIT_CODE_PATTERN.search(ends):
+    head = 1 if is_look else OUTPUT_HEAD_LINES
+    if _EXIT_CODE_PATTERN.search(_ends(text, head)):
         return True
     if marked:
         return False
@@ -181,17 +181,15 @@ def _prints_failure(command: str, text: str) -> bool:
     )
 
 
-def _ends(
-    text: str, head: int = OUTPUT_HEAD_LINES, tail: int = OUTPUT_TAIL_LINES
-) -> str:
-    """Return the first and the last lines of a text, `head` and `tail` of them.
+def _ends(text: str, head: int = OUTPUT_HEAD_LINES) -> str:
+    """Return the first lines of a text, so many as `head`, and the last ones.
 
     What stands between may be the text of another call, as in a log that is read.
     """
     lines = text.strip().splitlines()
-    if len(lines) <= head + tail:
+    if len(lines) <= head + OUTPUT_TAIL_LINES:
         return text
-    return "\n".join([*lines[:head], *lines[-tail:]])
+    return "\n".join([*lines[:head], *lines[-OUTPUT_TAIL_LINES:]])
 
 
 def _is_own_error(command: str, line: str) -> bool:
