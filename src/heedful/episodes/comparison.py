@@ -9,7 +9,12 @@ from typing import Any
 from heedful.episodes.course import as_text, given_to, named_arguments
 from heedful.episodes.episode import Event, call_arguments
 from heedful.episodes.looks import changes
-from heedful.lessons.action import PATH_ARGUMENTS, QUOTED_TEXT_PATTERN, command_of
+from heedful.lessons.action import (
+    PATH_ARGUMENTS,
+    QUOTED_TEXT_PATTERN,
+    command_of,
+    path_of,
+)
 from heedful.lessons.words import count_common
 
 # Two longer arguments are shown by the parts that differ.
@@ -249,11 +254,13 @@ def hides_failure(old: Event, new: Event) -> bool:
 def is_edit(event: Event) -> bool:
     """Return whether a call changes a file: it has a text to be written, or a patch."""
     names = leaves(event)
-    if not isinstance(given_to(event), Mapping):
-        # It was cut, so what it writes is not known.
-        return changes(event.tool, "")
     is_patch = any(_PATCH_PATTERN.search(value) for value in names.values())
-    return is_patch or any(_written(name) for name in names)
+    if is_patch or any(_written(name) for name in names):
+        return True
+    # What it writes may be cut.
+    arguments = given_to(event)
+    is_of_file = not isinstance(arguments, Mapping) or path_of(arguments) != ""
+    return is_of_file and changes(event.tool, "")
 
 
 def _written(name: str) -> bool:

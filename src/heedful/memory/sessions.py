@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from heedful.episodes import course as trace
-from heedful.episodes.comparison import edited_files
+from heedful.episodes.comparison import edited_files, is_edit
 from heedful.episodes.episode import Episode, Event
 from heedful.episodes.error_lines import named_errors
 from heedful.episodes.fixes import CallIndex, FoundFix, find_fix
@@ -248,7 +248,9 @@ class _SessionStudy:
         vain = [n for n in tries if self.texts[n] != self.texts[failed]]
         vain_calls = dict.fromkeys(self._call_of(n, leave_out) for n in vain)
         # Two runs that edit a file do not edit it in the same way.
-        maybe = [n for n in repair.maybe if n not in self.edits] if repair else []
+        maybe = [
+            n for n in (repair.maybe if repair else ()) if not is_edit(self.events[n])
+        ]
         end = repair.works if repair else failed
         edits = [n for n in repair.steps if n in self.edits] if repair else []
         cure: tuple[int, ...] = ()
