@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful import errors
-from heedful.checks.evaluate import Context, context
-from heedful.checks.identity import key_of
+from heedful.checks.evaluate import Context, context, key_of
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting

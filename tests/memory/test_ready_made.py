@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 import heedful
 from heedful import checks
-from heedful.checks.identity import check_id
+from heedful.checks.evaluate import check_id
 from heedful.drive.drive import run
 from heedful.drive.report import open_loop
 from heedful.lessons.scope import Scope, short_digest

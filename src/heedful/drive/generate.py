@@ -12,16 +12,17 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 from heedful.checks.evaluate import (
+    MAX_MEMORY_KEY_CHARS,
     Check,
     Context,
     Yielded,
     blocking,
     call,
+    key_of,
     second_parameter,
     whole_hint,
     with_second,
 )
-from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
 from heedful.checks.output import Output, to_stored
 from heedful.drive.journal import journalable
 from heedful.errors import (

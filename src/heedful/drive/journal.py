@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar
 
-from heedful.checks.evaluate import Context, blocking, evaluated
-from heedful.checks.identity import check_id
+from heedful.checks.evaluate import Context, blocking, check_id, evaluated
 from heedful.errors import (
     CheckFailed,
     InvalidInput,

@@ -8,8 +8,7 @@ from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
 from heedful import errors
-from heedful.checks.evaluate import Check, Evaluate
-from heedful.checks.identity import MAX_MEMORY_KEY_CHARS
+from heedful.checks.evaluate import MAX_MEMORY_KEY_CHARS, Check, Evaluate
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer

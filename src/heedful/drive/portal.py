@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from heedful.checks.evaluate import blocking
-from heedful.checks.identity import key_of
+from heedful.checks.evaluate import blocking, key_of
 from heedful.checks.output import declared_output, returned_type
 from heedful.drive.drive import RUN_OPTIONS, Run
 from heedful.drive.generate import (

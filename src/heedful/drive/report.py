@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, evaluated, whole_hint
-from heedful.checks.identity import check_id
+from heedful.checks.evaluate import Check, Context, check_id, evaluated, whole_hint
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks

@@ -19,15 +19,16 @@ from typing import Any, TypeVar, get_args, overload
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import (
+    MAX_MEMORY_KEY_CHARS,
     Check,
     Context,
     blocking,
     call,
     context,
     evaluated,
+    key_of,
     list_judges,
 )
-from heedful.checks.identity import MAX_MEMORY_KEY_CHARS, key_of
 from heedful.checks.numbers import TableCheck
 from heedful.checks.output import declared_output, read_output
 from heedful.checks.refusal import Refusing

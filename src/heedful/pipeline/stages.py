@@ -34,9 +34,9 @@ from heedful.checks.evaluate import (
     blocking,
     call,
     context,
+    key_of,
     read_iterator,
 )
-from heedful.checks.identity import key_of
 from heedful.checks.numbers import Column, short
 from heedful.checks.output import OUTPUT_CHECK, Output, to_stored
 from heedful.checks.refusal import Refusing

@@ -43,7 +43,7 @@ from heedful.lessons.mistake import (
     with_words,
     without_outside,
 )
-from heedful.lessons.origin import Origin, keys_in, lowest_origin
+from heedful.lessons.origin import ORIGINS, Origin, keys_in, lowest_origin
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.words import words
@@ -60,7 +60,6 @@ from heedful.store.connection import (
     token,
 )
 from heedful.store.search import blob, placed
-from heedful.store.wordings import takes_place
 from heedful.validation import check_actor, require
 
 # The parameters of a statement, or the columns of a row, by name.
@@ -340,7 +339,7 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
-    raises, renews = takes_place(db, lesson, values)
+    raises, renews = _takes_place(db, lesson, values)
     values.update(raises=int(raises), renews=int(renews))
     if raises or renews:
         db.send("replace_words", values)
@@ -383,6 +382,46 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         entry=entry or _hold_parts(db, values, lesson),
         figures=lesson.signature.figures,
     )
+
+
+def _takes_place(
+    db: Db, lesson: Lesson, values: Mapping[str, Any]
+) -> tuple[bool, bool]:
+    """Return whether a lesson raises the origin of a stored one, and if it renews it.
+
+    It renews one that is believed no more than it is, if it has other words or another
+    fix for a known error. A finding is another one if it says something else without
+    the particulars of its task. `values` are the columns of the lesson.
+    """
+    key = {name: values[name] for name in ("tenant", "project", "kind", "signature")}
+    rows = db.select("text, trust, mistake, author", "lesson", key)
+    if lesson.trust == "outside" or not rows:
+        return False, False
+
+    [row] = rows
+    fix = render.shown_fix(lesson.mistake) if lesson.mistake else None
+    if lesson.kind == "check" and lesson.example is not None:
+        is_other = _says_otherwise(db, row, lesson.example)
+        has_words = bool(lesson.example.fix)
+    else:
+        mistake = from_json(row["mistake"])
+        stored_fix = render.shown_fix(mistake) if mistake else None
+        is_other = (row["text"], stored_fix) != (values["text"], fix)
+        has_words = lesson.kind == "error" and lesson.text != lesson.sighting
+
+    level = ORIGINS.index(lesson.trust)
+    stored_level = ORIGINS.index(row["trust"])
+    renews = bool(fix or has_words) and is_other and level <= stored_level
+    return level < stored_level, renews
+
+
+def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
+    """Return True if a finding has another fix than that of a stored lesson."""
+    for author in db.select("record", "example", {"id": row["author"]}):
+        record = json.loads(author["record"])
+        words_of_record = record["rule"] or record["fix"]
+        return bool(record["fix"]) and words_of_record != (example.rule or example.fix)
+    return False
 
 
 def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
