@@ -48,7 +48,6 @@ PAGES = (
     "/loops?key=triage&check=severity",
     "/loops?state=passed",
     "/loops?state=not_validated",
-    "/loops?from=2026-11-10&to=2026-11-10",
     "/lessons?sort=-hurt",
     "/loops?text=nothing+like+it",
     "/loops?text=bug+77:",

@@ -65,7 +65,6 @@ insert into loop_text (loop, tenant, project, updated, text)
   select n, tenant, project, updated, 'text' from loop;
 insert into loop_note (loop, seq, text, by, created)
   select n, 1, 'read this first', 'ann', 2.5 from loop;
-insert into day_figure values ('two', 'p', 20000, 3, 2, 1, 1, 0, 1, 4, 70, 0.5);
 insert into span (tenant, project, trace, id, parent, root, record)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}');
 """

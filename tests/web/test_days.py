@@ -1,4 +1,4 @@
-"""Home counts whole days of all loops; a changed loop changes its day."""
+"""Home counts all loops, and those of the last 30 days; a changed loop counts anew."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from heedful.lessons.lesson import Scope
 from heedful.store import quarantine
 from heedful.store.connection import Db, key_of
 from heedful.web import days, figures
-from tests.engines import change_rows, rows
+from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, browsing
 
 SCOPE = Scope("acme", "main")
 DAY = figures.FIGURE_DAY_SECONDS
@@ -40,13 +40,6 @@ LOOP = st.tuples(
     st.sampled_from((0.0, 0.25, 1.5)),
 )
 LoopCase = tuple[int, int, bool, int, float]
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pages count by days from three loops on, and store a day at midnight."""
-    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 2)
-    monkeypatch.setattr(days, "CLOSING_SECONDS", 0.0)
 
 
 def make_loop(browser: Browser, file: Path, name: str, loop: LoopCase) -> None:
@@ -74,20 +67,19 @@ def delete_loop(db: Db, scope: Scope, name: str) -> None:
 
 def sum_loops(loops: Sequence[LoopCase]) -> dict[str, float]:
     """Return the figures of loops, as a person counts them."""
-    recent = [loop for loop in loops if loop[0] <= days.WHOLE_DAYS]
-    answers = [wrong + is_right for _, wrong, is_right, _, _ in recent]
+    answers = [wrong + is_right for _, wrong, is_right, _, _ in loops]
     return {
-        "loops": len(recent),
-        "calls": sum(n * loop[3] for n, loop in zip(answers, recent, strict=True)),
-        "cost": sum(n * loop[4] for n, loop in zip(answers, recent, strict=True)),
+        "loops": len(loops),
+        "calls": sum(n * loop[3] for n, loop in zip(answers, loops, strict=True)),
+        "cost": sum(n * loop[4] for n, loop in zip(answers, loops, strict=True)),
         "tokens": sum(7 * n for n in answers),
-        "right": sum(is_right and not wrong for _, wrong, is_right, _, _ in recent),
-        "solved": sum(is_right and wrong > 0 for _, wrong, is_right, _, _ in recent),
+        "right": sum(is_right and not wrong for _, wrong, is_right, _, _ in loops),
+        "solved": sum(is_right and wrong > 0 for _, wrong, is_right, _, _ in loops),
     }
 
 
 def figures_of(home: dict[str, Any]) -> dict[str, float]:
-    """Return the same figures of the data of Home."""
+    """Return the same figures of the data of Home, or of its recent loops."""
     totals = {name: home[name] for name in ("loops", "calls", "cost", "tokens")}
     return {
         **totals,
@@ -119,48 +111,46 @@ def loops_by_age(home: dict[str, Any]) -> dict[int, int]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(LOOP, min_size=3, max_size=10))
-def test_the_sums_of_days_are_those_of_all_loops(loops: Sequence[LoopCase]):
+def test_figures_are_those_of_all_loops_and_of_the_recent_ones(
+    loops: Sequence[LoopCase],
+):
     loops = [*loops, (0, 1, True, 2, 0.5)]
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as browser:
         site = browser.open(browser.api._all)
         for number, loop in enumerate(loops):
             make_loop(site, Path(folder) / "heedful.db", f"l{number}", loop)
-        first = read_home(site)
-        second = read_home(site)
+        home = read_home(site)
 
-    assert figures_of(first) == pytest.approx(sum_loops(loops))
-    assert second["course"] == first["course"]
-    assert figures_of(second) == figures_of(first)
-    ages = [loop[0] for loop in loops if loop[0] <= days.WHOLE_DAYS]
-    assert loops_by_age(first) == {age: ages.count(age) for age in ages}
+    recent = [loop for loop in loops if loop[0] <= days.WHOLE_DAYS]
+    assert figures_of(home) == pytest.approx(sum_loops(loops))
+    assert figures_of(home["recent"]) == pytest.approx(sum_loops(recent))
+    ages = [loop[0] for loop in recent]
+    assert loops_by_age(home) == {age: ages.count(age) for age in ages}
 
 
 @pytest.mark.both_nightly
-def test_thirty_whole_days_are_drawn_however_many_loops_there_are(site, file):
-    for age in range(10):
+def test_a_course_begins_with_the_first_day_that_has_loops(site, file):
+    for age in (0, 4, 40):
         make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
 
     home = read_home(site)
-    page = words_of(site.get("/home").text)
 
-    assert home["by"] == "day"
-    assert len(home["course"]) == 31
-    assert loops_by_age(home) == dict.fromkeys(range(10), 1)
-    assert home["whole_days"] == 30
-    assert "Of the 10 loops of the last 30 whole days and of today." in page
+    assert len(home["course"]) == 5
+    assert loops_by_age(home) == {0: 1, 4: 1}
+    assert home["since"] == (today() - 40) * DAY + 1
 
 
 @pytest.mark.both_nightly
-def test_a_closed_day_is_stored_and_read_again(site, file):
-    for age in (0, 1, 2):
-        make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
-    read_home(site)
-
-    day_rows = rows(file, "select day, loops from day_figure where loops > 0")
-    assert sorted(day_rows) == [(today() - 2, 1), (today() - 1, 1)]
-
-    change_rows(file, f"update day_figure set loops = 5 where day = {today() - 2}")
-    assert loops_by_age(read_home(site))[2] == 5
+def test_many_loops_are_counted_once_a_minute(site, file, monkeypatch):
+    monkeypatch.setattr(days, "MIN_SAVED_LOOPS", 2)
+    make_loop(site, file, "first", (0, 0, True, 1, 0.0))
+    assert read_home(site)["loops"] == 1
+    make_loop(site, file, "second", (0, 0, True, 1, 0.0))
+    assert read_home(site)["loops"] == 2
+    make_loop(site, file, "third", (0, 0, True, 1, 0.0))
+    assert read_home(site)["loops"] == 2
+    monkeypatch.setattr(days, "MAX_AGE_SECONDS", 0.0)
+    assert read_home(site)["loops"] == 3
 
 
 @pytest.mark.both_nightly
@@ -173,7 +163,7 @@ def test_a_closed_day_is_stored_and_read_again(site, file):
         pytest.param("revoke", id="a loop of a revoked key is still counted"),
     ],
 )
-def test_a_loop_that_changes_after_its_day_changes_the_day(site, file, change):
+def test_a_loop_that_changes_changes_the_figures_of_its_day(site, file, change):
     for age in (0, 1, 2):
         make_loop(site, file, f"l{age}", (age, 1, False, 1, 0.0))
     before = read_home(site)
@@ -207,22 +197,6 @@ def test_a_loop_that_changes_after_its_day_changes_the_day(site, file, change):
     assert after["solved"]["number"] == int(change == "report")
     assert after["stopped"]["number"] == int(change == "cancel")
     assert (2 in loops_by_age(after)) == (change in ("report", "cancel"))
-
-
-@pytest.mark.both_nightly
-def test_days_that_are_not_counted_yet_are_said_and_counted_later(
-    site, file, monkeypatch
-):
-    for age in (0, 1, 2):
-        make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
-    monkeypatch.setattr(days, "MAX_COUNTING_SECONDS", -1.0)
-
-    page = words_of(site.get("/home").text)
-    home = read_home(site)
-
-    assert "29 earlier days not counted yet" in page
-    assert home["uncounted"] == 28
-    assert loops_by_age(home) == {0: 1, 1: 1, 2: 1}
 
 
 @pytest.mark.both_nightly

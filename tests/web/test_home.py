@@ -14,13 +14,11 @@ import heedful
 from heedful import Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.web import figures
-from heedful.web.weeks import count_weeks
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import (
     Browser,
     browsing,
-    facts_of,
     fill,
     one_line,
     record_loop,
@@ -90,86 +88,51 @@ def report(
     change_rows(file, f"{change} where id = '{name}'")
 
 
-ONE_RIGHT = {
-    "loops": 1,
-    "ended": 1,
-    "right_at_once": 1,
-    "retried": 0,
-    "solved": 0,
-    "stopped": 0,
-}
-
-
 @pytest.mark.both_nightly
-def test_the_week_stands_beside_the_week_before(site, file):
-    report(site, file, "old", days=12, is_right=False)
-    report(site, file, "older", days=9)
-    report(site, file, "first", days=7)
+def test_the_last_days_stand_above_all_loops(site, file):
+    report(site, file, "old", days=35, is_right=False)
+    report(site, file, "older", days=32)
+    report(site, file, "first", days=30)
     report(site, file, "second", days=3)
     report(site, file, "third", days=1, is_right=False)
-    report(site, file, "now", days=0)
 
     page, data = read_home(site)
-    weeks = data["weeks"]
-    rights = {name: week["right"] for name, week in weeks.items()}
 
-    assert weeks["week"]["days"] == 7
-    assert weeks["before"]["days"] == 7
-    assert rights["today"]["of"] == 1
-    assert rights["week"]["number"] == 2
-    assert rights["week"]["of"] == 3
-    assert rights["before"]["number"] == 2
-    assert rights["before"]["of"] == 3
-    assert "3 of 3 solved in the last 7 days, 1 after a retry" in page
-    assert "Today: 1 ended, 1 solved" in page
-    assert "The 7 days before: 3 of 3 solved, 2 at the first try" in page
+    assert data["recent"]["right"]["number"] == 2
+    assert data["recent"]["right"]["of"] == 3
+    assert data["right"]["number"] == 3
+    assert data["right"]["of"] == 5
+    assert "3 of 3 solved in the last 30 days, 1 after a retry" in page
+    assert "All loops: 5 of 5 solved, 3 at the first try" in page
 
 
 @pytest.mark.both_nightly
-def test_solved_and_stopped_are_of_one_week_and_lead_to_its_loops(site, file):
-    fill(site.api)
-    report(site, file, "solved", days=6)
-    for name, days in (("stopped", 6), ("older", 7)):
-        if name == "older":
-            read_data(site.api.put("/v1/loops/older", json={"task": "t"}), 201)
-            read_data(site.api.post("/v1/loops/older/cancel", json={"why": "enough"}))
-        created = time.time() - days * DAY
-        # A change of today does not bring a loop of an older day into the week.
-        change = f"update loop set created = {created}, updated = {time.time()}"
-        change_rows(file, f"{change} where id = '{name}'")
+def test_if_no_loop_began_in_the_last_days_home_shows_all(site, file):
+    report(site, file, "old", days=35)
+    page, _ = read_home(site)
+    assert "1 of 1 solved" in page
+    assert "None of them began in the last 30 days." in page
 
-    page, home = read_home(site)
-    week = home["weeks"]["week"]
-    solved = week["passed"]["number"]
-    ended = week["passed"]["of"]
+
+@pytest.mark.both_nightly
+def test_loops_that_stopped_lately_need_a_person_and_lead_to_their_list(site, file):
+    fill(site.api)
+    for name, days in (("lately", 6), ("older", 8)):
+        read_data(site.api.put(f"/v1/loops/{name}", json={"task": "t"}), 201)
+        read_data(site.api.post(f"/v1/loops/{name}/cancel", json={"why": "enough"}))
+        changed = time.time() - days * DAY
+        change_rows(file, f"update loop set updated = {changed} where id = '{name}'")
+
+    _, home = read_home(site)
     (link,) = re.findall(
-        r'href="/ui(/loops[^"]*)">1 loop stopped unsolved in the last 7 days',
+        r'href="/ui(/loops[^"]*)">2 loops stopped unsolved in the last 7 days',
         site.get("/home").text,
     )
 
-    assert home["needs"]["stopped"] == ended - solved == 1
-    assert f"{solved} of {ended} solved in the last 7 days" in page
-    assert [loop["id"] for loop in home["unsolved"]] == ["stopped"]
+    assert home["needs"]["stopped"] == 2
+    assert [loop["id"] for loop in home["unsolved"]] == ["stopped", "lately"]
     listed = site.data(html.unescape(link))
-    assert [loop["id"] for loop in listed["loops"]] == ["stopped"]
-
-
-def test_a_week_that_was_not_counted_as_a_whole_says_its_days():
-    days = dict.fromkeys(range(17, 21), ONE_RIGHT)
-    weeks = count_weeks(days, first=18, today=20)
-    week = weeks["week"]
-
-    assert weeks["today"]["days"] == 1
-    assert week["days"] == 3
-    assert week["from"] == 18 * DAY
-    assert week["right"]["of"] == 3
-    assert weeks["before"]["days"] == 0
-
-
-def test_a_day_of_more_loops_than_were_read_has_no_share():
-    weeks = count_weeks({20: ONE_RIGHT}, first=21, today=20)
-    assert weeks["today"]["days"] == 0
-    assert weeks["week"]["days"] == 0
+    assert [loop["id"] for loop in listed["loops"]] == ["stopped", "lately"]
 
 
 @pytest.mark.both_nightly
@@ -271,19 +234,6 @@ def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file)
     assert "Hollow, not joined: fewer than 5 ended loops." in page
 
 
-def test_a_group_that_is_not_full_says_so_and_a_point_of_few_is_hollow(site, file):
-    for number in range(40):
-        report(site, file, f"loop {number}", days=0)
-    for name in ("open 1", "open 2", "open 3"):
-        read_data(site.api.put(f"/v1/loops/{name}", json={"task": name}), 201)
-
-    page = site.get("/home").text
-    assert "Right at the first try, per 4 loops (first: 3)" in words_of(page)
-    # The newest group has one ended loop, and three that are open.
-    assert page.count('<circle class="dot few"') == 1
-    assert "Hollow, not joined: fewer than 2 ended loops." in page
-
-
 def test_few_loops_are_listed_and_have_no_percentages(site):
     fill(site.api)
     page, home = read_home(site)
@@ -292,7 +242,7 @@ def test_few_loops_are_listed_and_have_no_percentages(site):
     assert [row["id"] for row in home["first_loops"]] == ["open", "stopped", "a/b"]
     for row in home["first_loops"]:
         assert f"/ui/loops/{row['id']}" in section
-    assert "1 of 2 solved in the last 7 days, 1 after a retry" in page
+    assert "1 of 2 solved in the last 30 days, 1 after a retry" in page
     assert "1 solved by a retry 1 stopped unsolved 1 open" in page
 
 
@@ -435,37 +385,6 @@ def test_home_has_the_order_of_the_quarantine_page(site):
     assert [row["id"] for row in home["waiting"]] == [row["id"] for row in rows]
     # The attacks differ by a number, so they are one row.
     assert 2 in [len(row["ids"]) for row in rows]
-
-
-def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: Browser):
-    """Both projects ran a loop, and only one of them learned from it."""
-    key = site.api.key(projects=("main", "bare"))
-    right = {"output": "7 kg", "evaluation": {"findings": []}}
-    wrong = {"output": "7", "evaluation": WRONG}
-    for project, memory_key, reports in (
-        ("main", "k", [wrong, right]),
-        ("bare", "", [wrong]),
-    ):
-        path = f"/v1/loops/{project}-loop"
-        query = {"project": project}
-        head = {"task": "measure it", "policy": "default", "memory_key": memory_key}
-        read_data(site.api.put(path, json=head, params=query, key=key), 201)
-        for number, attempt in enumerate(reports, 1):
-            place = f"{path}/attempts/{number}"
-            read_data(site.api.put(place, json=attempt, params=query, key=key))
-        read_data(site.api.post(f"{path}/cancel", json={}, params=query, key=key))
-
-    site.open(key)
-    page, data = read_home(site)
-    assert [row["lessons"] for row in data["compared"]] == [1, 0]
-    figures_of_both = (
-        "main 0 % of 1 loop bare 0 % of 1 loop Right at the first try, with memory "
-        "and without."
-    )
-    (fact,) = facts_of(data["saved"]["sentence"])
-    assert fact in page.lower()
-    # Two projects are no proof: the verdict stands before their figures.
-    assert page.index("No verdict yet") < page.index(figures_of_both)
 
 
 def test_a_list_that_is_cut_says_how_many_more_there_are(site: Browser):

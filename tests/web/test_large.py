@@ -9,7 +9,7 @@ import pytest
 
 from heedful.service.auth import Callers
 from heedful.store.offload import take_turn
-from heedful.web import figures
+from heedful.web import days, figures
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing
 
@@ -231,13 +231,14 @@ def test_pages_of_traces_take_turns(browser: Browser):
     assert api.run(show()) == [200, 200]
 
 
-def test_costs_say_how_many_loops_they_left_out(
+def test_costs_say_how_many_attempts_they_left_out(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("older", "newer"):
         begin(browser.api, name)
         report(browser.api, name, 1, findings=100, chars=1_000)
-    monkeypatch.setattr(figures, "MAX_REPLAY_BYTES", 300_000)
+    report(browser.api, "newer", 2, findings=0)
+    monkeypatch.setattr(days, "MAX_FIGURE_LOOP_BYTES", 50_000)
     home = browser.data("/home")
     assert home["loops"] == 2
-    assert home["unread"] == 1
+    assert home["unread"] == 2

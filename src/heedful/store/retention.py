@@ -25,7 +25,7 @@ from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 from heedful.store.store import Store
 from heedful.validation import check_actor
 
-# Pages show figures of today and of 30 whole days, which count the loops of a day.
+# Pages show figures of today and of 30 whole days.
 MIN_KEPT_DAYS = 31
 # Loops and runs that a transaction removes; the stages of a run are removed with it.
 MAX_REMOVED_LOOPS = 300

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
-from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,25 +35,10 @@ from heedful.store import exposures
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
-from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
+from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.web.steps import first_failure, steps_of
-from heedful.web.weeks import count_weeks
 
-
-class Period(NamedTuple):
-    """The time from `begin` until just before `end`, in seconds since 1970."""
-
-    begin: float
-    end: float
-
-
-ALL_TIME = Period(begin=0.0, end=1e11)
 FIGURE_DAY_SECONDS = 86_400.0
-# A course has the figures of each of the last `MAX_COURSE_DAYS` days. If all loops are
-# of less than `MIN_COURSE_DAYS` days, it has those of `SHORT_COURSE_GROUPS` groups.
-MAX_COURSE_DAYS = 30
-MIN_COURSE_DAYS = 3
-SHORT_COURSE_GROUPS = 12
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
 MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read
@@ -134,146 +118,6 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
             with suppress(ValueError):
                 return json.loads(f'{text[:end]}"'), left_out
     return text, left_out
-
-
-@bulk
-def home(db: Db, scope: Scope) -> Plain:
-    """Return how the newest loops went, day by day and in all.
-
-    Calls, tokens and cost leave out the `unread` oldest of these loops, whose records
-    are beyond `MAX_REPLAY_BYTES`.
-    """
-    loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS, bytes=MAX_REPLAY_BYTES)
-    today = int(time.time() // FIGURE_DAY_SECONDS)
-    limited = len(loops) == MAX_FIGURE_LOOPS
-    total = _total(loops)
-
-    by_day = defaultdict[int, list[Row]](list)
-    for loop in loops:
-        by_day[int(loop["created"] // FIGURE_DAY_SECONDS)].append(loop)
-    first_day = 0
-    if limited:
-        # Others of the day of the oldest loop were not read.
-        first_day = ceil(loops[-1]["created"] / FIGURE_DAY_SECONDS)
-    days = {day: _total(group) for day, group in by_day.items()}
-    unread = [loop for loop in loops if loop["unread"]]
-
-    return {
-        "loops": total["loops"],
-        "more": limited,
-        "unread": len(unread),
-        "calls": total["calls"],
-        "tokens": total["tokens"],
-        "cost": total["cost"],
-        "spent": total,
-        "right": Share(total["right_at_once"], total["ended"]).plain,
-        "solved": Share(total["solved"], total["retried"]).plain,
-        "stopped": Share(total["stopped"], total["ended"]).plain,
-        "passed": Share(total["ended"] - total["stopped"], total["ended"]).plain,
-        "since": loops[-1]["created"] if loops else 0.0,
-        **_course(loops),
-        "weeks": count_weeks(days, first_day, today),
-        "whole_days": 0,
-        "uncounted": 0,
-    }
-
-
-def _total(loops: Sequence[Row]) -> Plain:
-    """Count the loops, how they ended, and what they spent.
-
-    What nothing judged has not `ended`: it was neither right nor wrong.
-    """
-    ended = [loop for loop in loops if loop["state"] in ("passed", "stopped")]
-    passed = [loop for loop in ended if loop["state"] == "passed"]
-    solved = [loop for loop in passed if loop["attempts"] > 1]
-    retried = [loop for loop in ended if loop["attempts"] > 1]
-    right = [loop for loop in passed if loop["attempts"] < 2]
-
-    return {
-        "loops": len(loops),
-        "calls": sum(loop["calls"] or 0 for loop in loops),
-        "tokens": sum(loop["tokens"] or 0 for loop in loops),
-        "cost": sum(loop["cost"] or 0.0 for loop in loops),
-        "called": sum((loop["calls"] or 0) > 0 for loop in loops),
-        "with_tokens": sum((loop["tokens"] or 0) > 0 for loop in loops),
-        "with_cost": sum((loop["cost"] or 0.0) > 0 for loop in loops),
-        "ended": len(ended),
-        "right_at_once": len(right),
-        "retried": len(retried),
-        "solved": len(solved),
-        "stopped": len(ended) - len(passed),
-    }
-
-
-def _course(loops: Sequence[Row]) -> Plain:
-    """Return the figures of each of the last days, or of groups of loops.
-
-    Groups are used if all loops are of a few days. The first of `loops` is the newest.
-    """
-    by_day = True
-    if loops:
-        seconds = loops[0]["created"] - loops[-1]["created"]
-        by_day = seconds > MIN_COURSE_DAYS * FIGURE_DAY_SECONDS
-    groups = _loops_by_day(loops) if by_day else _loops_in_groups(loops)
-
-    # If there are more loops, others of the day of the oldest one were not read.
-    first_day = 0.0
-    if by_day and loops:
-        first_day = loops[-1]["created"]
-        if len(loops) < MAX_FIGURE_LOOPS:
-            first_day -= first_day % FIGURE_DAY_SECONDS
-
-    course = []
-    for begin, group in sorted(groups.items()):
-        if begin < first_day:
-            continue
-        course.append(course_point(begin, _total(group)))
-    return {"course": course, "by": "day" if by_day else "group"}
-
-
-def course_point(begin: float, total: Plain) -> Plain:
-    """Return what a chart shows of the loops that began from a time on."""
-    return {
-        "at": begin,
-        "loops": total["loops"],
-        "calls": total["calls"],
-        "tokens": total["tokens"],
-        "cost": total["cost"],
-        "right_at_once": total["right_at_once"],
-        "solved": total["solved"],
-        "stopped": total["stopped"],
-        "unjudged": total["loops"] - total["ended"],
-        "right": Share(total["right_at_once"], total["ended"]).plain,
-    }
-
-
-def _loops_by_day(loops: Sequence[Row]) -> dict[float, list[Row]]:
-    """Return the loops of each of the last days, by the time at which the day begins.
-
-    A day without loops has an empty list. Returns {} without loops.
-    """
-    if not loops:
-        return {}
-
-    today = time.time() // FIGURE_DAY_SECONDS
-    days: dict[float, list[Row]] = {
-        (today - age) * FIGURE_DAY_SECONDS: [] for age in range(MAX_COURSE_DAYS)
-    }
-    for loop in loops:
-        begin = loop["created"] // FIGURE_DAY_SECONDS * FIGURE_DAY_SECONDS
-        if begin in days:
-            days[begin].append(loop)
-    return days
-
-
-def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
-    """Return the loops in groups of equal size, each by the time of its oldest loop."""
-    groups = defaultdict[float, list[Row]](list)
-    size = ceil(len(loops) / SHORT_COURSE_GROUPS)
-    for first in range(0, len(loops), size):
-        group = loops[first : first + size]
-        groups[group[-1]["created"]] += group
-    return groups
 
 
 @bulk
@@ -531,7 +375,7 @@ class ListPlace(NamedTuple):
     n: int = 0
 
 
-LIST_BEGIN = ListPlace(ALL_TIME.end, MAX_ROWS)
+LIST_BEGIN = ListPlace(1e11, MAX_ROWS)
 LIST_END = ListPlace()
 
 
@@ -552,7 +396,6 @@ def listed(
     noted: bool = False,
     below: ListPlace = LIST_BEGIN,
     since: float = 0.0,
-    period: Period = ALL_TIME,
 ) -> tuple[list[int], ListPlace]:
     """Return the numbers of the first loops that fit, and where the list goes on.
 
@@ -560,15 +403,10 @@ def listed(
     began last comes first, and in the order "changed" what changed last. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
     loops have this `state`, this memory `key` and this `model`; they were stopped by
-    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, changed
-    `since` a time, and began in a `period`; "" and 0 allow all. With `matches`, they
+    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, and
+    changed `since` a time; "" and 0 allow all. With `matches`, they
     are among those that a search for a text has found, and in the order "began".
     """
-    # The list begins with the last loop of the period.
-    if order == "began" and below == LIST_BEGIN and period != ALL_TIME:
-        last = rows(db, scope, "last_between", **period._asdict())
-        below = ListPlace(n=last[0]["n"] + 1 if last else 1)
-
     stop = rule
     check = tag
     # Rules and checks are looked for as text in the stored JSON, which is quick.
@@ -602,7 +440,6 @@ def listed(
         "limit": limit + 1,
         "before": below.n,
         "changed": below.changed,
-        **period._asdict(),
     }
 
     fitting: list[Row] = []

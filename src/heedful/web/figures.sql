@@ -20,6 +20,9 @@ case when state <> 'passed' or kind = 'run' then state
      else case (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
        when 1 then 'unchecked' when 2 then 'not_validated' else state end end
 
+-- part: small
+case when length(record) <= :bytes then record end
+
 -- part: listed_fit
 -- The loops that fit. A rule is looked for in the last decision, a check among the errors of all attempts. '-' stands for
 -- loops without a key, a model or a name of their policy.
@@ -39,7 +42,7 @@ tenant = :tenant and project = :project and kind <> 'run'
     where attempt.loop = loop.n and instr(record, :tag) > 0 and json_extract(finding.value, '$.check') = :check
       and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
   and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
-  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n)) and +created >= :begin and +created < :end
+  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n))
 
 -- part: unlisted
 -- Below the last loop of a list in the order of changes.
@@ -73,11 +76,6 @@ select n, updated as changed from loop where {listed_fit}
   and {unlisted} and updated >= :oldest_change and (updated > :oldest_change or n >= :oldest)
 order by updated desc, n desc limit :limit;
 
--- name: last_between
--- The last loop that began in a period.
-select n from loop where tenant = :tenant and project = :project and created >= :begin and created < :end
-order by n desc limit 1;
-
 -- name: summaries
 select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
        /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy,
@@ -100,8 +98,7 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
 from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
 
 -- name: recent
--- The newest loops, with the size of their records: that of each, and of all up to it. A plus keeps the index of created out:
--- it would sort all loops.
+-- The newest loops, with the size of their records: that of each, and of all up to it.
 select n, state, memory_key, model, policy, created, updated, notes, stops, size, sum(size) over (order by n desc) as total
 from (
   select n, state, memory_key, model, /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy, created, updated,
@@ -110,8 +107,7 @@ from (
          case when state = 'stopped' then (
            select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
            from decision where loop = loop.n order by seq desc limit 1) end as stops
-  from loop where tenant = :tenant and project = :project and kind <> 'run'
-    and +created >= :begin and +created < :end order by n desc limit :limit
+  from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
 ) as loop order by n desc;
 
 -- name: usage_of
@@ -174,70 +170,44 @@ from attempt where loop = :n and number = :number;
 select attempt, record from decision
 where loop = :n and attempt between :first and :last and length(record) <= :record_chars order by seq;
 
--- name: ended
--- The newest loops, with what they used if all records up to theirs have at most :bytes.
--- What belongs to no attempt, such as calls that failed, is in the column extra.
-select loop.created, loop.updated, case when state = 'passed' and {last_doubtful} > 0 then 'not_validated' else state end as state,
-       (select count(*) from attempt where loop = loop.n) as attempts,
-       max(case when loop.total > :bytes then 1 else 0 end) as unread,
-       coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
-         + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer), 0) end) as calls,
-       coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
-           + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)), 0)
-         + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.prompt_tokens') *//*postgres loop.extra::json ->> 'prompt_tokens' */ as integer), 0)
-           + coalesce(cast(/*sqlite json_extract(loop.extra, '$.completion_tokens') *//*postgres loop.extra::json ->> 'completion_tokens' */ as integer), 0) end) as tokens,
-       coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
-         + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision), 0) end) as cost
-from (
-  select n, created, updated, state, extra, sum(size) over (order by n desc) as total from (
-    select n, created, updated, state, extra,
-           (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
-    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
-  ) as sized
-) as loop
-left join attempt on attempt.loop = loop.n and loop.total <= :bytes
-group by loop.n, loop.created, loop.updated, state order by loop.n desc;
-
--- name: newest
--- How many loops there are, :limit at most, and when the last of them began.
-select count(*) as number, coalesce(max(created), 0.0) as last from (
-  select created from loop where tenant = :tenant and project = :project and kind <> 'run'
-  order by n desc limit :limit
-) as loop;
-
 -- name: days
-select * from day_figure where tenant = :tenant and project = :project and day between :first and :last;
-
--- name: lock_days
--- The trigger on loops takes the same lock; in SQLite nobody else writes meanwhile.
-select /*sqlite 1 where :tenant = :project and 1 = 0 *//*postgres pg_advisory_xact_lock(hashtextextended('days ' || :tenant || ' ' || :project, 0)) */;
-
--- name: day_counted
--- The figures of the loops that began in a period, as `ended` counts each of them; `ended` are those that something judged.
-select count(*) as loops,
-       coalesce(sum(case when state in ('passed', 'stopped') then 1 else 0 end), 0) as ended,
-       coalesce(sum(case when state = 'passed' and attempts < 2 then 1 else 0 end), 0) as right_at_once,
-       coalesce(sum(case when state in ('passed', 'stopped') and attempts > 1 then 1 else 0 end), 0) as retried,
-       coalesce(sum(case when state = 'passed' and attempts > 1 then 1 else 0 end), 0) as solved,
-       coalesce(sum(case when state = 'stopped' then 1 else 0 end), 0) as stopped,
-       cast(coalesce(sum(calls), 0) as /*sqlite integer *//*postgres bigint */) as calls,
-       cast(coalesce(sum(tokens), 0) as /*sqlite integer *//*postgres bigint */) as tokens,
-       cast(coalesce(sum(cost), 0) as double precision) as cost
+-- How the loops of each day from :begin on went, and as the day -1 all older ones; `ended` are those that something judged.
+-- What belongs to no attempt, such as calls that failed, is in the column extra. Records of more than :bytes are not read.
+select day, min(created) as since, count(*) as loops,
+       sum(case when state in ('passed', 'stopped') then 1 else 0 end) as ended,
+       sum(case when state = 'passed' and attempts < 2 then 1 else 0 end) as right_at_once,
+       sum(case when state in ('passed', 'stopped') and attempts > 1 then 1 else 0 end) as retried,
+       sum(case when state = 'passed' and attempts > 1 then 1 else 0 end) as solved,
+       sum(case when state = 'stopped' then 1 else 0 end) as stopped,
+       cast(sum(unread) as /*sqlite integer *//*postgres bigint */) as unread,
+       cast(sum(calls) as /*sqlite integer *//*postgres bigint */) as calls,
+       cast(sum(tokens) as /*sqlite integer *//*postgres bigint */) as tokens,
+       cast(sum(cost) as double precision) as cost,
+       sum(case when calls > 0 then 1 else 0 end) as called,
+       sum(case when tokens > 0 then 1 else 0 end) as with_tokens,
+       sum(case when cost > 0 then 1 else 0 end) as with_cost
 from (
-  select loop.n, case when loop.state = 'passed' and {last_doubtful} > 0 then 'not_validated' else loop.state end as state, count(attempt.number) as attempts,
-         coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
+  select loop.created, count(attempt.number) as attempts,
+         case when loop.created < :begin then -1 else /*sqlite cast(loop.created / 86400 as integer) *//*postgres floor(loop.created / 86400)::integer */ end as day,
+         case when loop.state = 'passed' and {last_doubtful} > 0 then 'not_validated' else loop.state end as state,
+         coalesce(sum(case when length(record) > :bytes then 1 else 0 end), 0) as unread,
+         coalesce(sum(cast(/*sqlite json_extract({small}, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer)), 0) as calls,
-         coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
-             + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)), 0)
+         coalesce(sum(coalesce(cast(/*sqlite json_extract({small}, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
+             + coalesce(cast(/*sqlite json_extract({small}, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.prompt_tokens') *//*postgres loop.extra::json ->> 'prompt_tokens' */ as integer)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.completion_tokens') *//*postgres loop.extra::json ->> 'completion_tokens' */ as integer)), 0) as tokens,
-         coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
+         coalesce(sum(cast(/*sqlite json_extract({small}, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision)), 0) as cost
-  from loop left join attempt on attempt.loop = loop.n
+  from loop left join
+  /*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (
+    select number, record, case when length(record) <= :bytes then record::json -> 'usage' end as used
+    from attempt where attempt.loop = loop.n offset 0
+  ) as attempt on true */
   where loop.tenant = :tenant and loop.project = :project and kind <> 'run'
-    and loop.created >= :begin and loop.created < :end
-  group by loop.n, loop.state
-) as loop;
+  group by loop.n, loop.created, loop.state
+) as loop
+group by day;
 
 -- name: judged
 -- Records of the newest loops; one without a record for a loop that has more than :loop_bytes, or is beyond :bytes.
@@ -257,6 +227,11 @@ select (select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record
 from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'
       order by n desc limit :limit) as loop
 where state = 'stopped';
+
+-- name: stopped_since
+-- How many loops stopped that changed after a time.
+select count(*) as number from loop
+where tenant = :tenant and project = :project and kind <> 'run' and state = 'stopped' and updated >= :since;
 
 -- name: newest_briefings
 -- What memory decided for the newest loops; long records are left out.

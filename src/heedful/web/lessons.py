@@ -39,7 +39,6 @@ from heedful.web.loops import (
     MIN_CACHED_LOOPS,
     sort_links,
 )
-from heedful.web.projects import compare_projects
 from heedful.web.site import (
     READING,
     Document,
@@ -362,16 +361,10 @@ async def proof(visit: Visit) -> Document:
         answer["harm"] = HARMFUL_MEMORY.reason.capitalize()
 
     home = await read_home(visit.caller.setup.store, visit.caller.scope)
-    # Where nothing was withheld, what is left to look at is how other projects went.
-    compared: list[Document] = []
-    if not answer["pooled"]["withheld"]:
-        compared = await compare_projects(visit, home)
-
     return {
         **answer,
         **home,
         "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
-        "compared": compared,
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
 

@@ -74,8 +74,6 @@ from heedful.web.failure import (
 )
 from heedful.web.inbox import InboxRow
 from heedful.web.instructions import name_choices
-from heedful.web.periods import period_of
-from heedful.web.projects import compare_projects, project_names
 from heedful.web.recent import RecentLoop
 from heedful.web.runs import degraded_runs, pipeline
 from heedful.web.site import (
@@ -102,6 +100,7 @@ CURSOR_PATTERN = re.compile(
 )
 MADE_UP_ID_PART = re.compile(r"[0-9a-f-]{6,36}")
 MAX_HOME_ROWS = 5  # rows of each list on the first page
+NEED_DAYS = 7  # how long a stopped loop or a degraded run needs a person
 MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
 MAX_COUNTED_REVIEWS = 100  # lessons that hurt, which the first page counts
 MAX_PAGE_ATTEMPTS = 20  # attempts on one page
@@ -111,11 +110,8 @@ MAX_SAVED_AGE_SECONDS = 600.0
 MIN_CACHED_LOOPS = 2_000
 # When the calls saved were counted, and their figures, by the memory of a scope.
 _saved_calls = WeakKeyDictionary[Memory, tuple[float, Document]]()
-# The newest loops as they were read last, of all times and of the last other period, by
-# number, by the memory of a scope.
-_recent_loops = WeakKeyDictionary[
-    Memory, dict[figures.Period, Mapping[int, RecentLoop]]
-]()
+# The newest loops as they were read last, by number, by the memory of a scope.
+_recent_loops = WeakKeyDictionary[Memory, Mapping[int, RecentLoop]]()
 
 
 async def queues(visit: Visit) -> tuple[list[Document], Workload | None]:
@@ -165,8 +161,12 @@ async def home(visit: Visit) -> Document:
     failing, unjudged = await read(figures.failing)
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
-    stopped, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
-    stopped_loops = await read(summaries, stopped)
+    week = time.time() - NEED_DAYS * figures.FIGURE_DAY_SECONDS
+    (stopped,) = await read(figures.rows, "stopped_since", since=week)
+    numbers, _ = await read(
+        figures.listed, MAX_HOME_ROWS, state="stopped", since=week, order="changed"
+    )
+    unsolved = await read(summaries, numbers)
     broken = await read(figures.rows, "broken", limit=MAX_COUNTED_REVIEWS)
     broken_loops = await read(summaries, [row["n"] for row in broken[:MAX_HOME_ROWS]])
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
@@ -177,9 +177,7 @@ async def home(visit: Visit) -> Document:
     ladder_figures = await read(ladders.figures)
     reminder_figures = await read(reminders.figures)
     facts = await read_home(visit.caller.setup.store, visit.caller.scope)
-    week = facts["weeks"]["week"]
-    unsolved = [loop for loop in stopped_loops if loop["created"] >= week["from"]]
-    degraded = await degraded_runs(visit, week["from"])
+    degraded = await degraded_runs(visit, week)
     # Shares of few loops say nothing: their numbers and the loops themselves do.
     few = facts["loops"] < FIRST_LOOPS_WITHOUT_HOLDOUT
     first_loops: list[Document] = []
@@ -187,12 +185,9 @@ async def home(visit: Visit) -> Document:
         numbers, _ = await read(figures.listed, MAX_HOME_ROWS)
         first_loops = await read(summaries, numbers)
     saved = await saved_calls(visit.caller.setup.store, visit.caller.memory)
-    compared: list[Document] = []
-    if not saved["withheld"]:
-        compared = await compare_projects(visit, facts)
     needs = {
         "texts": waiting.total,
-        "stopped": week["passed"]["of"] - week["passed"]["number"],
+        "stopped": stopped["number"],
         "runs": len(degraded),
         "broken": len(broken),
         "reflections": episodes.get("failed", 0),
@@ -223,8 +218,8 @@ async def home(visit: Visit) -> Document:
         "lessons": await read(lessons.count),
         "begin": begin(visit),
         "saved": saved,
-        "compared": compared,
         "projects": await project_names(visit),
+        "need_days": NEED_DAYS,
         "judged": figures.MAX_JUDGED_LOOPS,
         "newest": figures.MAX_FIGURE_LOOPS,
         "few": few,
@@ -232,6 +227,15 @@ async def home(visit: Visit) -> Document:
         "compared_from": FIRST_LOOPS_WITHOUT_HOLDOUT,
         **facts,
     }
+
+
+async def project_names(visit: Visit) -> list[str]:
+    """Return the names of the projects that the key may see."""
+    names = set(visit.caller.key.projects)
+    if not names:
+        scopes = await visit.caller.read(lessons.projects)
+        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
+    return sorted(names)
 
 
 def group_errors(failures: Sequence[Row], reviews: bool) -> list[Document]:
@@ -259,22 +263,15 @@ def since(visit: Visit) -> float:
     return time.time() - days * figures.FIGURE_DAY_SECONDS
 
 
-async def recent_loops(
-    visit: Visit, period: figures.Period = figures.ALL_TIME
-) -> recent.Recent:
-    """Return the newest loops of a period.
+async def recent_loops(visit: Visit) -> recent.Recent:
+    """Return the newest loops.
 
     Those that have not changed since they were read last are not read again.
     """
     memory = visit.caller.memory
-    seen_periods = _recent_loops.get(memory, {})
-    newest_of_all = seen_periods.get(figures.ALL_TIME, {})
-    seen_loops = {**newest_of_all, **seen_periods.get(period, {})}
-    newest = await visit.caller.read(recent.read_recent, seen_loops, period)
-    _recent_loops[memory] = {
-        figures.ALL_TIME: newest_of_all,
-        period: {loop.n: loop for loop in newest.loops},
-    }
+    seen_loops = _recent_loops.get(memory, {})
+    newest = await visit.caller.read(recent.read_recent, seen_loops)
+    _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
     return newest
 
 
@@ -284,21 +281,20 @@ async def loops(visit: Visit) -> Document:
     Totals, facets and all orders but two are those of the newest loops: the list by the
     last change, and by the begin, goes on to the oldest loop.
     """
-    names = [*(facet.name for facet in FACETS), "text", "days", "from", "to"]
+    names = [*(facet.name for facet in FACETS), "text", "days"]
     filters = {name: visit.query.get(name, "") for name in names}
     if filters["state"] not in ("", *LOOP_STATES):
         raise InvalidInput("state", filters["state"], ", ".join(LOOP_STATES))
-    period = period_of(visit)
-    newest = await recent_loops(visit, period)
+    newest = await recent_loops(visit)
     matches = await _matches(visit, filters["text"])
     numbers = None
     if matches is not None:
         numbers = frozenset(matches.loops)
 
     narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
-    # No index finds the loops of a search, or of some days, by their last change.
+    # No index finds the loops of a search by their last change.
     listed_orders = ["-changed", "-began"]
-    if matches is not None or period != figures.ALL_TIME:
+    if matches is not None:
         listed_orders.remove("-changed")
     sort = visit.query.get("sort") or listed_orders[0]
     if sort not in listed_orders:
@@ -402,7 +398,6 @@ async def _list_page(
         tag=filters["check"],
         below=_place_of(visit),
         since=since(visit),
-        period=period_of(visit),
     )
     usage = {loop.n: loop.used for loop in recent_ones}
     cursor = ""

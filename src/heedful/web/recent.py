@@ -17,7 +17,7 @@ from heedful.loop.record import DOUBT_STATES, NO_USAGE
 from heedful.store.connection import Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 from heedful.web import figures
-from heedful.web.figures import ALL_TIME, Period, rows
+from heedful.web.figures import rows
 from heedful.web.summaries import LoopUsage, usage_of
 
 LOOP_COUNTS = (
@@ -83,14 +83,13 @@ def read_recent(
     db: Db,
     scope: Scope,
     known: Mapping[int, RecentLoop] | None = None,
-    period: Period = ALL_TIME,
 ) -> Recent:
-    """Return the newest loops of a period, of at most `MAX_REPLAY_BYTES` of records.
+    """Return the newest loops, of at most `MAX_REPLAY_BYTES` of records.
 
     The records of `known` loops that have not changed are not read again.
     """
     limit = figures.MAX_FIGURE_LOOPS
-    newest = rows(db, scope, "recent", limit=limit + 1, **period._asdict())
+    newest = rows(db, scope, "recent", limit=limit + 1)
     heads = [row for row in newest[:limit] if row["total"] <= MAX_REPLAY_BYTES]
 
     same = {}

@@ -93,32 +93,6 @@ begin
   end loop;
 end $$;
 
--- The figures of a day are counted again after one of its loops has changed. Who counts a day takes the lock for itself
--- alone, so that no change which it does not see commits later. A day that has not ended has figures only if a clock was fast.
-create function day_changed() returns trigger language plpgsql as $$
-declare
-  today bigint := floor(store_clock() / 86400);
-  changed record;
-begin
-  for changed in
-    select old.tenant as tenant, old.project as project, floor(old.created / 86400)::bigint as day where tg_op <> 'INSERT'
-    union
-    select new.tenant, new.project, floor(new.created / 86400)::bigint where tg_op <> 'DELETE'
-  loop
-    if changed.day < today or exists (
-      select 1 from day_figure f
-      where f.tenant = changed.tenant and f.project = changed.project and f.day = changed.day
-    ) then
-      perform pg_advisory_xact_lock_shared(hashtextextended('days ' || changed.tenant || ' ' || changed.project, 0));
-      delete from day_figure f
-      where f.tenant = changed.tenant and f.project = changed.project and f.day = changed.day;
-    end if;
-  end loop;
-  return null;
-end $$;
-create trigger day_changed after insert or delete or update of created, updated, state, extra on loop
-for each row execute function day_changed();
-
 create function set_indexed() returns trigger language plpgsql as $$
 begin
   new.indexed := new.state in ('unverified', 'verified') and exists (

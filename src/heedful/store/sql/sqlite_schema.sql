@@ -43,18 +43,6 @@ create trigger loop_text_gone after delete on loop_text begin
   insert into loop_fts (loop_fts, rowid, text) values ('delete', old.loop, old.text);
 end;
 
--- The figures of a day are counted again after one of its loops has changed.
-create trigger day_added after insert on loop begin
-  delete from day_figure where tenant = new.tenant and project = new.project and day = cast(new.created / 86400 as integer);
-end;
-create trigger day_changed after update of created, updated, state, extra on loop begin
-  delete from day_figure where tenant = old.tenant and project = old.project
-    and day in (cast(old.created / 86400 as integer), cast(new.created / 86400 as integer));
-end;
-create trigger day_gone after delete on loop begin
-  delete from day_figure where tenant = old.tenant and project = old.project and day = cast(old.created / 86400 as integer);
-end;
-
 create trigger example_added after insert on example begin
   insert into corpus (scope, example) values (new.scope, new.id)
   on conflict (scope) do update set example = new.id;

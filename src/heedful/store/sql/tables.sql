@@ -37,24 +37,6 @@ create table loop (
   unique (tenant, project, id)
 );
 
--- The figures of the loops that began on a `day`, in days since 1970, once the day has ended. A trigger deletes them when a
--- loop of the day changes; a page then counts the day again.
-create table day_figure (
-  tenant text not null,
-  project text not null,
-  day integer not null,
-  loops integer not null,
-  ended integer not null,
-  right_at_once integer not null,
-  retried integer not null,
-  solved integer not null,
-  stopped integer not null,
-  calls integer not null,
-  tokens integer not null,
-  cost real not null,
-  primary key (tenant, project, day)
-) without rowid;
-
 -- An attempt of a loop, the text of its candidate, and the value that it produced, all as JSON. The record has no text, so
 -- that lists need not read it. `text` is '' if it equals the value.
 create table attempt (
@@ -672,7 +654,6 @@ create index loop_updated on loop (tenant, project, updated);
 
 create index loop_newest on loop (tenant, project, n);
 create index loop_runs on loop (tenant, project, n) where kind = 'run';
-create index loop_created on loop (tenant, project, created);
 create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
 create index key_newest on key (tenant, at desc, id desc);
 
