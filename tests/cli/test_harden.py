@@ -70,8 +70,8 @@ def test_a_lesson_is_hardened_and_retired(taught, session) -> None:
             "harden 1 --accept --reject --by a", 2, "choose one", id="two decisions"
         ),
         pytest.param("harden 1 --list", 2, "give no lesson", id="a lesson and a list"),
-        pytest.param("harden 0", 2, "it must be at least 1", id="id 0"),
-        pytest.param("harden x", 2, "integer", id="id is a word"),
+        pytest.param("harden 0", 2, "not in the range 1<=x", id="id 0"),
+        pytest.param("harden x", 2, "not a valid int", id="id is a word"),
         pytest.param("harden 9", 3, "lesson '9'", id="unknown"),
         pytest.param(
             "harden 1 --false-alarm --by a", 3, "harden the lesson first", id="no check"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import signal
 import sys
 import threading
@@ -34,13 +33,6 @@ class Interrupted(Exception):
 
 
 USAGE_EXIT_CODE = 2
-# Typer's message about arguments after the last one of a command.
-EXTRA_ARGUMENTS_PATTERN = re.compile(r"unexpected extra arguments?.*? \((.*)\)$")
-# Typer's messages about a number: of another form, or out of range.
-WRONG_NUMBER_PATTERN = re.compile(
-    r"(.*) is not (?:a valid (int|float)|in the range )", re.DOTALL
-)
-NUMBER_FORMS = {"int": "an integer", "float": "a number"}
 INTERRUPTED_EXIT_CODE = 130
 # An error has the code of the first of these classes that it is an instance of, else 1.
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -154,7 +146,7 @@ def message_of(error: Any) -> str:
 
     command = current_command()
     if is_of_command_line(error):
-        message = _message_of_command_line(error)
+        message: str = error.format_message()
         context = getattr(error, "ctx", None)
         if context is None or command.json or _is_help(error) or "--help" in message:
             return message
@@ -162,93 +154,6 @@ def message_of(error: Any) -> str:
 
     hint = "" if command.debug else "; run it again with --debug for the traceback"
     return f"unexpected {type(error).__name__}: {error}{hint}"
-
-
-def _message_of_command_line(error: Any) -> str:
-    """Return which option or value of a command line is wrong, and what to write.
-
-    From 0.29 on, Typer checks values with pydantic, whose words are for those who write
-    Python.
-    """
-    find_faults = getattr(error.__cause__, "errors", None)
-    options = getattr(error, "possibilities", None)
-    if find_faults is not None:
-        from heedful.faults import allowed_value  # slow to import
-
-        fault = find_faults()[0]
-        name = error.param.opts[0]
-        allowed = allowed_value(fault)
-        if fault["type"] == "value_error":  # of Typer itself, about a choice
-            return f"{name}: {allowed.rstrip('.')}"
-        return str(errors.InvalidInput(name, fault["input"], allowed))
-    if options is not None:
-        return _unknown_option(error)
-
-    message: str = error.format_message()
-    return _own_words(error, message)
-
-
-def _own_words(error: Any, message: str) -> str:
-    """Return what is missing or too much in a command line, in words of heedful.
-
-    `message` is Typer's own, which is returned for any other fault.
-    """
-    kind = type(error).__name__
-    if kind == "MissingParameter":
-        parameter = error.param
-        name = parameter.opts[0]
-        if parameter.param_type_name == "argument":
-            name = parameter.name.upper()
-        meaning = (parameter.help or "it has no default").rstrip(".")
-        return f"{name} is missing: {meaning[:1].lower()}{meaning[1:]}"
-
-    if kind == "BadOptionUsage":
-        name = error.option_name
-        if "does not take" in message:
-            return f"{name} has a value; write {name} alone"
-        return f"{name} has no value; write {name} VALUE"
-
-    if kind == "BadParameter":
-        return _wrong_value(error)
-
-    extra = EXTRA_ARGUMENTS_PATTERN.search(message)
-    if extra is not None:
-        return f"no argument takes {extra[1]!r}; put a text with blanks into quotes"
-    return message
-
-
-def _wrong_value(error: Any) -> str:
-    """Return which option has a wrong value, and what is allowed instead."""
-    name = error.param.opts[0]
-    wrong = WRONG_NUMBER_PATTERN.match(error.message)
-    if wrong is None:
-        return f"{name}: {error.message.rstrip('.')}"
-
-    value, kind = wrong.groups()
-    number_type = error.param.type
-    if kind is not None:
-        allowed = NUMBER_FORMS[kind]
-    elif float(value) < number_type.min:
-        allowed = f"at least {number_type.min}"
-    else:
-        allowed = f"at most {number_type.max}"
-    return f"{name} is {value}; it must be {allowed}"
-
-
-def _unknown_option(error: Any) -> str:
-    """Return that a command has no such option, and which one may be meant."""
-    context = error.ctx
-    names = [
-        name
-        for parameter in context.command.get_params(context)
-        for name in (*parameter.opts, *parameter.secondary_opts)
-        if name.startswith("--")
-    ]
-    cure = f"{context.command_path} --help lists them"
-    if context.parent is None:
-        cure = f"options stand after the command: heedful COMMAND {error.option_name}"
-    kind = f"option of {context.command_path}"
-    return str(errors.UnknownName(kind, error.option_name, names, cure))
 
 
 def leave(code: int) -> NoReturn:
