@@ -117,13 +117,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """A failure of calls that have something in common with a call.
+    """A known failure of calls that have a mark in common with a call.
 
-    That is the mark of this `kind` with a `name` and a `tool`, found by its `digest`.
-    Such calls failed in `runs` runs, last at the time `failed` in seconds since 1970.
-    `error` is what the last one said, and `fix` what put it right, or "". `lesson` is
-    the id of the lesson, 0 without one; `trust` and `lesson_state` are its own. `text`
-    says all that in words.
+    The mark has a `kind`, a `name`, a `tool` and a `digest`. Calls with this mark
+    failed in `runs` runs, last at the time `failed`, in seconds since 1970. `error` is
+    the last error, and `fix` is what fixed it, or "". `lesson` is the id of the lesson,
+    0 without one, with its `trust` and its `lesson_state`. `text` says all this in
+    words.
     """
 
     kind: MarkKind
@@ -149,9 +149,9 @@ class KnownFailure:
 class ActionHistory:
     """The result of `Memory.before`; true if something speaks against the action.
 
-    `failures` are the known failures, and `marks` the digests of what they and others
-    with the same errors have in common with the action. `waiting` are the ids of
-    lessons about the action that wait in quarantine; their texts are not shown.
+    `failures` are the known failures. `marks` are the digests of the marks that they,
+    and others with the same errors, have in common with the action. `waiting` are the
+    ids of lessons about the action that wait in quarantine; their texts are not shown.
     `checks` are the checks of lessons that find something in the action, and `rules`
     the rules of the user that name it.
     """

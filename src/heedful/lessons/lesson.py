@@ -117,10 +117,11 @@ class Example:
 
     `rejected` and `wrong` are empty if the first output was accepted. `before` and
     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
-    finding, `rule` is what it says without particulars of the task: its check has
-    `stated` it, or they are blanks. `context` is text around the task. `model` wrote
-    the rejected output, or else the accepted one; it is "" if it is unknown. `rung` of
-    a loop's ladder wrote the accepted output, or else the rejected one.
+    finding. `rule` is the finding without particulars of the task: the check states it
+    (`stated`), or blanks replace the particulars. `context` is text around the task.
+    `model` is the model that wrote the rejected output, or else the accepted one; "" if
+    it is unknown. `rung` is the rung that wrote the accepted output, or else the
+    rejected one.
     """
 
     task: str
@@ -183,12 +184,12 @@ class Cause:
     """A rule that loops with one memory key broke; later loops are shown its lesson.
 
     `rule` identifies the rule within the key, `checks` name the checks that may have
-    found the mistake, and `severity` is the highest of its findings. `check_id` names
-    the check that found it last in all functions that it guards. `fix` is 1 if one
-    of them said what to do. `loops` counts the loops that broke the rule, `mended`
-    those of them that passed. `quiet` counts the loops that were shown the rule and
-    have kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all
-    loops of the key.
+    found the mistake, and `severity` is the highest of its findings. `check_id`
+    identifies the check that found it last, in all functions that this check guards.
+    `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
+    and `mended` the loops among them that passed. `quiet` counts the loops that were
+    shown the rule and have kept it since it was last broken; once it is
+    `MIN_QUIET_LOOPS`, it counts all loops of the key.
     """
 
     memory_key: str
@@ -390,13 +391,13 @@ class Match:
     `trust` are those of the example, `meta` is the data stored with its lesson. Only
     `Memory.query` returns examples that are quarantined.
 
-    `cause` is set if the memory key of a loop found the lesson; then `worked` is the
-    output that broke the rule and what was accepted, unless they are long. `own` is
+    `cause` is set if the memory key of a loop found the lesson; then `worked` has the
+    output that broke the rule and the accepted output, unless they are long. `own` is
     true if the loop that asks has the memory key of the example, and the key has rules.
-    `rule_keys` are those whose loops broke the rule, of which the `cause` has the
-    counts. `memory_key` is that of the example's loop. `models` are those that it was
-    learnt from, if they are known. `unfit_for` are the models whose loops a proof says
-    it hurts.
+    `rule_keys` are the memory keys whose loops broke the rule; the `cause` counts these
+    loops. `memory_key` is the key of the example's loop. `models` are the models whose
+    loops taught the lesson, if they are known. `unfit_for` are the models whose loops
+    it provably hurts.
     """
 
     id: int

@@ -194,14 +194,15 @@ class LessonCheck:
     `lesson` is the id of the lesson, `text` its words. `error_type` is the check or the
     tool that found its mistake, and `taught_by` are the names of the loop's checks that
     can find it again. `kind` and `rule` say what is checked, and `about` says it in
-    words. The check judges loops of its `memory_key`; a "call" judges the calls
-    of an agent. `failed`, `passed` and `harmless` count the outputs that it was
-    executed on: rejected and accepted ones of the lesson, and accepted ones of others.
+    words. The check judges loops of its `memory_key`; a "call" judges the calls of an
+    agent. It was executed on outputs: `failed` counts the rejected outputs of the
+    lesson, `passed` its accepted outputs, and `harmless` the accepted outputs of other
+    lessons.
 
     Only a check in the state "accepted" judges. `by` accepted or rejected it at the
-    time `decided`, and said `why`. Since then it found something `hits` times, last at
-    the time `last_hit`, and `false_alarms` of these were wrong. Times are in seconds
-    since 1970. The lesson has the trust `trust` and the state `lesson_state`.
+    time `decided`, and said `why`. Since then it has found something `hits` times, last
+    at the time `last_hit`; `false_alarms` counts the wrong findings. Times are in
+    seconds since 1970. The lesson has the trust `trust` and the state `lesson_state`.
     """
 
     lesson: int

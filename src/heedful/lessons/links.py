@@ -115,7 +115,7 @@ class LinkedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RelatedLesson:
-    """A lesson that is about the same as another one, by what they share.
+    """A lesson that shares links with another lesson.
 
     `weight` is the sum of the weights of the `shared` links, rarest first.
     """
@@ -129,8 +129,8 @@ class RelatedLesson:
 class Related:
     """A lesson with its links, and the lessons that share links with it, nearest first.
 
-    They are among the `compared` lessons in use, the newest of the scope. `silence`
-    says why no lesson is related, "" if one is.
+    The `compared` newest lessons in use were searched. If no lesson is related,
+    `silence` says why; otherwise, it is "".
     """
 
     lesson: LinkedLesson

@@ -151,9 +151,9 @@ class Effect:
     """The means of a measure in loops with and without a lesson, and the gain from it.
 
     The true `gain` lies between `low` and `high`. A mean is None without such loops;
-    the interval is then as wide as possible. If the share of the holdout changed, each
-    loop is weighted by 1 divided by the probability of what happened in it: that the
-    lesson was shown, or that it was withheld.
+    the interval is then as wide as possible. If the holdout has changed, each loop is
+    weighted: a loop that had the lesson by 1 divided by the probability of showing it,
+    any other loop by 1 divided by the probability of withholding it.
     """
 
     shown: float | None
@@ -171,11 +171,11 @@ class Comparison:
     A `lesson` of None means all of them. `uplift` compares the share of loops that
     passed at the first attempt, `recurrence` the share in which the lesson's error
     occurred again (its gain is the reduction), `calls` the model calls of a loop (its
-    gain is the calls saved). `climbs` compares the share of loops with a ladder, begun
-    on its first rung, that needed a higher one (its gain is the reduction); it is None
-    without such loops. `missing` is about how many more loops with a draw a conclusion
-    needs, if they go as those before: 0 if there is one, and None without loops of both
-    kinds, or if more than a million are missing.
+    gain is the calls saved). `climbs` compares the share of loops with a ladder that
+    needed a higher rung than the first (its gain is the reduction); it is None without
+    such loops. `missing` is about how many more loops with a random draw a conclusion
+    needs, if they end as the earlier ones did: 0 if there is a conclusion, None without
+    loops of both kinds, or if more than a million are missing.
     """
 
     lesson: str | None
@@ -209,9 +209,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A gain in all loops together, None if unknown; the true one is in the interval.
+    """The gain in all loops together, None if it is unknown.
 
-    The interval is from `low` to `high`.
+    The true gain lies between `low` and `high`.
     """
 
     gain: float | None
@@ -235,11 +235,11 @@ class Total:
 class Balance:
     """What memory as a whole changed in the loops that were shown it.
 
-    `right` of their first answers were right; `net` is how many more than without
-    memory, and `calls_saved` how many model calls fewer they made. Each is the gain of
-    a loop times the number of loops. `missing` is about how many more loops with a draw
-    over all lessons a conclusion needs: 0 if there is one, and None without loops of
-    both kinds, or if more than a million are missing.
+    `right` counts the loops whose first answer was right. `net` is how many of them
+    memory added, and `calls_saved` how many model calls it saved; both are the gain per
+    loop times the number of loops. `missing` is about how many more loops with one
+    random draw for all lessons a conclusion needs: 0 if there is a conclusion, None
+    without loops of both kinds, or if more than a million are missing.
     """
 
     right: int
@@ -266,7 +266,8 @@ class CostSum:
 class MeanCost:
     """The mean cost of a loop with and without memory, None without such loops.
 
-    Loops are weighted as `Effect` says. A cost has no bound, so it has no interval.
+    Loops are weighted as in `Effect`. There is no interval, because a cost has no upper
+    limit.
     """
 
     shown: float | None
@@ -600,8 +601,8 @@ class TrialProof:
 
     `shown` and `withheld` count the loops that ended, `pending` those that have not.
     `uplift` compares the mean results of loops, 0..1. `missing` is about how many more
-    loops a conclusion needs if they go as those before: 0 if there is one, and None
-    without loops of both kinds, or if more than a million are missing.
+    loops a conclusion needs, if they end as the earlier ones did: 0 if there is a
+    conclusion, None without loops of both kinds, or if more than a million are missing.
     """
 
     source: str

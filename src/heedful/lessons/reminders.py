@@ -59,12 +59,14 @@ class FailureCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderTally:
-    """How reminders ended.
+    """The number of reminders, by what happened after them.
 
-    Of those `told`, some mistakes were `not_repeated`, some reminders came `too_late`,
-    with the failure, and some were `unhelpful`: it came again. Of those `withheld`, so
-    many mistakes were `withheld_repeated`. After `no_verdict` others no call could show
-    it. `calls_saved` is None without enough data.
+    `told` counts the reminders that were shown: `not_repeated`, if the mistake did not
+    come again; `too_late`, if they came with the failure, which then did not come
+    again; and `unhelpful`, if it came again. `withheld` counts the reminders that were
+    not shown; after `withheld_repeated` of them, the mistake came again. `no_verdict`
+    counts reminders after which no call showed whether it came again. `calls_saved` is
+    None without enough data.
     """
 
     told: int = 0
@@ -99,10 +101,12 @@ class ReminderTally:
 class ReminderFigures:
     """What reminders did.
 
-    `told_repeated` and `withheld_repeated` are the shares of mistakes that came again,
-    where a draw decided; None without such reminders. The true difference, withheld
-    less told, lies between `low` and `high`. `failure_calls` are the calls that a
-    failure costs. `missing` says what data a figure lacks.
+    A random draw decided which reminders to show. `told_repeated` is the share of
+    mistakes that came again after shown reminders, and `withheld_repeated` the share
+    after withheld ones; None without such reminders. The true difference,
+    `withheld_repeated` minus `told_repeated`, lies between `low` and `high`.
+    `failure_calls` are the calls that a failure costs. `missing` says what data a
+    figure lacks.
     """
 
     total: ReminderTally = ReminderTally()

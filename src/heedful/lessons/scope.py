@@ -81,14 +81,14 @@ def lesson_name(kind: str, signature: str) -> str:
 class Remembered:
     """The result of storing a lesson: its id, whether it is new, and its sightings.
 
-    `updated` says that its words or its fix replaced older ones, which are kept.
+    `updated` is true if its words or its fix replaced older ones, which are kept.
 
     `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its
     whole group. `state` and `trust` are those of the stored text. If the text waits in
-    quarantine, `entry` is its id there, and `release` the command that releases it.
-    `figures` says whether another figure would make it another lesson ("content") or
-    not ("particulars"). If memory is full and all stored lessons are pinned or worth
-    more than the new one, `id` and `seen` are 0.
+    quarantine, `entry` is its id there, and `release` the command that releases it. If
+    the same error with other figures is another lesson, `figures` is "content"; if it
+    is the same lesson, "particulars". If memory is full and all stored lessons are
+    pinned or worth more than the new one, `id` and `seen` are 0.
     """
 
     id: int

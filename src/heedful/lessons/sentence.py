@@ -23,7 +23,7 @@ MAX_SAID_LOOPS = 10_000
 class ProofWords:
     """What is proven, in parts: a figure, what it is about, and further facts.
 
-    `shares` are those with and without memory, "" where they are not known.
+    `shares` has the shares with and without memory, or is "" if they are unknown.
     """
 
     figure: str

@@ -222,13 +222,13 @@ class Finding:
     name and the message without its times, ids and temporary paths. An improvement does
     not reset the count of a `persistent` finding in the rule `Echo`. `span` is the
     half-open range of the faulty characters in the candidate, None if unknown. `rule`
-    says what holds for every answer: memory tells it to other tasks as it stands.
-    Without it, memory tells message and fix, with a blank for what belongs to this
-    task. `raised` has the type and the place of the exception that refused the
-    candidate, "" if a check returned the finding. `off_by` is how far a measure is
-    beyond its limit, as a share of the limit, or as the distance if the limit is 0;
+    says what holds for every answer: memory shows it unchanged to other tasks. Without
+    a rule, memory shows the message and the fix, with blanks for the particulars of
+    this task. `raised` has the type and the place of the exception that refused the
+    candidate; it is "" if a check returned the finding. `off_by` is how far a measure
+    is beyond its limit, as a share of the limit, or as the distance if the limit is 0;
     None if nothing was measured. `check_id` is the same for all functions that the
-    check guards: memory tells each of them its rules. Loops set it.
+    check guards, and memory shows its rules to each of them. Loops set it.
     """
 
     check: str
@@ -325,9 +325,9 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 class Evaluation:
     """The findings and scores of one candidate. A missing score never counts as 0.
 
-    `usage` is the cost of a judging model. When candidates of one attempt have equally
-    many errors and unmet goals, the largest `preference` wins; critics set it. `met` is
-    the share (0..1) of tests or checks that passed, None if unknown.
+    `usage` is the cost of a judging model. If candidates of one attempt have equally
+    many errors and unmet goals, the one with the largest `preference` wins. Critics set
+    it. `met` is the share (0..1) of tests or checks that passed, None if unknown.
     """
 
     findings: tuple[Finding, ...] = ()

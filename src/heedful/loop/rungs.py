@@ -36,8 +36,8 @@ class RungFigures:
 class LadderFigures:
     """The figures of `tasks` loops with a ladder, by rung.
 
-    `passed` of them were answered. The rungs and the `overhead` together are all that
-    the loops spent.
+    `passed` counts the loops that were answered. The `rungs` and the `overhead`
+    together are everything that the loops spent.
     """
 
     tasks: int = 0

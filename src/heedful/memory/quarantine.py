@@ -65,7 +65,7 @@ class Quarantine:
         return replace(entry, provenance=provenance)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Release lessons from quarantine; they get the trust of an operator.
+        """Release lessons from quarantine; they get the trust `user`.
 
         If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
         an id or an actor, and NotQuarantined after an earlier decision.

@@ -294,9 +294,10 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> records.Remembered:
         """Record one occurrence of an error, as `Memory.remember` does.
 
-        If the key has the permission `approve`, the lesson gets the trust `operator`,
-        otherwise the trust `tool`, and then it waits in quarantine. The default
-        `source` is the key. Raises InvalidInput, QuotaExceeded.
+        If the key has the permission `approve`, the lesson gets the trust `user`,
+        otherwise `local`, or `outside` if nobody stated the key or the `source`: then
+        it waits in quarantine. The default `source` is the key. Raises InvalidInput,
+        QuotaExceeded.
         """
         pair = None
         if example is not None:

@@ -176,11 +176,11 @@ Kind = lessons.LessonKind
 class NewLoop(Body):
     """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
-    Loops with the same `memory_key`, such as the name of what makes the attempts, tell
-    each other the rules that they broke, whatever their tasks. `model` makes the
-    attempts, unless a report names another. `rungs` name several models, cheapest
-    first: then `rung` in a verdict says which of them, counted from 1, makes the next
-    attempt.
+    Loops with the same `memory_key` share the rules that they broke, even if their
+    tasks differ. A key may be the name of the function that makes the attempts. `model`
+    makes the attempts, unless a report names another model. `rungs` names several
+    models, cheapest first. Then `rung` in a verdict, counted from 1, says which model
+    makes the next attempt.
 
     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
     the policy of the service applies.
@@ -281,7 +281,7 @@ class StageOutput(Body):
 class NewOverride(Body):
     """An override of a rule, or of several with commas between them.
 
-    It counts for `decisions` decisions and expires at `until`, in Unix time.
+    It holds for `decisions` decisions, and expires at `until`, in Unix time.
     """
 
     rule: Name
@@ -475,9 +475,8 @@ class LessonEdit(Body):
 
     `pinned` protects the lesson from eviction and pruning. `apart` keeps its error
     pattern from being grouped with similar patterns. `retired` takes the lesson out of
-    recall, `restored` brings it back, also after a proof. `text` gives it new words of
-    an operator; the old ones stay as a version, and what was measured for them no
-    longer counts.
+    recall. `restored` brings it back, even if a proof retired it. `text` replaces its
+    words: the old words stay as a version, and measurements of them no longer count.
     """
 
     pinned: bool | None = None
@@ -603,9 +602,9 @@ class RecallAnswer:
     """Items that fit a task, best first. Put `messages` or `text` into a prompt
     unchanged.
 
-    If nothing can be put into a prompt, `silence` says what keeps the nearest lesson
-    back. For a loop, `briefing` says what memory showed it, what it withheld or missed,
-    and why.
+    If nothing can be put into a prompt, `silence` says why the nearest lesson is
+    missing. For a loop, `briefing` says what memory showed, withheld or lacked, and
+    why.
     """
 
     items: list[RecallItem]
@@ -623,8 +622,8 @@ class NewOutcome(Body):
     """How a loop ended, with the `signatures` of its errors, as `/v1/seen` returns
     them.
 
-    `climbed` says of a loop with several models whether another than the first made an
-    attempt. `cost` is that of the whole loop.
+    In a loop with several models, `climbed` is true if a model other than the first
+    made an attempt. `cost` is the cost of the whole loop.
     """
 
     loop: LoopName
@@ -644,12 +643,13 @@ class ProofAnswer:
 
     With a `model`, only loops of this model count. `models` has the total for each
     model, by its name, which is "" if it is unknown. `balance` is what memory changed
-    in all loops that were shown it, and `mean_cost` that of a loop with and without
-    it. `ladders` has what each rung answered and spent in the newest loops with several
-    generators. `reminders` has what sessions of coding agents were told, and whether
-    the mistakes came again. `verdict` is the one in force, "" without one: if memory
-    "hurts", it is shown to one loop in 40, unless the `holdout` is 0. `sentence` says
-    what is proven of memory as a whole, or what is missing; `words` has its parts.
+    in all loops that were shown it, and `mean_cost` the mean cost of a loop with and
+    without memory. `ladders` says what each rung answered and spent in the newest loops
+    with several generators. `reminders` counts the reminders in sessions of coding
+    agents, and the mistakes that came again. `verdict` is the verdict in force, or "":
+    if memory "hurts", only one loop in 40 is shown it, unless the `holdout` is 0.
+    `sentence` says what is proven of memory as a whole, or what is missing; `words` has
+    its parts.
     """
 
     model: str
@@ -672,7 +672,8 @@ class TrialOffer(Body):
     """The texts that a memory on trial, the `source`, would show a loop.
 
     `holdout` is the share of loops from which they are withheld, below 1. With
-    `keep_texts`, the store keeps the texts without secrets; otherwise their digests.
+    `keep_texts`, the store keeps the texts without secrets; otherwise, it keeps only
+    their digests.
     """
 
     source: Name
@@ -684,7 +685,7 @@ class TrialOffer(Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferAnswer:
-    """The texts that the loop is to be shown: all that were offered, or none."""
+    """The texts to show to the loop: all offered texts, or none."""
 
     texts: list[str]
 

@@ -105,8 +105,8 @@ class FinishedRun(TenantBody):
     `metadata`, `tool_name` and an `error`. The service adds a missing id or time. The
     `error` of the run has an `error_category`, an `error_message` and a `context`.
 
-    Rules write the lesson at once. If the service has a model, a job asks it for a
-    version of its own later.
+    Rules write the lesson at once. If the service has a model, a job asks it later to
+    reword the lesson.
     """
 
     events: list[dict[str, Any]]
@@ -287,9 +287,9 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     more.
 
     Rules write the lessons, and no request waits for a model. While `awaits_model` is
-    true, a job lets the model reword them; the lessons note as `model_error` why its
-    words are not used. If the lessons are from outside, they wait in quarantine; the
-    command `release` releases them, and `hint` states their sources.
+    true, a job asks the model to reword them. If its words are not used, `model_error`
+    of the lessons says why. If the lessons are from outside, they wait in quarantine;
+    the command `release` releases them, and the command `hint` states their sources.
     """
     if not caller.setup.reflections:
         raise Problem(
@@ -333,9 +333,9 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
     """Return reflections and strategies that fit a text; without a text, the most
     important.
 
-    Those that wait in quarantine are marked by their `state`. A key with `recall` in
-    place of `read` does not get them. An empty answer has a `silence`: what keeps the
-    nearest reflection back, and the command that changes it.
+    The `state` marks reflections that wait in quarantine. A key with `recall` instead
+    of `read` does not get them. In an empty answer, `silence` says why the nearest
+    reflection is missing, and which command changes that.
     """
     reflections = await engine.query_reflections(
         caller.scope.tenant,

@@ -156,7 +156,7 @@ async def begin(
     """Begin a loop, or return it if it exists; 409 if its task, context, goals, policy
     or rungs differ.
 
-    Goals and a policy that the body leaves out do not differ.
+    If the body leaves out the goals or the policy, they are not compared.
     """
     setup = caller.setup
 
@@ -276,7 +276,7 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
 async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document:
-    """Let a loop continue past rules; if only these stopped it, it opens again."""
+    """Let a loop continue past rules; if no other rule stopped it, it opens again."""
     caller.record(
         "loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions
     )
@@ -314,7 +314,7 @@ async def validate(body: schemas.StageOutput, caller: Writing) -> ValidationRepo
     """Check the output of a stage that another program runs, and return a report; store
     nothing.
 
-    A check that raises makes the status `not_validated`. 422 for a check that is not
+    If a check raises an error, the status is `not_validated`. 422 if a check is not
     allowed.
     """
     specs = [check.model_dump() for check in body.checks]

@@ -166,8 +166,8 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
 
     `number` in the answer is the position of the loop among the ended loops of the
     project with recalled lessons. It is 0 if the loop does not count: no lessons were
-    recalled for it, the key has reported none of its attempts, or has reached the
-    number of outcomes that count in a day.
+    recalled for it, the key has reported none of its attempts, or the key has reached
+    its limit of outcomes a day.
     """
     outcome = lesson.Outcome(
         body.loop,
@@ -236,8 +236,9 @@ async def offer(body: schemas.TrialOffer, caller: Writing) -> schemas.OfferAnswe
     """Offer a loop the texts of a memory that heedful did not make; return what to
     show it.
 
-    A random draw decides about all of them, once for each loop and source; this is
-    stored before the answer. A loop that is offered no text does not count.
+    One random draw for each loop and source decides whether all texts are shown, or
+    none. heedful stores the draw before it answers. A loop without an offered text does
+    not count.
     """
     trial = Trial(
         body.source,
@@ -253,8 +254,8 @@ async def offer(body: schemas.TrialOffer, caller: Writing) -> schemas.OfferAnswe
 async def end_trial(body: schemas.TrialResult, caller: Writing) -> Document:
     """Report how a loop of a trial ended; 409 if another result was reported.
 
-    The body has `passed` or a `score`, not both. 404 for a loop that the source offered
-    nothing.
+    The body has `passed` or a `score`, not both. 404 if the source offered the loop no
+    text.
     """
     trial = Trial(body.source, caller.setup.store, caller.scope)
     await trial.end(body.loop, body.passed, score=body.score)
@@ -276,12 +277,12 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=R
 
 @lessons.post("/seen")
 async def seen(body: schemas.Question, caller: Reading) -> Document:
-    """Return how often an error was seen, its lessons, and if others are `grouped` with
-    it.
+    """Return how often an error was seen, its lessons, and whether other errors are
+    `grouped` with it.
 
     The `entry` of a lesson is the id of its text in quarantine, or 0. If the text has
-    several lines, `lines` are the errors that are known. `release` is the command that
-    releases the lessons that wait in quarantine.
+    several lines, `lines` are the known errors among them. `release` is the command
+    that releases the lessons that wait in quarantine.
     """
     answer = await caller.memory.seen(body.error_type, body.text)
     return {
@@ -314,8 +315,8 @@ async def before(body: schemas.ActionQuestion, caller: Reading) -> schemas.Actio
 async def create(
     body: schemas.NewLesson, caller: Writing, response: Response
 ) -> schemas.RememberedAnswer:
-    """Record one occurrence of an error: 201 if its pattern is new and becomes a
-    lesson, else 200.
+    """Record that an error occurred: 201 if its pattern is new and becomes a lesson,
+    otherwise 200.
 
     If the key is from outside and nobody stated it, the lesson waits in quarantine;
     `entry` is its id there, and `release` releases it. If the
@@ -360,11 +361,10 @@ async def create(
 
 @lessons.post("/reflections/query")
 async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.QueryAnswer:
-    """Find lessons to read, with those in quarantine if the key has the permission
-    `read`.
+    """Find lessons to read; the permission `read` includes lessons in quarantine.
 
     Never put an item with the state `quarantined` into a prompt. If there are no items,
-    `silence` says what keeps the nearest lesson back, and the command that changes it.
+    `silence` says why the nearest lesson is missing, and which command changes that.
     """
     matches = await caller.memory.query(
         body.text,
@@ -390,8 +390,8 @@ async def listed(
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
 
-    A key with `recall` in place of `read` gets no words, type, source and tags of
-    lessons that wait in quarantine or were rejected.
+    If a lesson waits in quarantine or was rejected, a key with `recall` instead of
+    `read` does not get its words, type, source and tags.
     """
     stored_state = state_from_older(state) if state else ""
     rows = await review.list_lessons(
@@ -420,9 +420,7 @@ async def related(id: Id, caller: Reading, limit: Limit = 10) -> schemas.Related
 
 @lessons.get("/reflections/{id}")
 async def one(id: Id, caller: Reading, response: Response) -> Document:
-    """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`,
-    too.
-    """
+    """Return a lesson; its `edition` is also the entity tag in the header `ETag`."""
     return _with_etag(await review.read_lesson(caller, id), response)
 
 
@@ -515,10 +513,10 @@ async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
-    """Remove a source and all derived from it, also lessons of loops whose prompts had
-    its text.
+    """Remove a source and everything that derives from it, including lessons of loops
+    whose prompts contained its text.
 
-    `key:ID` removes all that a key wrote to the project.
+    `key:ID` removes everything that a key wrote to the project.
     """
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, why=body.why)
@@ -542,8 +540,8 @@ async def rule(
     body: schemas.Reason,
     caller: Approving,
 ) -> Document:
-    """Release a lesson from quarantine with the trust `operator`, or reject and retire
-    it; or undo the last of these, so that it waits again.
+    """Release a lesson from quarantine with the trust `user`, or reject and retire it;
+    or undo the last decision, so that the lesson waits again.
 
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
@@ -601,9 +599,9 @@ async def receive_episode(
     """Store a finished run, so that a worker reflects on it; a repeated call stores
     nothing more.
 
-    200 if heedful has already reflected on the run, else 202. What is from outside
-    waits: `hint` is the command that states its sources, "" if nothing is. `trust` is
-    an older name of `origin`.
+    200 if heedful has already reflected on the run, else 202. Texts from outside wait:
+    `hint` is the command that states their sources, "" if no text waits. `trust` is an
+    older name of `origin`.
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
@@ -659,9 +657,10 @@ async def hook(
     """Answer an event of a coding agent as its hook does; nothing if memory has nothing
     to say.
 
-    Needs `read` or `recall`, too. No command runs here, and no file that the event
-    names is read. A job learns from the session later; the key is a source of what it
-    teaches. A session belongs to the key that sent its first event: other keys get 409.
+    The key also needs `read` or `recall`. The service runs no command, and reads no
+    file that the event names. A job learns from the session later; the key is a source
+    of its lessons. A session belongs to the key that sent its first event: other keys
+    get 409.
     """
     caller.needs("read", "recall")  # what it answers are lessons
     name = str(event.get("hook_event_name", ""))

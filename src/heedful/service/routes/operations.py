@@ -83,8 +83,8 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     `work` may also be `no_worker` (jobs wait, and no worker is alive) or `behind` (a
-    job has waited for ten minutes): the service is ready all the same. `version` is
-    that of the heedful that answers.
+    job has waited for ten minutes): the service is still ready. `version` is the
+    version of heedful that answers.
     """
     readiness: Readiness = request.app.state.readiness
     status = "ready"
@@ -160,8 +160,8 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
 
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
-    """List the audit log of the tenant, newest first; a hash covers the previous
-    entry's hash.
+    """List the audit log of the tenant, newest first; the hash of each entry covers the
+    hash of the entry before.
 
     A caller limited to projects sees only entries about these projects.
     """
