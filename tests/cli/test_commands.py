@@ -424,4 +424,4 @@ def test_the_help_of_lessons_says_what_state_and_trust_mean(desk):
     words = " ".join(desk.heedful("lessons --help").out.split())
     assert "verified if a check accepted its output" in words
     assert "accepted at the first try is unverified" in words
-    assert "Origin says who the text is from" in words
+    assert "The origin says where the text comes from" in words

@@ -868,7 +868,7 @@ def test_names_are_stated_listed_and_taken_back(session, desk):
         ("quarantine list", 0, "nothing waits"),
         ("trust --list", 0, "docs", "gh", "pytest"),
         ("quarantine log", 0, "docs", "ours"),
-        ("trust --remove docs --by ann", 0, "stated no more: docs"),
+        ("trust --remove docs --by ann", 0, "no longer stated: docs"),
         ("trust --list --json", 0, "pytest", '!"docs"'),
         ("quarantine log", 0, "docs (removed)"),
         ("trust network", 2, "network"),

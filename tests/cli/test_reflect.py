@@ -99,7 +99,7 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
     desk.write("well.log", "step 3\n" * 9_000)
     desk.write("any.bin", b"PK\0\1")
     session_of_traces(
-        ("before -- price pot", 1, "no failure is known"),
+        ("before -- price pot", 1, "no known failure"),
         (
             "seen build.log",
             0,
@@ -323,8 +323,8 @@ def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
             "`aurora` with `rooms` failed once and never worked: no room 'Aurora'",
             "fix: rooms `aurora-2`",
         ),
-        ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no failure is known"),
-        ("""before --tool price -- '{"room": "Aurora"}'""", 1, "no failure is known"),
+        ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no known failure"),
+        ("""before --tool price -- '{"room": "Aurora"}'""", 1, "no known failure"),
     )
 
 

@@ -80,7 +80,7 @@ def test_a_moved_repository_takes_its_memory_along_by_a_command(home: Home) -> N
 
     moved = run_command(home, f"hook move {old}")
     assert f"memory: {new_before}" in moved
-    assert "what was remembered here until now is in" in moved
+    assert "the memory that was here until now is in" in moved
     assert REMEDY in send_events(home)
     assert "no memory of" in run_command(home, f"hook move {old}")
 

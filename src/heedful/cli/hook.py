@@ -49,7 +49,7 @@ from heedful.store.projects import (
 
 hook: Typer = group()
 
-TRUST_IS_GONE = "--trust is ignored: whom to trust is not asked any more"
+TRUST_IS_GONE = "--trust is ignored: hook install no longer asks whom to trust"
 Agents = Annotated[
     list[str] | None,
     Argument(help="The agents, claude-code by default; --list shows them."),
@@ -232,9 +232,7 @@ def uninstall(
     ] = False,
     yes: Yes = False,
 ) -> int:
-    """Remove the hooks from the settings, which are then as they were before; say what
-    stays, and how to remove it.
-    """
+    """Remove the hooks and restore the settings. Say what stays, and how to remove it."""
     if is_all and agents:
         raise UsageError("--all and names exclude each other; give one of them")
     targets = list(TARGETS) if is_all else _agents_of(agents, is_all=False)
@@ -262,17 +260,17 @@ def uninstall(
 
 @hook.command("move")
 def move(
-    old: Annotated[Path, Argument(help="The path of the project before.")],
+    old: Annotated[Path, Argument(help="The old path of the project.")],
 ) -> int:
-    """Take over what was remembered of this project at its path before.
+    """Take over the memory of this project from its old path.
 
-    What was remembered at the new path is kept beside it.
+    The memory of the new path is kept beside it.
     """
     project = find_project(Path.cwd())
     aside = move_memory(old, project)
     lines = [f"memory: {project.db}"]
     if aside is not None:
-        lines.append(f"what was remembered here until now is in {aside}")
+        lines.append(f"the memory that was here until now is in {aside}")
     return answer({"memory": str(project.db)}, lines)
 
 
@@ -320,8 +318,8 @@ def _describe_reminders() -> list[str]:
 
 @hook.command("status")
 def status() -> int:
-    """Show which settings have hooks (two answer each event twice), and what the hooks
-    do here.
+    """Show which settings have hooks, and what the hooks do here. Hooks in two settings
+    answer each event twice.
     """
     events_by_file = {}
     lines = []

@@ -51,7 +51,7 @@ def retry(id: Id = None, is_all: All = False) -> int:
 
 @jobs.command()
 def discard(id: Id = None, is_all: All = False) -> int:
-    """Forget a failed job. What it should have done is not done."""
+    """Delete a failed job. Its work stays undone."""
     return _end(id, is_all, again=False, words="discarded")
 
 

@@ -130,11 +130,12 @@ def list_lessons(
         ),
     ] = None,
 ) -> int:
-    """List the lessons, most often seen first; failures that nothing put right come
-    last. Texts in quarantine are not shown.
+    """List the lessons, most often seen first; failures without a fix come last. Texts
+    in quarantine are not shown.
 
     A lesson is verified if a check accepted its output and rejected an earlier one; an
-    answer accepted at the first try is unverified. Origin says who the text is from.
+    answer accepted at the first try is unverified. The origin says where the text comes
+    from.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -192,8 +193,8 @@ def edit_lesson(
     by: By,
     why: Why = "",
 ) -> int:
-    """Give a lesson new words, for which nothing is measured yet; the old ones stay as
-    a version.
+    """Give a lesson new words; the old ones stay as a version. Measurements of the old
+    words do not count for the new ones.
 
     A lesson in quarantine keeps waiting, with the new words, until it is released.
     """
@@ -221,8 +222,8 @@ def seen(
 ) -> int:
     """Say whether an error was seen before, and what fixed it.
 
-    Pass what you have: a message, a log file, or on standard input all that a command
-    wrote. Like grep, it exits with 1 if no error was seen.
+    Pass a message, a log file, or the whole output of a command on standard input. Like
+    grep, it exits with 1 if no error was seen.
     """
     error_type = error if text else ""
     source = text or error
@@ -342,10 +343,11 @@ def before(
         Option(metavar="NAME", help="Ask about a call of this tool, not a command."),
     ] = "",
 ) -> int:
-    """Say how a command or a call will fail, and what fixed that; nothing if such calls
-    worked. Also say your rules that name it.
+    """Say how a command or a call failed before, and what fixed it; nothing if such
+    calls have worked since. Also show your rules about it.
 
-    Ask before it runs. It exits with 0 if there is something to say, otherwise with 1.
+    Ask before you run it. It exits with 0 if there is something to show, otherwise with
+    1.
     """
     command_line = quote_words(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
@@ -367,7 +369,7 @@ def before(
     release = name_database(result.release, db)
     if release:
         lines.append(
-            f"A failure of this is known, but it waits in quarantine: {release}"
+            f"A failure of this call is known, but it waits in quarantine: {release}"
         )
 
     document = {
@@ -377,7 +379,7 @@ def before(
         "rules": rules,
         "release": release,
     }
-    no_failure = "no failure is known that this call will have"
+    no_failure = "no known failure fits this call"
     answer(document, lines or no_failure, _origin(db))
     return 0 if is_known else 1
 
@@ -477,8 +479,8 @@ def recall(
 ) -> int:
     """Show the accepted answers that memory recalls for a task.
 
-    A function or a stage is shown rules, too: those that it broke itself, which its
-    memory key finds.
+    With the memory key of a function or a stage, it also shows the rules that this
+    function or stage broke.
     """
     task_word = task  # as it is named in a command
     if task == STANDARD_INPUT:
@@ -641,7 +643,7 @@ def prune(
 ) -> int:
     """Remove lessons that are not useful, and loops that ended long ago.
 
-    Pinned lessons and lessons proven to help stay, and so does what was measured.
+    Pinned lessons, lessons proven to help, and all measurements stay.
     """
     prunes_lessons = unused_for is not None or keep is not None
     if not prunes_lessons and ended_for is None:

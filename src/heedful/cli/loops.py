@@ -90,7 +90,8 @@ def why(
     """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
     It shows the attempts, what was wrong, the feedback, and what would have changed the
-    result. Of a run it says in a few lines how it ended; --full or a stage shows more.
+    result. For a run, it says in a few lines how the run ended; --full or a stage shows
+    more.
     """
 
     notes: list[LoopNote] = []
@@ -488,10 +489,10 @@ def list_loops(
 ) -> int:
     """List the newest loops, one a line. An open loop still runs, or was interrupted.
 
-    Every command takes an id as it is shown, or the beginning of one if no other loop
-    begins so. Of loops with several generators it shows the rung that answered. A run
-    of a pipeline and each of its stages are stored as loops, too: where the list has
-    some, the column `kind` says run, stage or loop.
+    Every command takes an id as shown here, or its beginning if no other id begins so.
+    For loops with several generators, the list shows the rung that answered. Runs of
+    pipelines and their stages are stored as loops, too: if the list has some, the
+    column `kind` says run, stage or loop.
     """
 
     async def read(store: Store, scope: Scope) -> tuple[list[StoredLoop], str]:

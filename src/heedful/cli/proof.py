@@ -70,12 +70,12 @@ def proof(
 
     It compares loops that were shown lessons with loops from which they were withheld:
     how often was the first attempt right? The intervals are valid however often you
-    look. heedful retires a lesson that is proven to hurt. If it hurts the loops of one
-    model, they are no longer shown it. If an operator wrote or pinned it, it stays
-    until it is unpinned. If memory as a whole is proven to hurt, it is shown to one
-    loop in 40 only, until a later proof ends this. With `--source`, it is about another
-    memory, whose texts a program has on trial. With `--model`, only loops of this model
-    count. For loops with several models it shows what each of them answered and spent.
+    look. heedful retires a lesson that is proven to hurt. If a lesson hurts the loops
+    of one model, these loops no longer see it. A lesson that an operator wrote or
+    pinned stays until it is unpinned. If memory as a whole is proven to hurt, only one
+    loop in 40 is shown it, until a later proof ends this. With `--source`, it shows the
+    trial of another memory. With `--model`, only loops of this model count. For loops
+    with several models, it shows what each model answered and spent.
     """
     if source:
         return _prove_source(source)

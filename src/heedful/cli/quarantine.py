@@ -126,8 +126,8 @@ def reject(ids: Ids, by: By, why: Why = "") -> int:
 
 @quarantine.command()
 def undo(ids: Ids, by: By, why: Why = "") -> int:
-    """Take back a release or a rejection: the lessons wait again. Prompts that were
-    shown one keep it.
+    """Undo a release or a rejection: the lessons wait again. Prompts that already
+    contain a lesson do not change.
     """
     return _review("undo", ids, by=by, why=why)
 
@@ -247,8 +247,8 @@ def revoke(
     """Remove a source and everything that derives from it.
 
     This includes lessons learnt while a text of the source was in the prompt. The
-    source key:ID is all that a key wrote, in every project of the tenant. Without --yes
-    it only shows what would be removed.
+    source key:ID is everything that a key wrote, in every project of the tenant.
+    Without --yes it only shows what would be removed.
     """
     is_key = source.startswith(KEY_SOURCE_PREFIX)
     key_id = keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
@@ -295,7 +295,7 @@ async def _require_key(memory: Memory, id: str) -> None:
 def _subject_cell(review: Mapping[str, Any]) -> str:
     """Return what a review was about: an example with its text, or a source.
 
-    A source that is stated no more is marked so.
+    A source that is no longer stated is marked so.
     """
     record = review["record"]
     example = record.get("example")
@@ -351,8 +351,8 @@ def trust(
     by: Annotated[str, Option(help="Who does it.", show_default="your login")] = "",
     why: Why = "",
 ) -> int:
-    """State sources by name: what they say is told at once. What waits because of them
-    alone is released. Without a name, lists them.
+    """State sources by name: agents see their words at once. Texts that wait only
+    because of these sources are released. Without a name, list the stated sources.
     """
     if names and names[0] in _OLDER_COMMANDS:
         raise UsageError("give the names alone: heedful trust gh docs; or --list")
@@ -376,7 +376,7 @@ def trust(
         text = counted(len(released), "text")
         lines.append(f"stated: {', '.join(map(clean_name, names))}; {text} released")
     if remove:
-        lines.append(f"stated no more: {', '.join(map(clean_name, remove))}")
+        lines.append(f"no longer stated: {', '.join(map(clean_name, remove))}")
     document = {"stated": names or [], "removed": remove or [], "released": released}
     return answer(document, *lines, following("trust", list=True))
 

@@ -67,8 +67,8 @@ def replay(
     Regret is the number of attempts beyond the oracle's. A loop is lost if the recorded
     loop was solved and the policy stops before the solution. Quality is the mean
     quality of the best attempt of each loop under the policy. --plot draws cost against
-    quality. With --can-fire, the policies are that of the settings or those given, and
-    a rule that was not seen to end a loop makes the exit code 1.
+    quality. With --can-fire, it tries the given policies, or that of the settings, and
+    exits with 1 if one of their rules ended no loop.
     """
     chosen = [presets.policy(text) for text in policy or ()]
     if can_fire:

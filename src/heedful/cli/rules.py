@@ -125,7 +125,7 @@ def add_rule(
 def retire_rule(
     id: RuleId, by: By, why: Why = "", everywhere: Everywhere = False
 ) -> int:
-    """Retire a rule: agents do not hear of it, until you say it again."""
+    """Retire a rule: agents no longer see it, unless you state it again."""
     retired = _ask(
         lambda memory: memory.user_rules.retire(id, by=by, why=why), everywhere
     )

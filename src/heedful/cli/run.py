@@ -548,13 +548,13 @@ def demo(
 ) -> int:
     """Run tasks with and without memory, and compare the results.
 
-    The prompts do not contain the rule that answers must follow; only a check has it.
-    Nothing is faked: the model writes every answer, so another model gives other
-    numbers. With --pipeline, a pipeline of checked stages runs instead; the first
-    attempts of two stages fail. With --db it writes into that database, which may have
-    other loops. If you stop the demo, the same command continues it. --recorded shows a
-    run in seconds, from a database of its own (without --db), and opens its pages if
-    heedful[ui] is installed and there is a display.
+    The prompts do not state the rule for answers; only a check knows it. The model
+    writes every answer, so another model gives other numbers. With --pipeline, a
+    pipeline of checked stages runs instead; the first attempts of two stages fail. With
+    --db it writes into that database, which may have other loops. If you stop the demo,
+    the same command continues it. --recorded shows a run in seconds, from a database of
+    its own (without --db), and opens its pages if heedful[ui] is installed and there is
+    a display.
     """
     db = current_command().options.get("db")
     # Without --db, the demo makes a database of its own.

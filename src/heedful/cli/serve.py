@@ -108,8 +108,8 @@ def ui(
 ) -> int:
     """Look at loops, lessons and proof in the browser, and review them.
 
-    The pages of the database of this folder, on this machine only; a new one is made.
-    The printed address holds a token that signs you in once.
+    It shows the database of this folder, on this machine only, and creates one if there
+    is none. The printed address contains a token that signs you in once.
     """
     _check_packages("heedful ui", "ui", SERVICE_PACKAGES)
     return _until_stopped(

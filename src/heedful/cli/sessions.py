@@ -156,9 +156,9 @@ def learn_sessions(
 ) -> int:
     """Learn from sessions of coding agents: what failed, how often, and what fixed it.
 
-    Reads Claude Code, Codex, OpenAI messages, OTLP. Without --db, what
-    a session teaches goes to the memory of its repository, else to your own. Each
-    session counts once. Ctrl-C stops; the same command does the rest.
+    Reads Claude Code, Codex, OpenAI messages, OTLP. Without --db, what a session
+    teaches goes to the memory of its repository, else to your own. Each session counts
+    once. You can stop it with Ctrl-C; the same command then does the rest.
     """
     return learn_from(folders)
 

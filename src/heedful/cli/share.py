@@ -46,12 +46,12 @@ def share(
         bool, Option("--dry-run", help="Only show what would be written.")
     ] = False,
 ) -> int:
-    """Write what a person reviewed into .heedful/rules.md, for the team.
+    """Write reviewed rules into .heedful/rules.md, for the team.
 
-    Reviewed is what somebody wrote or released, and what evidence verified; nothing
-    that waits. The rules that the file has stay. Secrets, personal data and absolute
-    paths are left out. Without --db, the rules are those of the memory that hooks
-    follow. Others follow the file after heedful rules accept.
+    Reviewed rules are those that a person wrote or released, and those that evidence
+    verified. The rules in the file stay. Secrets, personal data and absolute paths are
+    left out. Without --db, the rules are those of the memory that hooks follow. Your
+    team follows the file after heedful rules accept.
     """
     repository = find_repository(Path.cwd())
     if repository is None:
