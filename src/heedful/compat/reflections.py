@@ -154,12 +154,11 @@ class ReflectionContext(Record):
 class ReflectionResult(Record):
     """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1.
 
-    They are the author's own; `heedful_importance` is heedful's. `dropped` has the
-    `text`, the `part` and the `unsupported` words of each text of a model that the
-    events do not support. `model_error` says why a model's answer was not used, so that
-    rules wrote the texts. `hint` says how to state whose words the run has, if its
-    lessons wait. In an answer of a service, `awaits_model` says whether a job asks a
-    model for other words.
+    Both are the author's; `heedful_importance` is heedful's own. `dropped` lists the
+    texts of a model that the events do not support: each `text`, its `part` and its
+    `unsupported` words. `model_error` says why rules wrote the texts and not the model.
+    If the lessons wait, `hint` is the command that states their sources. In an answer
+    of a service, `awaits_model` is true if a job asks a model for other words.
     """
 
     reflection_text: str
