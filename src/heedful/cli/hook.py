@@ -232,7 +232,7 @@ def uninstall(
     ] = False,
     yes: Yes = False,
 ) -> int:
-    """Remove the hooks and restore the settings. Say what stays, and how to remove it."""
+    """Remove the hooks and restore the settings. Say how to remove what stays."""
     if is_all and agents:
         raise UsageError("--all and names exclude each other; give one of them")
     targets = list(TARGETS) if is_all else _agents_of(agents, is_all=False)
