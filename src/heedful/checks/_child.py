@@ -26,7 +26,6 @@ from typing import Any
 PROGRAM_FILE = "program.py"
 TESTS_FILE = "tests.py"
 MAX_FILE_BYTES = 16 << 20
-MAX_OPEN_FILES = 64
 # The parent redacts these texts, and then cuts them: a cut secret is not recognised.
 MAX_VALUE_CHARS = 5_000
 MAX_LINE_CHARS = 5_000
@@ -47,7 +46,7 @@ def limit(seconds: float, memory_mb: float) -> None:
     hard_limits = {
         "CPU": cpu_seconds + 1,
         "FSIZE": MAX_FILE_BYTES,
-        "NOFILE": MAX_OPEN_FILES,
+        "NOFILE": 64,
         "CORE": 0,
     }
     if sys.platform != "darwin":  # macOS cannot limit the address space

@@ -68,7 +68,6 @@ MAX_ISSUE_CHARS = 300
 MAX_REASON_CHARS = 400
 MAX_QUOTE_CHARS = 200
 MAX_CRITIC_TEXT_CHARS = 4_000  # two texts fit a context of 4,096 tokens
-MAX_CRITIC_ANSWER_TOKENS = 512
 # The least difference that counts, as for an improvement in a loop.
 MIN_SCORE_DIFFERENCE = 0.05
 
@@ -292,7 +291,7 @@ class Judge:
             read=lambda answer: self._read_answer(answer, shown_texts["candidate"]),
             schema=schema,
             who=f"critic {self.role.name!r}",
-            max_tokens=MAX_CRITIC_ANSWER_TOKENS,
+            max_tokens=512,
             temperature=self.temperature,
             seed=self.seed,
         )

@@ -21,8 +21,6 @@ from heedful.store.projects import prepare_database, user_folder
 from heedful.store.store import Store
 
 T = TypeVar("T")
-MAX_NAMED_DATABASES = 3
-MAX_NAMED_SCOPES = 3
 HAS_RECORDS_QUERY = (
     "select exists (select 1 from loop) or exists (select 1 from lesson) "
     "or exists (select 1 from episode)"
@@ -136,7 +134,7 @@ def filled_beside(db: str) -> list[str]:
     files = sorted(str(path) for path in _files_beside(folder, db) if path.is_file())
     names = (file for file in filter(str.isprintable, files) if has_mark(file))
     filled = (name for name in names if not is_blank(Path(name)))
-    return list(islice(filled, MAX_NAMED_DATABASES))
+    return list(islice(filled, 3))
 
 
 def _files_beside(folder: Path, db: str) -> list[Path]:
@@ -158,7 +156,7 @@ async def other_scopes(store: Store, scope: Scope) -> str:
         store.read(scope, retention.scopes), store.read(scope, lessons.scopes)
     )
     others = sorted({*with_loops, *with_lessons} - {scope}, key=astuple)
-    commands = [_command_in(other, scope) for other in others[:MAX_NAMED_SCOPES]]
+    commands = [_command_in(other, scope) for other in others[:3]]
     if not commands:
         return ""
     return f"; other projects of the file: {' or '.join(commands)}"

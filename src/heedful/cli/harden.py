@@ -14,11 +14,10 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean
 
-MAX_WHY_CELL_CHARS = 200
 LESSON_CHECK_COLUMNS = columns(
     "check state why lesson hits false_alarms",
     check="about",
-    why=lambda check: clean(check.why, MAX_WHY_CELL_CHARS),
+    why=lambda check: clean(check.why, 200),
 )
 
 

@@ -32,7 +32,6 @@ MEMORY_COMMAND_PATTERN = re.compile(
     r"(?! --db)"
 )
 MAX_TABLE_ROWS = 50  # of a table that may be very long
-MAX_CELL_CHARS = 200
 # How a word at the start of a state is printed, on a terminal without NO_COLOR.
 STATE_STYLES = {"passed": "green", "stopped": "red", "halted": "red"}
 MIN_CUT_COLUMNS = 12  # characters of the column that is cut to fit a terminal
@@ -291,7 +290,7 @@ class TextTable:
                 cells = [
                     _cell_of(row, head, column) for head, column in self.columns.items()
                 ]
-            lines.append([clean(str(cell), MAX_CELL_CHARS) for cell in cells])
+            lines.append([clean(str(cell), 200) for cell in cells])
         return lines
 
 

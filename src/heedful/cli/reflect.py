@@ -44,7 +44,6 @@ from heedful.store.store import Store
 
 # A function that reflects on one episode, with the memory and model of the command.
 Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]
-MAX_EPISODE_NAME_CHARS = 60
 REFLECT_RETRY_HINT = "heedful worker --once tries again"
 
 
@@ -217,7 +216,7 @@ async def _reflect_on_files(
         number = 0
         try:
             for number, episode in enumerate(read(file), 1):
-                id = clean(episode.id, MAX_EPISODE_NAME_CHARS) or number
+                id = clean(episode.id, 60) or number
                 yield await _result_of(f"{file.name}:{id}", episode, reflect_on)
         except TraceFileError as error:
             yield EpisodeResult(file.name, error=str(error))

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 MAX_DIGESTED_BYTES = 2**20  # a larger file has no digest
-MAX_LESSON_FILES = 10
 
 
 def file_digest(root: str, path: str) -> str:
@@ -27,7 +26,7 @@ def file_digest(root: str, path: str) -> str:
 def file_digests(root: str, paths: Iterable[str]) -> dict[str, str]:
     """Return the digests of the files that can be read, by their paths from `root`."""
     digests: dict[str, str] = {}
-    for path in list(dict.fromkeys(paths))[:MAX_LESSON_FILES]:
+    for path in list(dict.fromkeys(paths))[:10]:
         relative = path.removeprefix(f"{root.rstrip('/')}/")
         digest = file_digest(root, relative)
         if digest:

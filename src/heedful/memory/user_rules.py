@@ -30,8 +30,6 @@ from heedful.store import user_rules as rule_store
 from heedful.store.store import Store
 from heedful.validation import check_actor, check_integer, require
 
-RULE_IMPORTANCE = 0.9
-
 
 def rule_lesson(text: str, source: str) -> Lesson:
     """Return the lesson of a rule: each wording, with its figures, is its own."""
@@ -49,7 +47,7 @@ def rule_lesson(text: str, source: str) -> Lesson:
         text=text,
         sighting=text,
         trust="user",
-        importance=RULE_IMPORTANCE,
+        importance=0.9,
         meta={"correction": True},
         source=source,
     )

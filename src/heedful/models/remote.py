@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
-MAX_FAILURE_REASON_CHARS = 500
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
 _FIXED_TEMPERATURE_PROFILES = (
     "openai_supports_reasoning",
@@ -222,7 +221,7 @@ class RemoteModel:
     def _model_error(self, error: Exception, wanted: str) -> errors.ModelError:
         """Return the error of heedful for an error of the library."""
         model = f"model {self.name!r}"
-        reason = redact(str(error))[:MAX_FAILURE_REASON_CHARS]
+        reason = redact(str(error))[:500]
         # The names of the error's class and of its bases, the nearest first.
         class_names = [kind.__name__ for kind in type(error).__mro__]
 

@@ -19,10 +19,8 @@ from heedful.sanitize import clean
 
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
-MAX_SUMMARY_STAGES = 3
 TROUBLED_ACTIONS = ("continued", "best", "stopped", "halted", "open")
 MAX_SUMMARY_LINE_CHARS = 300
-MAX_SUMMARY_LESSON_CHARS = 80
 # Numbers as words: the place of a word is its number.
 CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
 ORDINAL_WORDS = (
@@ -194,7 +192,7 @@ def summarize_run(report: Report) -> list[str]:
     troubled += [stage for stage in report.stages if stage.recovered]
 
     lines = [describe_run(report), f"{clean(verdict(report), MAX_QUESTION_CHARS)}."]
-    for stage in troubled[:MAX_SUMMARY_STAGES]:
+    for stage in troubled[:3]:
         line = describe_stage(report, stage)
         wrong = list(chain.from_iterable(item.failed for item in stage.attempts))
         if wrong:
@@ -214,7 +212,7 @@ def _shown_lessons(report: Report) -> list[str]:
     for stage in report.stages:
         choices = stage.briefing.choices if stage.briefing else ()
         lessons += [
-            f"lesson {choice.lesson} ({clean(choice.words, MAX_SUMMARY_LESSON_CHARS)}) "
+            f"lesson {choice.lesson} ({clean(choice.words, 80)}) "
             f"to {_place(report, stage)}"
             for choice in choices
             if choice.outcome == "told"

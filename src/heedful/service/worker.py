@@ -70,7 +70,6 @@ update procrastinate_jobs set args = args || jsonb_build_object('failed',
   jsonb_build_object('error', %(reason)s::text, 'at', extract(epoch from now())))
 where id = %(id)s
 """
-MAX_JOB_ERROR_CHARS = 500
 TASK_NAME_PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
 CONNECTION_WAIT_SECONDS = 5.0
@@ -312,7 +311,7 @@ class PostgresQueue(jobs.Work):
     async def _keep_reason(self, job: Row, reason: str) -> None:
         """Store why a job is given up, for `heedful jobs`."""
         await self._app.connector.execute_query_async(
-            _KEEP_REASON_SQL, id=job.id, reason=storable(reason)[:MAX_JOB_ERROR_CHARS]
+            _KEEP_REASON_SQL, id=job.id, reason=storable(reason)[:500]
         )
 
     async def _revive(self) -> None:

@@ -27,7 +27,6 @@ from heedful.store.records import (
     JournalEntry,
 )
 
-MAX_ATTEMPT_FAILURE_CHARS = 1_000
 # The fields of a `StageHead` that are stored as the settings of a loop.
 STAGE_SETTING_FIELDS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
@@ -100,7 +99,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
         key, record = entry.step
         statements.append(("insert_step", {"key": key, "record": dump(record)}))
     if entry.failure:
-        failure = dump(storable(entry.failure)[:MAX_ATTEMPT_FAILURE_CHARS])
+        failure = dump(storable(entry.failure)[:1_000])
         statements.append(("replace_step", {"key": FAILURE_STEP, "record": failure}))
     if entry.spending is not None:
         rung, usage, reserved_at = entry.spending

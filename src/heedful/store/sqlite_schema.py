@@ -19,7 +19,6 @@ from heedful.errors import StoreCorrupt
 from heedful.store.connection import Rows
 from heedful.store.statements import read_sql
 
-MAX_SHOWN_NAME_CHARS = 100
 _CREATE_PATTERN = re.compile(
     r"\s*create\s+(?:unique\s+|virtual\s+)?(?P<kind>table|index|view|trigger)\s+"
     r"""["'`\[]?(?P<name>[^\s"'`\[\](]+)""",
@@ -94,7 +93,7 @@ def check_objects(rows: Rows, path: str) -> None:
             is_allowed = _is_own(entry, row, objects, names)
         if not is_allowed:
             kind = row["type"] if entry is None else entry.kind
-            name = row["name"][:MAX_SHOWN_NAME_CHARS]
+            name = row["name"][:100]
             raise StoreCorrupt(
                 f"{path} has the {kind} {name!r}, which this version of heedful did "
                 "not make; drop it if it is yours, export with the version that made "

@@ -22,13 +22,8 @@ from heedful.store.connection import Db, bulk
 from heedful.web import figures
 from heedful.web.site import Document, Visit
 
-MAX_NAMED_MARKS = 5
-MAX_NEAR_FAILURES = 3
-MAX_TRIED_EXAMPLES = 5
 MAX_READ_FAILURES = 300  # the newest ones, among which the nearest are looked for
 MAX_READ_TRACES = 100  # the newest ones, in which the call is looked for
-MAX_TRACE_CHARS = 50_000
-MAX_NAMED_TRACES = 3
 MIN_TRACED_CHARS = 4
 _ASKED_CALL_PATTERN = re.compile(
     r"(?P<tool>[A-Za-z_][\w.-]{0,99})(?::\s+|\s*\(|\s+(?=\{))(?P<arguments>.*)",
@@ -143,7 +138,7 @@ async def answer_action(visit: Visit, text: str) -> Document:
         )
 
     marks = marks_of(tool, arguments)
-    answer["searched"] = [_named(mark) for mark in marks[:MAX_NAMED_MARKS]]
+    answer["searched"] = [_named(mark) for mark in marks[:5]]
     answer |= {"known": 0, "nearest": [], "example": "", "traces": []}
     # The words of other calls are those of traces.
     if warnings or not visit.may("read"):
@@ -155,7 +150,7 @@ async def answer_action(visit: Visit, text: str) -> Document:
     near.sort(key=lambda failure: (failure.likeness(words), failure.is_told))
     # A part of a command and the whole are asked for in the same words.
     nearest = {failure.spelling or failure: failure for failure in near}
-    newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
+    newest_last = list(nearest.values())[-3:]
     answer["known"] = len(failures)
     if not failures:
         answer["sentence"] = (
@@ -184,7 +179,7 @@ async def find_known_action(visit: Visit) -> str:
 async def _find_example(visit: Visit, failures: Sequence[NearFailure]) -> str:
     """Return one of the failures that memory warns of, as an action; "" if none."""
     spellings = [failure.spelling for failure in failures if failure.is_told]
-    for spelling in list(filter(None, spellings))[:MAX_TRIED_EXAMPLES]:
+    for spelling in list(filter(None, spellings))[:5]:
         tool, arguments = read_action(spelling)
         question = {"tool": tool, "arguments": arguments}
         if _count_warnings(await visit.ask("POST", "/v1/before", question)):
@@ -215,7 +210,7 @@ def find_traces(db: Db, scope: Scope, text: str) -> list[Document]:
         "traces_with",
         spellings=json.dumps(list(dict.fromkeys(bare))),
         window=MAX_READ_TRACES,
-        most=MAX_TRACE_CHARS,
-        limit=MAX_NAMED_TRACES,
+        most=50_000,
+        limit=3,
     )
     return [dict(row) for row in rows]

@@ -21,9 +21,7 @@ from heedful.web import figures
 from heedful.web.site import Document, Visit
 
 MAX_MEANT_LESSONS = 5
-MAX_TYPE_CHARS = 200
 MIN_PART_CHARS = 20  # of a part of a lesson's words that stands for all of them
-MAX_NAMED_CHARS = 120
 Lesson = Mapping[str, Any]
 Meaning = Literal["words", "type"]
 
@@ -52,7 +50,7 @@ class Meant:
 
         lesson = self.lessons[0]
         if self.meaning == "words":
-            error = cut(error_of(lesson), MAX_NAMED_CHARS)
+            error = cut(error_of(lesson), 120)
             return (
                 f"these are the words of lesson {lesson['id']}, and no error; its "
                 f"error is {error}"
@@ -119,7 +117,7 @@ def _names_in(text: str) -> list[str]:
     >>> _names_in("requests.RateLimit: slow down")
     ['requests.RateLimit', 'RateLimit']
     """
-    title = text.strip().partition(":")[0].strip()[:MAX_TYPE_CHARS]
+    title = text.strip().partition(":")[0].strip()[:200]
     return list(dict.fromkeys([title, title.rpartition(".")[2]]))
 
 

@@ -35,11 +35,9 @@ from heedful.web.site import READING, Document, SitePage, Visit
 QUESTION_KINDS = ("task", "error", "action")
 MAX_NAMED_LESSONS = 3  # of those that are not shown for one reason
 MAX_SIMILAR_LESSONS = 5
-MAX_WAITING_TEXTS = 10
 MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
 MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
 MAX_SUGGESTED_LOOPS = 500  # the newest, among which one that was shown something is
-MAX_OFFERED_KEYS = 50
 MISSED = ("missed", "closest")
 OTHER_KEY_CODES = ("other stage", "other key", "key missing")
 # What is to be done on this page, where another face names an argument.
@@ -88,7 +86,7 @@ async def recall(visit: Visit) -> Document:
             figures.rows,
             "known_keys",
             newest=MAX_SUGGESTED_LOOPS,
-            limit=MAX_OFFERED_KEYS,
+            limit=50,
         )
     question = {"text": text, "kind": kind, "key": key}
     return {
@@ -444,7 +442,7 @@ def read_waiting(
         "waiting_of",
         token=token(scope),
         ids=json.dumps(sorted(lessons)),
-        limit=MAX_WAITING_TEXTS,
+        limit=10,
     )
     entries = quarantine_store.quarantined(db, scope, [row["id"] for row in rows])
     return list(map(_waiting_row, entries)), rows[0]["number"] if rows else 0

@@ -15,7 +15,6 @@ from heedful.web import figures
 from heedful.web.site import Document, Visit
 
 MAX_LOOKED_RUNS = 20  # the newest ones, whose stages the first page reads
-MAX_TAUGHT_LESSONS = 50
 
 
 async def degraded_runs(visit: Visit, since: float) -> list[Document]:
@@ -49,6 +48,6 @@ async def pipeline(visit: Visit, id: str) -> Document:
         "taught_by",
         token=token(caller.scope),
         sources=json.dumps(sources),
-        limit=MAX_TAUGHT_LESSONS,
+        limit=50,
     )
     return {"report": report, "taught": [row["id"] for row in taught]}

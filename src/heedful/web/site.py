@@ -73,7 +73,6 @@ EVENTS_PATH = "/events"  # below it
 STREAM_TYPE = "text/event-stream"
 ENDED_EVENT = "event: ended\ndata: {}\n\n"  # the session, or its key, is no more
 MAX_FORM_BYTES = 64 * 1024
-MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
 MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
 MAX_STREAMS = 64  # at a time; one tenant may have seven eighths of them
@@ -552,9 +551,7 @@ class Site:
             seconds=self._setup.limits.seconds,
         )
         try:
-            fields = parse_qs(
-                body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS
-            )
+            fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=100)
         except ValueError as error:
             raise Problem(
                 status=400,

@@ -25,8 +25,6 @@ from heedful.checks.claims.sentence import (
 )
 from heedful.checks.claims.words import Quantity, figure, likeness, split_name
 
-MAX_LINKED_PHRASE_WORDS = 4
-MAX_CLAIM_PATHS = 3
 # These follow the name of a number's column: "an RMSE of 3".
 _NUMBER_LINKS = frozenset("of is was at : =".split())
 # After these, a number is a change or a unit.
@@ -169,7 +167,7 @@ def _compared(
         first=quantity.first,
         last=quantity.last,
         why="compared with its row and column",
-        paths=tuple(cell.path for cell in cells[:MAX_CLAIM_PATHS]),
+        paths=tuple(cell.path for cell in cells[:3]),
         nearest=figure(nearest),
     )
 
@@ -330,7 +328,7 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
 
     phrases = []
     if previous_word in _NUMBER_LINKS:
-        phrases.append(before[:MAX_LINKED_PHRASE_WORDS])
+        phrases.append(before[:4])
     if previous_word not in _CHANGE_PREPOSITIONS:
         phrases.append(after or before)
     return phrases

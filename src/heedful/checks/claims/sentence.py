@@ -25,7 +25,6 @@ from heedful.checks.claims.words import (
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
-MAX_PHRASE_WORDS = 6
 MAX_PHRASE_TOKENS = 12  # the most tokens that a phrase spans
 _SENTENCE_ENDS = frozenset(".!?;\n。！？")
 # The phrase that names a column ends before these; "" is the end of the sentence.
@@ -236,7 +235,7 @@ class Sentence:
             elif low[0].isalnum():
                 phrase_words.append(low)
 
-        return tuple(phrase_words[:MAX_PHRASE_WORDS])
+        return tuple(phrase_words[:6])
 
     @cached_property
     def words(self) -> Words:
