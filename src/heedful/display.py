@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 SCREEN_COLUMNS = 100
 SCREEN_LINES = 25
 MAX_SCREEN_FACT_CHARS = 400  # of one fact; a longer one is cut in the middle
-MAX_SCREEN_VALUE_CHARS = 40  # of a value in a text of one line
 
 # The least age in seconds that is said in a unit, the seconds of the unit, its name.
 AGE_UNITS = (
@@ -67,7 +66,7 @@ def line_text(name: str, **values: object) -> str:
     for field, value in values.items():
         # Much of a long value is not worth its repr.
         text = repr(value[:MAX_SCREEN_FACT_CHARS] if isinstance(value, str) else value)
-        fields.append(f"{field}={clean(text, MAX_SCREEN_VALUE_CHARS)}")
+        fields.append(f"{field}={clean(text, 40)}")
     return clean(f"{name}({', '.join(fields)})", SCREEN_COLUMNS)
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 # Isolated as with -I, but PYTHONHASHSEED is still read, so that each run does the same.
 PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
-_PROBE_SECONDS = 20.0
 _SYSTEM_PATHS = (
     "/usr",
     "/bin",
@@ -81,7 +80,7 @@ def _run(command: tuple[str, ...]) -> str | None:
             cwd="/",
             env={},
             text=True,
-            timeout=_PROBE_SECONDS,
+            timeout=20.0,
         )
     except (OSError, subprocess.SubprocessError):
         return None

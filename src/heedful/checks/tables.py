@@ -449,7 +449,8 @@ def _open_csv(path: Path) -> DataTable:
                 width = wrong_widths.pop()
                 reason = f"a row has {width} cells, the header {len(header)}"
                 raise _damaged_error(path, reason)
-            yield [_csv_cells(batch, position) for position in positions]
+            # An empty cell is missing.
+            yield [[row[position] or None for row in batch] for position in positions]
 
     return DataTable(tuple(header), read)
 
@@ -458,11 +459,6 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
     """Yield the rows of a CSV file, from the header on, without empty lines."""
     with _report_damage(path), path.open(encoding="utf-8-sig", newline="") as file:
         yield from filter(None, csv.reader(file, strict=True))
-
-
-def _csv_cells(rows: Sequence[Sequence[str]], position: int) -> list[str | None]:
-    """Return the cells of one column; an empty cell is missing (None)."""
-    return [row[position] or None for row in rows]
 
 
 def _open_parquet(path: Path) -> DataTable:

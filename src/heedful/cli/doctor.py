@@ -60,7 +60,6 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 # Earlier versions have the "WAL-reset bug" (https://sqlite.org/wal.html): rarely, two
 # connections that write and move the log into the file at once damage it.
 MENDED_SQLITE_VERSION = (3, 51, 3)
-MAX_EPISODE_ERROR_CHARS = 200  # of the error of a reflection
 INSTALL_EMBEDDER_COMMAND = "pip install '.[embedded]'"
 FETCH_EMBEDDER_COMMAND = f"heedful model fetch {weights.EMBEDDER_NAME}"
 UNFIT_JUDGE_FIX = (
@@ -391,7 +390,7 @@ def _check_episodes(db: Db, scope: Scope, counts: Mapping[Any, int]) -> Sign:
 
     state = f"{reflected} reflected on, {waiting} waiting, {failed} failed"
     for episode in episodes.page(db, scope, limit=1, state="failed"):
-        state += f" (the last: {clean(episode.error, MAX_EPISODE_ERROR_CHARS)})"
+        state += f" (the last: {clean(episode.error, 200)})"
     return Sign(
         name="episodes", well=not failed, found=state, todo="heedful worker --once"
     )

@@ -67,8 +67,6 @@ MAX_LINE_TEXT_CHARS = 200
 # In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
-MAX_RECALLED_ERROR_CHARS = 2_000  # of an error that was not seen
-MAX_NEAR_KEYS = 5  # that are named if nothing has the key that is asked for
 MAX_ASKED_KEYS = 20  # for which recall is tried if it finds nothing without a key
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
@@ -315,7 +313,7 @@ def _nearest_lesson(error_text: str) -> tuple[str, int]:
 
     The id is 0 if recall finds none.
     """
-    text = error_text[:MAX_RECALLED_ERROR_CHARS]
+    text = error_text[:2_000]
     answers = ask_all(lambda memory: memory.recall(text, 1))
     matches = list[tuple[str, Match]]()
     for db, matched in answers:
@@ -583,7 +581,7 @@ def _check_key(key: str) -> None:
     answers = ask_all(read)
     keys = sorted(set(chain.from_iterable(keys_of_file for _, keys_of_file in answers)))
     if key not in keys:
-        near = get_close_matches(key, keys, n=MAX_NEAR_KEYS, cutoff=0.0)
+        near = get_close_matches(key, keys, n=5, cutoff=0.0)
         raise UnknownName("memory key", key, near)
 
 

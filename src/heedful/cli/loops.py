@@ -71,7 +71,6 @@ LAST = "last"  # the name of the newest loop or run
 STORED_STATES = {"failed": "open", **dict.fromkeys(DOUBT_STATES, "passed")}
 MIN_READ_LOOPS = 20  # that one statement reads, however few are wanted
 MAX_ID_CELL_CHARS = 32
-MAX_TASK_CELL_CHARS = 200
 MAX_SHOWN_ID_CHARS = 200
 MAX_CANDIDATE_CHARS = 400
 
@@ -428,7 +427,7 @@ def _run_row(report: Report) -> dict[str, Any]:
 def _task_cell(row: Mapping[str, Any]) -> str:
     """Return the task of a loop, or the name of the pipeline of a run."""
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
-    return clean(_shorten_value(task), MAX_TASK_CELL_CHARS)
+    return clean(_shorten_value(task), 200)
 
 
 def _state_cell(row: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ MIN_BAR_UNITS = 100
 # Progress is shown at most this often.
 TERMINAL_STEPS = 100
 PIPE_STEPS = 10
-BAR_WIDTH_COLUMNS = 24
 
 
 class Progress:
@@ -27,7 +26,7 @@ class Progress:
         self.live: bool = self._console.is_terminal
         self._bars = progress.Progress(
             progress.TextColumn("{task.description:<14}", markup=False),
-            progress.BarColumn(bar_width=BAR_WIDTH_COLUMNS),
+            progress.BarColumn(bar_width=24),
             progress.TimeElapsedColumn(),
             progress.TextColumn("{task.fields[count]}", markup=False),
             console=self._console,

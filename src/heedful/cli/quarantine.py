@@ -42,7 +42,6 @@ from heedful.store.connection import Db
 from heedful.store.store import Effects, Store, also
 
 MAX_SOURCE_CHARS = 80  # of a source in a cell of a table
-MAX_REVIEWED_CHARS = 80  # of the text that a review was about
 Id = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
 ]
@@ -301,7 +300,7 @@ def _subject_cell(review: Mapping[str, Any]) -> str:
     example = record.get("example")
     if example:
         source = clean(str(record.get("source") or ""), MAX_SOURCE_CHARS)
-        text = clean(review["text"], MAX_REVIEWED_CHARS)
+        text = clean(review["text"], 80)
         return f"example {example} of {source}{': ' if text else ''}{text}"
 
     if review["action"] == "expire":

@@ -59,7 +59,6 @@ from heedful.store.workspace import find_repository, project_top
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
 # Files in a folder that may say something about a change; their content decides.
 MAX_SHOWN_PROBLEMS = 20
-MAX_FIX_CELL_CHARS = 160
 # The folder of a session is looked for in the first bytes of its file.
 SESSION_HEAD_BYTES = 65_536
 # The JSON field of the folder, such as "cwd": "/srv/shop". The first group is the
@@ -141,7 +140,7 @@ def _names_of(entries: Sequence[QuarantinedLesson]) -> list[str]:
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:
     """Return what fixed a failure, as a cell of the table."""
-    return clean(failure["mended"], MAX_FIX_CELL_CHARS) or "nothing yet"
+    return clean(failure["mended"], 160) or "nothing yet"
 
 
 FAILURE_COLUMNS = columns(

@@ -36,7 +36,6 @@ M = TypeVar("M", bound=BaseModel)
 MAX_NAMED_FAULTS = 20  # of one file
 NEXT_FAULT = "; also, "  # between two faults of one entry
 MAX_KEY_NAMES_CHARS = 100  # of the names in a memory key
-MEMORY_KEY_DIGITS = 8  # hexadecimal digits of the digest in a memory key
 # What pydantic's types of errors mean for the author of a file.
 ENTRY_PROBLEMS = {
     "extra_forbidden": "an unknown key; remove it or correct its name",
@@ -210,7 +209,7 @@ def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
     """
     names = f"{path.stem}: {', '.join(check_names(checks))}"
     document = json.dumps(specs, sort_keys=True, default=str)
-    digest = hashlib.sha256(document.encode()).hexdigest()[:MEMORY_KEY_DIGITS]
+    digest = hashlib.sha256(document.encode()).hexdigest()[:8]
     return redact(f"{clean(names, MAX_KEY_NAMES_CHARS)} {digest}")
 
 

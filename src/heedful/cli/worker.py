@@ -56,7 +56,6 @@ from heedful.store.store import Store
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MAX_MESSAGE_CHARS = 200
-MAX_JOB_ARGUMENT_CHARS = 16  # of an argument of a job, which may be a digest
 
 
 def worker(
@@ -144,7 +143,7 @@ class JobCounts:
 
         parts = [f"{job.scope.tenant}/{job.scope.project}", job.task]
         for name, value in sorted(job.arguments.items()):
-            parts.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
+            parts.append(f"{name}={value[:16]}")
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         say(clean(f"{now} {' '.join(parts)}: {words}", MAX_MESSAGE_CHARS))
 

@@ -65,7 +65,6 @@ from heedful.store.store import Store
 from heedful.validation import refuses_unknown_options
 
 C = TypeVar("C")
-MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung
 
 
 @refuses_unknown_options
@@ -534,7 +533,7 @@ class Run(Generic[C]):
         if may_raise or revises or state.answer or isinstance(verdict, decide.Done):
             return None
 
-        why = redact(f"{type(error).__name__}: {error}")[:MAX_RUNG_FAILURE_CHARS]
+        why = redact(f"{type(error).__name__}: {error}")[:300]
         loop, next_verdict = decide.close_rung(state.loop, verdict, why)
         if isinstance(next_verdict, decide.Done) and not loop.attempts:
             return None

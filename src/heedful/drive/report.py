@@ -353,7 +353,10 @@ def _decide(
     loop = journal.append_attempt(
         _loop_with_policy(snapshot, policy), attempt, time.time()
     )
-    verdict = _as_stored(decide.decide(loop, policy))
+    # A repeated report gets this verdict from the store, which has no secrets. Texts
+    # that were joined can form a secret that none of them contains.
+    document = redact_data(codec.verdict_to(decide.decide(loop, policy)))
+    verdict = codec.verdict_from(document)
     units = stop.uncounted(policy.rules, loop.of_rung().attempts)
     goes_on = isinstance(verdict, decide.Again)
     if units and goes_on and stop.raises_if_uncounted(policy.rules):
@@ -377,14 +380,6 @@ def _decided_before(
             return ReportResult(loop, decision.verdict, new=False)
 
     raise errors.StoreCorrupt(f"attempt {number} of {stored_loop.id!r} has no decision")
-
-
-def _as_stored(verdict: decide.Verdict) -> decide.Verdict:
-    """Return the verdict without secrets, as a repeated report will get it.
-
-    Texts that were joined can form a secret that none of them contains.
-    """
-    return codec.verdict_from(redact_data(codec.verdict_to(verdict)))
 
 
 @dataclass(eq=False, repr=False)

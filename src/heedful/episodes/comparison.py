@@ -255,17 +255,14 @@ def is_edit(event: Event) -> bool:
     """Return whether a call changes a file: it has a text to be written, or a patch."""
     names = leaves(event)
     is_patch = any(_PATCH_PATTERN.search(value) for value in names.values())
-    if is_patch or any(_written(name) for name in names):
+    if is_patch or any(
+        name in WRITTEN_ARGUMENTS or name.startswith("edits") for name in names
+    ):
         return True
     # What it writes may be cut.
     arguments = given_to(event)
     is_of_file = not isinstance(arguments, Mapping) or path_of(arguments) != ""
     return is_of_file and changes(event.tool, "")
-
-
-def _written(name: str) -> bool:
-    """Return whether an argument is a text that an edit writes."""
-    return name in WRITTEN_ARGUMENTS or name.startswith("edits")
 
 
 def edited_files(edit: Event) -> set[str]:

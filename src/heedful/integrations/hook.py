@@ -58,7 +58,6 @@ IDLE_TIMEOUT_SECONDS = 8.0
 IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
 # The time until the work that a session left can begin: git or a disk may hang.
 WORK_START_TIMEOUT_SECONDS = 60
-MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs, and how the text of an environment variable is read.
 HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
@@ -541,7 +540,7 @@ def _log_line(line: str) -> None:
         with open(
             path, mode, encoding="utf-8", errors="replace", opener=private
         ) as file:
-            file.write(f"{now} {redact_start(line, MAX_LOG_LINE_CHARS)}\n")
+            file.write(f"{now} {redact_start(line, 400)}\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from heedful.store.workspace import find_repository, read_project_file
 RULES_PATH = Path(".heedful") / "rules.md"
 NO_CONTENT = b""
 ACCEPT_COMMAND = "heedful rules accept"
-SHOWN_DIGEST_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ def doubt_about_rules(folder: Path) -> str:
         return f"{file.path} is not followed: {file.problem}"
     if file.content == accepted_content(find_project(folder)):
         return ""
-    version = hashlib.sha256(file.content).hexdigest()[:SHOWN_DIGEST_CHARS]
+    version = hashlib.sha256(file.content).hexdigest()[:12]
     return (
         f"{file.path} is not what you accepted, but version {version}; to look at it: "
         f"{ACCEPT_COMMAND}"

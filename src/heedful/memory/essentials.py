@@ -36,7 +36,6 @@ RUN_WORDS_SHARE = 0.25
 MIN_RUN_WORDS = 2
 # No run has the highest importance: a model that claims it has not compared.
 UNBELIEVED_IMPORTANCE = 1.0
-MAX_SHOWN_ESSENTIAL_CHARS = 80  # of its text in a reason
 # A word with its inner signs, and what makes it a name: a digit, a sign, or a capital
 # inside.
 _ESSENTIAL_WORD_PATTERN = re.compile(r"\w(?:[\w./-]*\w)?")
@@ -80,9 +79,7 @@ class Essential:
     @property
     def reason(self) -> str:
         """The reason why a text without it is refused."""
-        return (
-            f"it leaves out {self.name} “{clean(self.text, MAX_SHOWN_ESSENTIAL_CHARS)}”"
-        )
+        return f"it leaves out {self.name} “{clean(self.text, 80)}”"
 
 
 def round_up(number: float) -> int:

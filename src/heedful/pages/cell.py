@@ -17,7 +17,6 @@ from heedful.lessons.sentence import say_missing, word_gain
 from heedful.loop.runs import Report
 from heedful.pages.report import STYLE_FILE, environment
 
-MAX_CELL_ROWS = 10  # of lessons
 # The template has a macro for each kind of record.
 _MACROS: tuple[tuple[type, str], ...] = (
     (Result, "result"),
@@ -42,7 +41,7 @@ def html(record: object) -> str:
 def _template() -> Any:
     """Return the template of cells."""
     names = {
-        "MOST": MAX_CELL_ROWS,
+        "MOST": 10,
         "say_missing": say_missing,
         "word_gain": word_gain,
     }

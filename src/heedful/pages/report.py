@@ -69,7 +69,6 @@ STAGE_TABLE_HEADS = (
 # What a page shows of an attempt.
 MAX_ATTEMPT_CHECKS = 20
 MAX_PAGE_OUTPUT_LINES = 40
-MAX_PAGE_FEEDBACK_CHARS = 3_000
 MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
 # Lines of an output that are read: a diff of more can take minutes.
 MAX_OUTPUT_READ_LINES = 2_000
@@ -310,7 +309,7 @@ def environment() -> Environment:
         "SIGNS": STATUS_SIGNS,
         "HEADS": STAGE_TABLE_HEADS,
         "CHECKS": MAX_ATTEMPT_CHECKS,
-        "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
+        "FEEDBACK": 3_000,
     }
 
     filters: tuple[Callable[..., Any], ...] = (

@@ -27,7 +27,6 @@ MAX_LESSON_QUERIES = 5
 # The fields that must be unchanged for a dream to supersede a lesson.
 UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
 CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
-MAX_READ_SIGHTINGS = 100_000  # the newest sightings of a scope whose runs are read
 # The outcomes of a reflection that is stored already, in the same words.
 COUNTED_OUTCOME = "the same came back: one more sighting is counted"
 KNOWN_OUTCOME = "it is stored already, and nothing came back since"
@@ -65,7 +64,7 @@ def runs(db: Db, scope: Scope) -> dict[int, set[str]]:
     A sighting of no loop or episode is a run of its own.
     """
     runs_by_id = defaultdict[int, set[str]](set)
-    for row in db.all("runs_of_lessons", scope, limit=MAX_READ_SIGHTINGS):
+    for row in db.all("runs_of_lessons", scope, limit=100_000):
         runs_by_id[row["lesson_id"]].add(row["run"])
     return runs_by_id
 

@@ -736,12 +736,6 @@ def answered_calls(db: Db, scope: Scope, session: str) -> frozenset[str]:
     return frozenset(row["call"] for row in db.select("call", "event", key))
 
 
-def kept_instructions(db: Db, scope: Scope, session: str) -> frozenset[str]:
-    """Return the digests of the instructions that a session keeps as its events."""
-    key = {**key_of(scope), "session": storable(session), "type": "system_event"}
-    return frozenset(row["call"] for row in db.select("call", "event", key))
-
-
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:

@@ -18,7 +18,6 @@ from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.store.connection import Db, Row, bulk, token
 
-MAX_LINKED_TASKS = 50_000  # the newest tasks of examples
 # Characters that are read of a lesson, of its error, and of a task.
 MAX_LINKED_CHARS = 2_000
 
@@ -106,7 +105,7 @@ def _with_tasks(
         scope,
         scope=token(scope),
         chars=MAX_LINKED_CHARS,
-        limit=MAX_LINKED_TASKS,
+        limit=50_000,
         **values,
     )
     tasks: dict[int, list[str]] = defaultdict(list)

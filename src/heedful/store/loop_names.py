@@ -16,7 +16,6 @@ from heedful.store.connection import Db, key_of
 
 SHORT_ID_CHARS = 8
 MAX_AMBIGUOUS_IDS = 10  # that an error lists
-MAX_COMPARED_IDS = 1_000  # the ids of the newest loops, compared with a wrong one
 # An id that a caller gave, such as "tasks-1/add", does not match.
 _MADE_UP_ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 _UUID_PATTERN = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -74,5 +73,5 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
 
 def known_names(db: Db, scope: Scope) -> list[str]:
     """Return the names of the newest loops and runs of a scope, as lists show them."""
-    limits = {**key_of(scope), "limit": MAX_COMPARED_IDS, "prefix": ""}
+    limits = {**key_of(scope), "limit": 1_000, "prefix": ""}
     return [short_id(row["id"]) for row in db.run("ids_of_prefix", limits)]

@@ -38,7 +38,6 @@ from heedful.store.store import Store
 # Of each task, output and list of findings, the first characters are searched, and the
 # newest attempts of a loop.
 MAX_PART_CHARS = 8_192
-MAX_SEARCHED_ATTEMPTS = 20
 MAX_TEXT_OF_LOOP_CHARS = 64 * 1024
 # JSON has up to six characters for one, such as `\u00e9`.
 MAX_PART_JSON_CHARS = 6 * MAX_PART_CHARS
@@ -305,7 +304,7 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
         scope,
         **values,
         record_chars=MAX_SEARCHED_RECORD_CHARS,
-        attempts=MAX_SEARCHED_ATTEMPTS,
+        attempts=20,
     )
     for row in outputs:
         parts = parts_of[row["n"]].parts

@@ -35,7 +35,6 @@ from heedful.store.lessons import plain, rule
 MAX_CACHED_ERROR_TYPES = 32
 MAX_SEEN_LESSONS = 50  # lessons in the answer of `seen`
 MAX_ANSWER_ERRORS = 5  # known lines in the answer about a text of several lines
-MAX_FINDING_MATCHES = 20  # examples of checks whose findings are compared with a text
 MAX_READ_FINDINGS = 200  # the newest sightings of a lesson
 # A word of two or more letters, such as `no` or `file`.
 _LETTER_WORD_PATTERN = re.compile(r"[^\W\d_]{2,}")
@@ -174,7 +173,7 @@ def find_with_findings(
         text=text,
         space="",
         vector=None,
-        limit=MAX_FINDING_MATCHES,
+        limit=20,
         only=Filter(kind="check"),
     )
     lessons = {lesson["id"]: lesson for lesson in answer.lessons}

@@ -51,7 +51,6 @@ from heedful.validation import require
 
 # The marks under this name are no session's: which texts a person was told of, by week.
 _NOTICES = "notices"
-MAX_PROVENANCE_SIGHTINGS = 20  # sightings in a provenance, newest first
 RULING_WORDS = {"release": "released", "reject": "rejected", "undo": "undone"}
 # The states of an example that a ruling has left as they are; others came later.
 RULED_STATES: Mapping[str, tuple[str, ...]] = {
@@ -115,7 +114,7 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
         **scope_key(scope),
         "kind": entry.kind,
         "signature": entry.signature,
-        "most": MAX_PROVENANCE_SIGHTINGS,
+        "most": 20,
         "example": entry.id,
         "subject": f"{entry.kind}/{entry.signature}",
     }

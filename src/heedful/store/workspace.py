@@ -18,7 +18,6 @@ from heedful.errors import UsageError
 
 # The most of a file of a project that is read.
 MAX_PROJECT_FILE_BYTES = 2**20
-GIT_TIMEOUT_SECONDS = 10.0
 # What git must not take from the configuration of a folder: programs that it runs, and
 # a folder that only looks like a repository.
 _SAFE_GIT_OPTIONS = (
@@ -136,7 +135,7 @@ def run_git(folder: Path, words: Sequence[str]) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=GIT_TIMEOUT_SECONDS,
+            timeout=10.0,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

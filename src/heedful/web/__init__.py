@@ -10,7 +10,7 @@ All that belongs to a page is in this room:
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
-- `summaries.py`, `found_traces.py`: what lists show of loops and traces.
+- `summaries.py`: what lists show of loops. `days.py`: how all loops went.
 - `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
   common.
 - `menu.py`: the groups of the menu, and pages that were renamed or are gone.

@@ -41,7 +41,6 @@ from heedful.web.steps import first_failure, steps_of
 FIGURE_DAY_SECONDS = 86_400.0
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
-MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read
 # Loops that one search looks at; the page then offers to search older ones. Most pages
 # are full after the first window.
 MAX_SEARCHED_LOOPS = 10_000
@@ -187,7 +186,7 @@ def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
         scope,
         "judged",
         limit=MAX_JUDGED_LOOPS,
-        most=MAX_JUDGED_ATTEMPTS,
+        most=20,
         bytes=MAX_LISTING_BYTES,
         loop_bytes=MAX_FIGURE_LOOP_BYTES,
     )

@@ -28,7 +28,6 @@ MAX_RELATED_LESSONS = 5
 MAX_COMPARED_LESSONS = 2_000
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
-MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
 RETIRED_STATES = ("retired", "superseded")
 
@@ -45,7 +44,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "digest": record["signature"],
         "text": record["text"],
         "limit": MAX_LESSON_PAGE_ROWS,
-        "chars": MAX_LEARNT_TASK_CHARS,
+        "chars": 1_000,
         "reviews": review.may_review(visit.caller),
     }
 

@@ -61,8 +61,6 @@ NEVER_SHOWN = "never shown"  # of a lesson
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
 MAX_SAVED_PROOFS = 8  # of models, in a project
-MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
-MAX_ROW_LINKS = 3  # of each lesson in a list
 
 
 class ReadProof(NamedTuple):
@@ -284,7 +282,7 @@ async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
     ids = [row["id"] for row in rows]
     links: dict[int, list[Document]] = {id: [] for id in ids}
     for words in await visit.caller.read(link_store.read_words_of, ids, tasks=False):
-        names = link_lesson(words).links[:MAX_ROW_LINKS]
+        names = link_lesson(words).links[:3]
         links[words.id] = [asdict(link) for link in names]
     return [{**row, "links": links[row["id"]]} for row in rows]
 
@@ -330,7 +328,7 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
         if is_fresh and proof.answer["ended"] >= MIN_CACHED_LOOPS:
             return proof
 
-    answer = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS, model=model)
+    answer = await visit.get("/v1/proof", limit=200, model=model)
     proofs[model] = ReadProof(read_at=time.time(), ruling=ruling, answer=answer)
     # Names of models are words of an address: only a few are kept.
     for name in list(proofs)[:-MAX_SAVED_PROOFS]:

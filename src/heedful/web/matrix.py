@@ -30,7 +30,6 @@ from heedful.web.render import number as number_text
 
 MAX_LAST_COLUMNS = 10  # the last attempts of a loop; the first and the best come before
 MAX_CHECK_ROWS = 10  # the checks that failed most
-MAX_NAMED_CHECKS = 200  # of a memory key
 MAX_RECORD_CHARS = 256 * 1024  # a larger record of an attempt is not read
 MAX_COMPARED_OUTPUT_CHARS = 64 * 1024  # a longer output is not compared
 MAX_SNIPPET_CHARS = 60  # of what an attempt changed
@@ -195,9 +194,7 @@ def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
             )
         )
 
-    names = figures.rows(
-        db, scope, "check_names", key=head["memory_key"], limit=MAX_NAMED_CHECKS
-    )
+    names = figures.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
     labels = {row["own"]: row["reported"] for row in names}
     goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
     return make_matrix(columns, goals, labels, attempts=head["attempts"], best=best)

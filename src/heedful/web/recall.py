@@ -1,41 +1,50 @@
-"""The page of recall: what memory would show, as a prompt, and why not the rest."""
+"""The page of recall: what memory would show, as a prompt, and why not the rest.
+
+A question is a task, an error, or an action. An action is written as in a trace: the
+command alone, or `TOOL: COMMAND`, or a tool with its arguments as JSON. A text under
+which no error was seen may be the words of a lesson, or the name of a type of error or
+of a check; the error of the lesson is then what to ask for.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
+from heedful.lessons.before import Mark, marks_of
 from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
+from heedful.lessons.origin import SHELL_TOOLS
 from heedful.lessons.quarantine import QuarantinedLesson
+from heedful.lessons.render import mark_words
 from heedful.lessons.scope import TOLD_STATES, name_scope
 from heedful.lessons.silence import Obstacle
 from heedful.pages.report import counted, cut
 from heedful.pages.report import text as _as_text
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
-from heedful.store import patterns
+from heedful.store import editions, patterns
 from heedful.store import quarantine as quarantine_store
+from heedful.store.calls import MIN_COMMAND_RUNS
 from heedful.store.connection import Db, Row, bulk, token
+from heedful.store.patterns import comparable
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
-from heedful.web.actions import answer_action, find_known_action, find_traces
 from heedful.web.instructions import name_choices
 from heedful.web.lessons import rows_of_matches
-from heedful.web.meant import described, error_of, find_meant
 from heedful.web.site import READING, Document, SitePage, Visit
 
 QUESTION_KINDS = ("task", "error", "action")
 MAX_NAMED_LESSONS = 3  # of those that are not shown for one reason
 MAX_SIMILAR_LESSONS = 5
-MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
 MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
 MAX_SUGGESTED_LOOPS = 500  # the newest, among which one that was shown something is
 MISSED = ("missed", "closest")
@@ -54,6 +63,16 @@ QUESTION_EXAMPLES = {
     "error": "ModuleNotFoundError: No module named 'yaml'",
     "action": "git push --force",
 }
+MAX_MEANT_LESSONS = 5
+MIN_PART_CHARS = 20  # of a part of a lesson's words that stands for all of them
+Lesson = Mapping[str, Any]
+Meaning = Literal["words", "type"]
+MIN_TRACED_CHARS = 4
+_ASKED_CALL_PATTERN = re.compile(
+    r"(?P<tool>[A-Za-z_][\w.-]{0,99})(?::\s+|\s*\(|\s+(?=\{))(?P<arguments>.*)",
+    re.DOTALL,
+)
+_ASKED_WORD_PATTERN = re.compile(r"[\w.-]{2,}")
 
 
 async def recall(visit: Visit) -> Document:
@@ -413,7 +432,7 @@ def describe_error(
         if answer["traces"]:
             sentence += "; the traces below have it"
         if similar:
-            sentence += f"; nearest: {cut(similar[0]['text'], MAX_NEAREST_CHARS)}"
+            sentence += f"; nearest: {cut(similar[0]['text'], 120)}"
         return sentence.rstrip(".")
 
     seen = f"would be shown: this error was seen {counted(answer['count'], 'time')}"
@@ -462,3 +481,313 @@ PAGES = (
         address="/recall", template="recall", title="Recall", make=recall, may=READING
     ),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meant:
+    """What a text is, with the lessons that this leads to.
+
+    `name` is that of the type of error or of the check. `waiting` are lessons of the
+    type that wait in quarantine.
+    """
+
+    meaning: Meaning
+    name: str
+    lessons: Sequence[Lesson] = ()
+    waiting: Sequence[int] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What the text is, in words."""
+        if not self.lessons:
+            return (
+                f"{self.name} is a type of error; what is known of it waits for a "
+                "review"
+            )
+
+        lesson = self.lessons[0]
+        if self.meaning == "words":
+            error = cut(error_of(lesson), 120)
+            return (
+                f"these are the words of lesson {lesson['id']}, and no error; its "
+                f"error is {error}"
+            )
+
+        kind = "a check" if lesson["kind"] == "check" else "a type of error"
+        number = counted(len(self.lessons), "lesson")
+        return (
+            f"{self.name} is {kind}. Memory compares whole errors; it has {number} "
+            f"about those of {self.name}"
+        )
+
+
+def error_of(lesson: Lesson) -> str:
+    """Return the text under which the error of a lesson is found; "" if it is hidden.
+
+    >>> error_of({"error_type": "RateLimit", "pattern": "slow down"})
+    'RateLimit: slow down'
+    """
+    error_type = lesson["error_type"]
+    pattern: str = lesson["pattern"]
+    is_titled = pattern.startswith(f"{error_type}: ")
+    if not pattern or not error_type or is_titled:
+        return pattern
+    return f"{error_type}: {pattern}"
+
+
+async def find_meant(
+    visit: Visit, text: str, similar: Sequence[Lesson]
+) -> Meant | None:
+    """Return what a text means; None if it is nothing that memory knows.
+
+    `similar` are the lessons that a search for the text finds.
+    """
+    for lesson in similar:
+        if _is_part(text, lesson["text"]):
+            return Meant(meaning="words", name=lesson["error_type"], lessons=[lesson])
+
+    names = _names_in(text)
+    ids = await visit.caller.read(_lessons_of_type, names)
+    waiting: list[int] = []
+    if visit.may("read"):
+        waiting = await visit.caller.read(_waiting_of_type, names)
+    if ids or waiting:
+        rows = await visit.caller.read(editions.some, ids)
+        lessons = [review.visible(visit.caller, row) for row in rows]
+        name = lessons[0]["error_type"] if lessons else names[0]
+        return Meant(meaning="type", name=name, lessons=lessons, waiting=waiting)
+    return None
+
+
+def _is_part(text: str, words: str) -> bool:
+    """Return whether a text is the words of a lesson, or a large part of them."""
+    part = comparable(text)
+    plain_words = comparable(words)
+    if len(part) < MIN_PART_CHARS:
+        return bool(part) and part == plain_words
+    return part in plain_words
+
+
+def _names_in(text: str) -> list[str]:
+    """Return what may be the name of a type of error in a text.
+
+    >>> _names_in("requests.RateLimit: slow down")
+    ['requests.RateLimit', 'RateLimit']
+    """
+    title = text.strip().partition(":")[0].strip()[:200]
+    return list(dict.fromkeys([title, title.rpartition(".")[2]]))
+
+
+def _lessons_of_type(db: Db, scope: Scope, names: Sequence[str]) -> list[int]:
+    """Return the newest lessons about these types of error, as ids."""
+    rows = figures.rows(
+        db,
+        scope,
+        "lessons_of_type",
+        names=json.dumps(list(names)),
+        limit=MAX_MEANT_LESSONS,
+    )
+    return [row["id"] for row in rows]
+
+
+def _waiting_of_type(db: Db, scope: Scope, names: Sequence[str]) -> list[int]:
+    """Return the newest lessons about these types that wait in quarantine, as ids."""
+    rows = figures.rows(
+        db,
+        scope,
+        "waiting_of_type",
+        token=token(scope),
+        names=json.dumps(list(names)),
+        newest=figures.MAX_SOURCE_TEXTS,
+        limit=MAX_MEANT_LESSONS,
+    )
+    return [row["lesson_id"] for row in rows]
+
+
+def described(lesson: Lesson) -> Document:
+    """Return a lesson as the page lists it, with the error to ask for."""
+    return {**lesson, "ask": error_of(lesson)}
+
+
+def read_action(text: str) -> tuple[str, dict[str, Any] | str]:
+    """Return the tool and the arguments of an action that somebody wrote.
+
+    >>> read_action("make test"), read_action("Bash: make test")
+    (('', 'make test'), ('Bash', 'make test'))
+    >>> read_action('Read {"file_path": "a.py"}')
+    ('Read', {'file_path': 'a.py'})
+    """
+    call = _ASKED_CALL_PATTERN.fullmatch(text.strip())
+    if call is None:
+        return "", text
+
+    arguments = call["arguments"].strip()
+    if "(" in text[: call.start("arguments")]:
+        arguments = arguments.removesuffix(")")
+    try:
+        fields = json.loads(arguments)
+    except ValueError:
+        fields = None
+    if isinstance(fields, dict):
+        return call["tool"], fields
+    if call["tool"].lower() in (*SHELL_TOOLS, "sh"):
+        return call["tool"], arguments
+    return "", text
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearFailure:
+    """A mark of calls of this project that failed, in so many `runs`.
+
+    It `stands` if no such call has worked since.
+    """
+
+    mark: Mark
+    runs: int
+    stands: bool
+
+    @property
+    def is_told(self) -> bool:
+        """Whether memory speaks of it before such a call."""
+        return self.stands and not self.silence
+
+    @property
+    def silence(self) -> str:
+        """Why memory does not speak of it before such a call, "" if it does."""
+        if not self.stands:
+            return "such a call has worked since"
+        if self.mark.kind == "command" and self.runs < MIN_COMMAND_RUNS:
+            return "a command is told of when it failed in two runs"
+        return ""
+
+    @property
+    def spelling(self) -> str:
+        """An action that has the mark; "" if there is no simple one."""
+        match self.mark.kind:
+            case "command":
+                return self.mark.name
+            case "call":
+                return f"{self.mark.tool} {self.mark.name}"
+            case "name":
+                return f"{self.mark.tool} {self.mark.name}"
+            case "path":
+                return f"Read {json.dumps({'file_path': self.mark.name})}"
+            case _:
+                return ""
+
+    def likeness(self, asked_words: frozenset[str]) -> int:
+        """Return how many words this shares with an action."""
+        return len(_words_of(self.mark) & asked_words)
+
+    def plain(self) -> Document:
+        """Return what the page says: what failed, how often, and why it is not told."""
+        return {
+            "about": _named(self.mark),
+            "history": f"failed in {counted(self.runs, 'run')}",
+            "why": self.silence or "this action does not have it",
+            "ask": self.spelling,
+        }
+
+
+def _named(mark: Mark) -> str:
+    """Return a mark in words that hold without the call that has it."""
+    if mark.kind == "command":
+        return f"the command `{mark.name}`"
+    return mark_words(mark)
+
+
+def _words_of(*marks: Mark) -> frozenset[str]:
+    """Return the words of marks, in lower case."""
+    text = " ".join(f"{mark.tool} {mark.name}" for mark in marks)
+    return frozenset(_ASKED_WORD_PATTERN.findall(text.lower()))
+
+
+async def answer_action(visit: Visit, text: str) -> Document:
+    """Return the warnings for an action, or what is nearest and where it occurred."""
+    tool, arguments = read_action(text)
+    question = {"tool": tool, "arguments": arguments}
+    answer: Document = await visit.ask("POST", "/v1/before", question)
+    warnings = _count_warnings(answer)
+    answer["sentence"] = "Nothing would be shown: no known failure of this call"
+    if warnings:
+        answer["sentence"] = (
+            f"{counted(warnings, 'warning')} would be shown before this runs"
+        )
+
+    marks = marks_of(tool, arguments)
+    answer["searched"] = [_named(mark) for mark in marks[:5]]
+    answer |= {"known": 0, "nearest": [], "example": "", "traces": []}
+    # The words of other calls are those of traces.
+    if warnings or not visit.may("read"):
+        return answer
+
+    failures = await visit.caller.read(_read_failures)
+    words = _words_of(*marks)
+    near = [failure for failure in failures if failure.likeness(words)]
+    near.sort(key=lambda failure: (failure.likeness(words), failure.is_told))
+    # A part of a command and the whole are asked for in the same words.
+    nearest = {failure.spelling or failure: failure for failure in near}
+    newest_last = list(nearest.values())[-3:]
+    answer["known"] = len(failures)
+    if not failures:
+        answer["sentence"] = (
+            "Nothing would be shown: memory has learnt of no action that failed"
+        )
+    answer["nearest"] = [failure.plain() for failure in reversed(newest_last)]
+    answer["example"] = await _find_example(visit, failures)
+    needle = arguments if isinstance(arguments, str) else text
+    if len(needle.strip()) >= MIN_TRACED_CHARS:
+        answer["traces"] = await visit.caller.read(find_traces, needle.strip())
+    return answer
+
+
+def _count_warnings(answer: Mapping[str, Any]) -> int:
+    """Return how many warnings an answer of memory has for an action."""
+    names = ("failures", "checks", "rules")
+    return sum(len(answer.get(name) or ()) for name in names)
+
+
+async def find_known_action(visit: Visit) -> str:
+    """Return an action for which memory has a warning; "" if none is found."""
+    failures = await visit.caller.read(_read_failures)
+    return await _find_example(visit, failures)
+
+
+async def _find_example(visit: Visit, failures: Sequence[NearFailure]) -> str:
+    """Return one of the failures that memory warns of, as an action; "" if none."""
+    spellings = [failure.spelling for failure in failures if failure.is_told]
+    for spelling in list(filter(None, spellings))[:5]:
+        tool, arguments = read_action(spelling)
+        question = {"tool": tool, "arguments": arguments}
+        if _count_warnings(await visit.ask("POST", "/v1/before", question)):
+            return spelling
+    return ""
+
+
+def _read_failures(db: Db, scope: Scope) -> list[NearFailure]:
+    """Return what calls that failed had in common, the newest first."""
+    return [
+        NearFailure(
+            mark=Mark(row["kind"], row["name"], row["tool"]),
+            runs=row["runs"],
+            stands=bool(row["stands"]),
+        )
+        for row in figures.rows(db, scope, "failed_calls", limit=300)
+    ]
+
+
+@bulk
+def find_traces(db: Db, scope: Scope, text: str) -> list[Document]:
+    """Return the newest traces that have a text, such as a command."""
+    spellings = [json.dumps(text), json.dumps(text, ensure_ascii=False)]
+    bare = [spelling[1:-1] for spelling in spellings]
+    rows = figures.rows(
+        db,
+        scope,
+        "traces_with",
+        spellings=json.dumps(list(dict.fromkeys(bare))),
+        window=100,
+        most=50_000,
+        limit=3,
+    )
+    return [dict(row) for row in rows]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -65,7 +65,6 @@ from heedful.web.addresses import (
     proxy_scheme,
     raw_path,
 )
-from heedful.web.headers import PAGE_HEADERS, with_page_headers
 from heedful.web.render import address, page_text
 from heedful.web.session import Session, Sessions, check_origin, check_token
 
@@ -86,6 +85,17 @@ Document = dict[str, Any]
 # REVIEWING.
 READING = ("read", "recall")
 REVIEWING = ("read",)
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Frame-Options": "DENY",
+    # without a referrer, browsers send forms with Origin: null
+    "Referrer-Policy": "same-origin",
+}
 
 
 @dataclass(kw_only=True)
@@ -747,3 +757,16 @@ def page_links(visit: Visit, cursor: object) -> Document:
         return {"next": "", "cursor": ""}
     query = urlencode({**visit.query, "cursor": str(cursor)})
     return {"next": f"?{query}", "cursor": str(cursor)}
+
+
+def with_page_headers(send: Send) -> Send:
+    """Return a function that sends what `send` does, with the headers of pages."""
+
+    async def send_with_headers(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in PAGE_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return send_with_headers

@@ -10,7 +10,6 @@ from heedful.pages.report import text
 CALL_ENDING = "_call"
 RESPONSE_ENDING = "_response"
 MAX_STEP_WORDS_CHARS = 160
-MAX_STEP_ERROR_CHARS = 200  # in a list
 Plain = dict[str, Any]
 
 
@@ -59,7 +58,7 @@ def first_failure(steps: Sequence[Plain], events: Sequence[Plain]) -> Plain:
             return {
                 "failed": f"{number} {step['name']}",
                 "tried": step["words"],
-                "failure": first_error(step, events)[:MAX_STEP_ERROR_CHARS],
+                "failure": first_error(step, events)[:200],
                 "recovered": any(
                     later["name"] == step["name"] and not later["failed"]
                     for later in steps[number:]

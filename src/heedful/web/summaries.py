@@ -19,8 +19,6 @@ from heedful.web import figures
 from heedful.web.figures import rows
 from heedful.web.render import stage_value
 
-MAX_LIST_INPUT_CHARS = 80  # of the input of a stage
-MAX_LIST_TASK_CHARS = 160  # of a task that a list shows
 Plain = dict[str, Any]
 
 
@@ -71,7 +69,7 @@ def found_words(
     hidden = [
         loop["n"]
         for loop in summaries
-        if not find_folded(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS], text)
+        if not find_folded(plain_text(loop["task"])[:160], text)
     ]
     snippets = dict[int, Plain]()
     for loop in read_parts(db, scope, hidden):
@@ -130,7 +128,7 @@ def _describe_input(value: str | None) -> str:
     if isinstance(output, dict):
         fields = [f"{name}: {plain_text(field)}" for name, field in output.items()]
         output = ", ".join(fields)
-    return clean(plain_text(output), MAX_LIST_INPUT_CHARS)
+    return clean(plain_text(output), 80)
 
 
 def _summary(row: Row, used: LoopUsage) -> Plain:

@@ -29,7 +29,6 @@ from heedful.web.site import READING, Document, SitePage, Visit
 MAX_NAMED_ERRORS = 10  # different errors that have a row
 # The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
-MAX_COUNTED_COINS = 10_000  # recorded draws whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
@@ -80,7 +79,7 @@ async def health(visit: Visit) -> Document:
     errors = group_errors(failures, visit.may("read"))
     jobs, workload = await queues(visit)
     (waiting,) = await read(figures.rows, "waiting_episodes")
-    (coins,) = await read(figures.rows, "coin_shares", limit=MAX_COUNTED_COINS)
+    (coins,) = await read(figures.rows, "coin_shares", limit=10_000)
     has_worker = type(visit.caller.setup.work) is not Work
 
     behind = vectors["texts"] - vectors["here"] if space else 0

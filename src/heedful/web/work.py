@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
@@ -11,15 +12,16 @@ from heedful.episodes.episode import Limits
 from heedful.episodes.messages import EpisodeReader
 from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
 from heedful.loop.runs import Report, StageReport
 from heedful.pages.report import counted, cut, unjudged, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
 from heedful.store import runs as run_store
-from heedful.store.connection import token
+from heedful.store.connection import Db, bulk, token
 from heedful.store.offload import offload
-from heedful.web import figures, found_traces
+from heedful.web import figures
 from heedful.web.facets import unknown_filters
 from heedful.web.loops import MADE_UP_ID_PART, loop_called, sort_links
 from heedful.web.runs import pipeline
@@ -36,7 +38,6 @@ from heedful.web.steps import first_error, steps_of
 from heedful.web.system import RETRY_COMMAND, cure_reflection
 
 MAX_WORK_ROWS = 50
-MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_SORTED_RUNS = 100  # the newest ones, among which runs are sought and sorted
 # What each order of the runs compares; without one, the newest come first.
@@ -47,10 +48,10 @@ RUN_ORDERS: Mapping[str, Callable[[Document], Any]] = {
     "cost": itemgetter("cost"),
     "began": itemgetter("created"),
 }
-MAX_RUN_REASON_CHARS = 300  # of what failed in a run
 MIN_STAGE_WIDTH = 0.08  # of a short stage, as a share of the bar of its run
 # Signs of a mistake are looked for in this many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
+MAX_SEARCHED_EPISODES = 1_000  # the newest ones, in whose tasks a search looks
 
 
 async def runs(visit: Visit) -> Document:
@@ -170,7 +171,7 @@ def _run_figures(report: Report) -> Document:
     return {
         "state": report.status,
         "failed": [stage.name for stage in failed],
-        "reason": cut(reason, MAX_RUN_REASON_CHARS),
+        "reason": cut(reason, 300),
         "unchecked": unjudged(report),
         "stages": stages,
         "attempts": sum(len(stage.attempts) for stage in report.stages),
@@ -200,7 +201,7 @@ async def traces(visit: Visit) -> Document:
         # Tasks are words of others, which nobody has reviewed.
         visit.needs("read")
         rows = await visit.caller.read(
-            found_traces.found_episodes,
+            found_episodes,
             MAX_WORK_ROWS + 1,
             text=text,
             state=state,
@@ -224,7 +225,7 @@ async def traces(visit: Visit) -> Document:
     summaries: dict[str, Document] = {}
     if visit.may("read"):
         summaries = await visit.caller.read(figures.episodes, digests)
-    learnt = await visit.caller.read(found_traces.lessons_learnt, digests)
+    learnt = await visit.caller.read(lessons_learnt, digests)
     episodes = [
         {
             **episode,
@@ -241,7 +242,7 @@ async def traces(visit: Visit) -> Document:
         "state": state,
         "text": text,
         "unknown": unknown_filters(visit.query, "state", "text"),
-        "searched": found_traces.MAX_SEARCHED_EPISODES,
+        "searched": MAX_SEARCHED_EPISODES,
         "counts": counts,
         "start": worker_command(visit, counts.get("waiting", 0)),
         **page_links(visit, cursor),
@@ -329,7 +330,7 @@ def describe_trace(
         if len(failed) > 1:
             words = f"{counted(len(failed), 'step')} failed, first {place}"
         link = " although" if episode["outcome"] == "success" else ";"
-        sentence += f"{link} {words}: {cut(error, MAX_SENTENCE_ERROR_CHARS)}"
+        sentence += f"{link} {words}: {cut(error, 160)}"
 
     ends = {
         "reflected": f"It taught {counted(lessons, 'lesson')}",
@@ -417,3 +418,44 @@ PAGES = (
     ),
 )
 ACTIONS = (SiteAction(reflect_now, ("write",)),)
+
+
+@bulk
+def found_episodes(
+    db: Db, scope: Scope, limit: int, *, text: str, state: str, before: int
+) -> list[Document]:
+    """Return those of the newest episodes that have a text in their task or name.
+
+    A part of an id finds its episode, too.
+    """
+    episode_rows = figures.rows(
+        db,
+        scope,
+        "found_episodes",
+        # JSON in a column has escapes; the task that the statement reads has none.
+        spellings=spellings_of(text),
+        state=state,
+        before=before,
+        window=MAX_SEARCHED_EPISODES,
+        limit=limit,
+    )
+    return [dict(row) for row in episode_rows]
+
+
+def spellings_of(text: str) -> str:
+    """Return as JSON how a text may be spelt: SQLite lowers only ASCII."""
+    spellings = (text.lower(), text, text.upper(), text.capitalize())
+    return json.dumps(list(dict.fromkeys(spellings)))
+
+
+def lessons_learnt(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, int]:
+    """Return how many lessons were learnt from each episode, by digest."""
+    sources = {f"episode:{digest[:16]}": digest for digest in digests}
+    counts = figures.rows(
+        db,
+        scope,
+        "learnt_counts",
+        token=token(scope),
+        sources=json.dumps(list(sources)),
+    )
+    return {sources[row["source"]]: row["lessons"] for row in counts}
