@@ -142,7 +142,7 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
         pytest.param(
             [(CONFLICT, "a"), (CONFLICT, "b"), (DIRTY, "a"), (DIRTY, "c")]
             + [(failed_call("git gc", "busy"), run) for run in "bc"],
-            "of 3 failures with the tool git there is no reflection",
+            "there is no reflection on 3 failures with the tool git",
             id="no cure",
         ),
         pytest.param(
@@ -151,7 +151,7 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
                 (NO_STAT, "a"),
                 (NO_OPTION, "a"),
             ],
-            "of 3 failures with the tool git there is no reflection",
+            "there is no reflection on 3 failures with the tool git",
             id="one run",
         ),
         pytest.param(

@@ -116,7 +116,7 @@ async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
     related = await memory.related(subject)
     assert related.related == ()
     assert related.silence == (
-        "what lessons have in common is too common to relate them: 13 of 13 name the "
+        "the links of the lesson are too common to relate lessons: 13 of 13 name the "
         "tool git"
     )
 

@@ -174,22 +174,22 @@ EMPTY_QUERIES = [
     pytest.param(
         {"text": "Name a river"}, "no lesson is about a similar task", id="unlike"
     ),
-    pytest.param({"tags": ["red"]}, "it does not have the tags", id="another tag"),
+    pytest.param({"tags": ["red"]}, "it lacks the tags", id="another tag"),
     pytest.param(
         {"tags": ["sql", "red"], "match": "all"},
-        "it does not have the tags",
+        "it lacks the tags",
         id="one of two tags",
     ),
     pytest.param(
         {"kind": ("strategy", "reflection")},
-        "it is of the kind error, and strategy or reflection is asked for",
+        "it is of the kind error, and the filter wants strategy or reflection",
         id="another kind",
     ),
-    pytest.param({"error_type": "disk"}, "another type of error", id="another type"),
+    pytest.param({"error_type": "disk"}, "another error type", id="another type"),
     pytest.param({"since": 9e9}, "it is older", id="older"),
     pytest.param(
         {"importance": 0.6},
-        "its importance is 0.5, and at least 0.6 is asked for",
+        "its importance is 0.5, and the filter wants at least 0.6",
         id="importance",
     ),
     pytest.param(

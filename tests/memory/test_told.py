@@ -202,7 +202,7 @@ async def test_a_lesson_that_the_coin_withholds_is_named(store):
 async def test_only_examples_asked_for_says_so(memory):
     await reflect(MENDED, memory=memory)
     silence = (await memory.brief(TASK, "loop", tell="examples")).silence
-    assert "it is one of the rules, and only examples are asked for" in silence
+    assert "it is one of the rules, and the loop wants only examples" in silence
 
 
 async def test_an_empty_memory_says_that_nothing_is_similar(memory):
@@ -273,10 +273,12 @@ async def test_an_untrusted_sighting_brings_no_words_of_its_own(memory):
 @pytest.mark.parametrize(
     ("filters", "reason"),
     [
-        pytest.param({"tags": ["red"]}, "it does not have the tags", id="tags"),
+        pytest.param({"tags": ["red"]}, "it lacks the tags", id="tags"),
         pytest.param({"kind": "check"}, "it is of the kind strategy", id="kind"),
-        pytest.param({"error_type": "x"}, "another type of error", id="type"),
-        pytest.param({"importance": 1.0}, "and at least 1 is asked for", id="weight"),
+        pytest.param({"error_type": "x"}, "another error type", id="type"),
+        pytest.param(
+            {"importance": 1.0}, "and the filter wants at least 1", id="weight"
+        ),
         pytest.param({"since": 9e9}, "it is older", id="older"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):
     api.run(memory.remember("price", "no price", lesson=lesson))
     answer = project.post("recall", {"task": TASK, "form": "messages"})
     assert answer["messages"] == []
-    assert "only examples are asked for" in answer["silence"]
+    assert "the loop wants only examples" in answer["silence"]
     answer = project.post("recall", {"task": TASK, "form": "text"})
     assert "Ask for the colour, too." in answer["text"]
     assert answer["silence"] == ""
@@ -200,7 +200,7 @@ def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(api, text):
 
     reader = api.key("read")
     for silence in ask_both(api, reader, text, 1.0):
-        assert "and at least 1 is asked for" in silence
+        assert "and the filter wants at least 1" in silence
     answer = read_data(api.post(OLD_QUERY, json={"query_text": text}, key=reader))
     assert answer["reflections"][-1]["reflection_id"] == reflection["reflection_id"]
     assert "silence" not in answer
@@ -211,4 +211,4 @@ def test_lessons_that_are_no_reflections_are_named_as_such(api):
     api.run(memory_of(api).remember("price", "no price"))
     [answer] = [read_data(api.post(OLD_QUERY, json={}, key=api.key("read")))]
     assert answer["reflections"] == []
-    assert "of the kind error, and reflection or strategy is asked" in answer["silence"]
+    assert "of the kind error, and the filter wants reflection or" in answer["silence"]

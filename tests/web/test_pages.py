@@ -350,7 +350,7 @@ def test_a_search_that_finds_no_lesson_says_why(tmp_path):
         page = browser.open(browser.api._all).get("/lessons?text=river")
         assert "No lesson has the words “river”." in page.text
         data = browser.data("/lessons?text=odd&kind=check")
-        assert "it is of the kind error, and check is asked for" in data["silence"]
+        assert "it is of the kind error, and the filter wants check" in data["silence"]
 
 
 def test_an_operator_gives_a_lesson_new_words(tmp_path):

@@ -55,8 +55,8 @@ TRACE_FIELDS = """
 class Records(list[dict[str, Any]]):
     """The records that a query found, and why if it found none.
 
-    `silence` is "" if there are records. Else it names the lesson that is nearest, the
-    one thing that keeps it back, and the command that changes it.
+    `silence` is "" if there are records. Otherwise, it says why the nearest lesson is
+    missing, and which command changes that.
     """
 
     def __init__(self, records: Iterable[dict[str, Any]], silence: str) -> None:

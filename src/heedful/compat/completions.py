@@ -1,7 +1,7 @@
 """One run of a loop as a caller of loop guardrails reports it, and who judges it.
 
-A caller may report the two scores and the bias tags of a run. What is missing is judged
-by a model: the alignment, the drift and the bias tags of the output, and the summary.
+A caller may report the two scores and the bias tags of a run. A model judges what is
+missing: the alignment, the drift and the bias tags of the output, and the summary.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def learn_from_evaluation(
 
     `trust` is the origin of the judge's words, by default "local"; older words are
     read, too. A lesson is verified only if the quality rose by more than
-    `MIN_QUALITY_RISE`; one about a factual error, a conflict or a claim only if `trust`
-    is given, too. `source` names the judge, so that its lessons can be revoked. Raises
+    `MIN_QUALITY_RISE`. A lesson about a factual error, a conflict or a claim also needs
+    a `trust`. `source` names the judge, so that its lessons can be revoked. Raises
     InvalidInput.
     """
     trust = read_origin(trust, "trust") if trust else ""

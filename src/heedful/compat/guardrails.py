@@ -694,8 +694,8 @@ async def detect_bias_repetition(
 
     If they are, the rule Echo stops the loop. An attempt that is reported counts once,
     as in its completion; any other counts as if it had these tags. Occurrences in other
-    loops of the scope count. `threshold` is by default the limit of the loop: 3, or
-    what RERUN_CONFIG says. Stores nothing. Raises InvalidInput, StoreError.
+    loops of the scope count. By default, `threshold` is the limit of the loop: 3, or
+    the value in RERUN_CONFIG. Stores nothing. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
     completion = Completion(bias_tags=bias_tags)

@@ -67,9 +67,9 @@ async def retrieve_similar(
 
     If there are none, `silence` of the list says why.
 
-    The entries are those of `store`, and what loops learnt from mistakes that they
-    corrected. The similarity is the Jaccard index of the words, without common words
-    such as "the", at least `threshold` (0..1). Raises InvalidInput, StoreError.
+    The entries come from `store`, and from mistakes that loops corrected. The
+    similarity is the Jaccard index of the words, without common words such as "the", at
+    least `threshold` (0..1). Raises InvalidInput, StoreError.
     """
     check_integer("limit", limit)
     check_share("threshold", threshold)

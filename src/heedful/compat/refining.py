@@ -159,7 +159,8 @@ class StageGuardrailReport(ValidationReport, Record):
 class StageGuardrail:
     """The checks of a stage that your own orchestrator runs.
 
-    A subclass may declare its `checks`, and is then made from the stage's name alone.
+    A subclass may declare its `checks`; then you create it with only the name of the
+    stage.
     """
 
     checks: Sequence[Check] = ()

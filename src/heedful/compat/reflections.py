@@ -292,12 +292,12 @@ async def store_reflection(
 ) -> dict[str, str | None]:
     """Store a generated reflection; return its lessons' ids, `state` and `trust`.
 
-    An `importance`, `confidence`, `tags`, `error_category` or other field that was
-    changed since is stored as changed. If the lessons wait in quarantine, `release` is
-    the command that releases them. Storing a reflection twice adds nothing. A result
-    that `generate_reflection` did not make, or whose texts were changed since, is from
-    "outside": its author is unknown. Raises InvalidInput, QuotaExceeded,
-    StoreError.
+    If you have changed the `importance`, `confidence`, `tags`, `error_category` or
+    another field, the new value is stored. If the lessons wait in quarantine, `release`
+    is the command that releases them. Storing a reflection twice adds nothing. A result
+    has the origin "outside", because its author is unknown, if `generate_reflection`
+    did not make it, or if its texts were changed later. Raises InvalidInput,
+    QuotaExceeded, StoreError.
     """
     memory = _memory(store, tenant_id, project_id)
     return await keep_reflection(result, memory, session_id)
@@ -312,8 +312,7 @@ async def keep_reflection(
 ) -> dict[str, str | None]:
     """Store a reflection as `store_reflection` does; return the same answer.
 
-    With `awaits_model`, the lessons of an episode await the words of a model, for which
-    a job asks.
+    With `awaits_model`, a job asks a model for the words of the lessons later.
     """
     reflected = _reflected(result)
     if session_id is not None:
@@ -537,14 +536,13 @@ async def query_reflections(
 ) -> Records:
     """Return at most `k` reflections and strategies for a query, best first.
 
-    If there are none, `silence` of the list says what keeps the nearest back. Without
+    If there are none, `silence` of the list says why the nearest is missing. Without
     `query_text`, return the most important lessons. With `tags`, a lesson needs any of
-    them, or all of them with `match="all"`; behind those that fit the text come those
-    that only have the tags. Lessons in quarantine are returned,
-    too, unless `waiting` is False; their `state` marks them, and `release` is the
-    command that releases them. Never put them into a prompt. `importance` and
-    `confidence` of a record are those of its author, `heedful_importance` is heedful's
-    own. Raises InvalidInput, StoreError.
+    them, or all of them with `match="all"`; lessons that only have the tags come after
+    those that fit the text. Lessons in quarantine are returned, too, unless `waiting`
+    is False; their `state` marks them, and `release` is the command that releases them.
+    Never put them into a prompt. `importance` and `confidence` of a record are those of
+    its author, `heedful_importance` is heedful's own. Raises InvalidInput, StoreError.
     """
     k = as_integer(k)
     check_integer("k", k)

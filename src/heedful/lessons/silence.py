@@ -51,7 +51,7 @@ _WORDS = {
     "seldom fixed": "fixed in {mended} of {loops} loops, " + _SELDOM,
     "kept": "the last {quiet} loops kept this rule, " + _SELDOM,
     "harmful": "the proof says that it hurts loops of {model}",
-    "form": "it is one of the {form}, and only {tell} are asked for",
+    "form": "it is one of the {form}, and the loop wants only {tell}",
     "no strategy": (
         "it has no strategy: it says what went wrong elsewhere, not what to do; "
         "`before` and `seen` show it"
@@ -65,16 +65,16 @@ _WORDS = {
     ),
     "key missing": _OTHER_KEY + ", and the loop has none: pass it as memory_key",
     "no evidence": (
-        "nothing in its run shows that it helps; it is shown once another run has the "
-        "same failure"
+        "nothing in its run shows that it helps; it is shown after another run has "
+        "the same failure"
     ),
-    "dreamt": "a dream wrote it; it is shown once what it cites comes back",
-    "tags": "it does not have the tags that are asked for",
-    "kind": "it is of the kind {kind}, and {kinds} is asked for",
-    "error type": "it has another type of error than is asked for",
-    "age": "it is older than what is asked for",
+    "dreamt": "a dream wrote it; it is shown after a failure that it cites recurs",
+    "tags": "it lacks the tags of the filter",
+    "kind": "it is of the kind {kind}, and the filter wants {kinds}",
+    "error type": "it has another error type than the filter",
+    "age": "it is older than the filter allows",
     "importance": (
-        "its importance is {importance:g}, and at least {needed:g} is asked for"
+        "its importance is {importance:g}, and the filter wants at least {needed:g}"
     ),
     "lesson": "lesson {lesson} is not shown: {words}",
     "no holdout": "a memory with holdout=0 withholds nothing",
@@ -104,25 +104,24 @@ _WORDS = {
     "no links": "the lesson names no tool, file, package, error or task",
     "no common link": "no other lesson in use names the same",
     "common link": (
-        "what lessons have in common is too common to relate them: {count} of "
+        "the links of the lesson are too common to relate lessons: {count} of "
         "{lessons} name the {link}"
     ),
     "nothing recurs": (
-        "nothing recurs: no failure with a tool, file, package or error that other "
-        "lessons name came back, or was put right by a call"
+        "nothing recurs: no failure with a tool, file, package or error of other "
+        "lessons came back, or was fixed by a call"
     ),
     "too little recurs": (
         "too little recurs: most, {count}, with the {link}, and a reflection needs "
         "{needed} failures"
     ),
     "no reflection": (
-        "of {count} failures with the {link} there is no reflection: they are of one "
-        "run, or too few were put right by a call"
+        "there is no reflection on {count} failures with the {link}: they are from one "
+        "run, or calls fixed too few of them"
     ),
     "no new reflection": (
-        "of {count} failures with the {link} there is no reflection: they are of one "
-        "run, or too few were put right by a call, or none was seen in the last 24 "
-        "hours"
+        "there is no reflection on {count} failures with the {link}: they are from one "
+        "run, or calls fixed too few of them, or none was seen in the last 24 hours"
     ),
     "text waits": "1 text waits in quarantine",
     "texts wait": "{number} texts wait in quarantine",
