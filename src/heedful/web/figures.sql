@@ -200,10 +200,7 @@ from (
          coalesce(sum(cast(/*sqlite json_extract({small}, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision)), 0) as cost
   from loop left join
-  /*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (
-    select number, record, case when length(record) <= :bytes then record::json -> 'usage' end as used
-    from attempt where attempt.loop = loop.n offset 0
-  ) as attempt on true */
+  /*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, case when length(record) <= :bytes then record::json -> 'usage' end as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
   where loop.tenant = :tenant and loop.project = :project and kind <> 'run'
   group by loop.n, loop.created, loop.state
 ) as loop
