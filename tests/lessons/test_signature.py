@@ -90,6 +90,10 @@ SAME = {
         "request req_9zX8yW7vU6tS5rQ4p failed",
     ),
     "long numbers in names": ("lost block_1608999687919", "lost block_88125463"),
+    "what Kubernetes adds to a name": (
+        'the job "mailer-x2b9k" is gone',
+        'the job "mailer-4htz7" is gone',
+    ),
     "the time of the kernel": (
         "[    8.120034] usb 1-2: reset failed",
         "[81234.500001] usb 1-2: reset failed",
@@ -237,6 +241,7 @@ DIFFERENT = {
         "(Exception from HRESULT: 0x80070020)",
         "(Exception from HRESULT: 0x80004005)",
     ),
+    "a return code": ('{"changed": true, "rc": 4}', '{"changed": true, "rc": 5}'),
     "errno": ("[Errno 2] no", "[Errno 13] no"),
     "the expected value in JSON": (
         '["assert f(1) == 2 # 3"]',

@@ -88,6 +88,12 @@ def test_each_sentence_is_a_rule_of_its_own():
             id="the end of a path",
         ),
         pytest.param(
+            "from now on format with gofumpt, not with gofmt",
+            "Bash",
+            {"command": "gofmt -w ."},
+            id="what to do it with",
+        ),
+        pytest.param(
             "niemals podman verwenden",
             "Bash",
             {"command": "podman build ."},

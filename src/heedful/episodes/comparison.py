@@ -184,7 +184,7 @@ def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     share = likeness(without_quotations(old), without_quotations(new))
     if share >= MIN_COMMAND_LIKENESS:
         return share
-    if differ_in_few_arguments(leaves(old), leaves(new)) or _adds_options(old, new):
+    if differ_in_few_arguments(leaves(old), leaves(new)) or _has_whole(old, new):
         return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(old, new, error):
         return FEW_ARGUMENTS_LIKENESS
@@ -200,9 +200,10 @@ def _is_command(event: Event) -> bool:
     return is_named and len(leaves(event)) == 1
 
 
-def _adds_options(old: Event, new: Event) -> bool:
-    """Return whether a command is another one with options at its end."""
-    return text_of_call(new).startswith(f"{text_of_call(old)} -")
+def _has_whole(old: Event, new: Event) -> bool:
+    """Return whether a command has another one of several words whole in it."""
+    command = text_of_call(old).strip()
+    return " " in command and f" {command} " in f" {text_of_call(new)} "
 
 
 def is_about_change(old: Event, new: Event, error: str) -> bool:

@@ -47,6 +47,8 @@ _EXIT_STATUS_PATTERN = re.compile(
     r"(?m)^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
     r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)"
 )
+# What Gemini CLI writes before the output of a command.
+_WRAPPING_PATTERN = re.compile(r"\A(?:<untrusted_context>\s*)?Output: ")
 # Marks of a line that names an error, as `_rank_line` uses them.
 # The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
 _ERROR_CODE_PATTERN = re.compile(
@@ -169,6 +171,7 @@ def output(text: str) -> str:
     texts stays as it is. The headers of a response of HTTP are left out.
     """
     text = _EXIT_STATUS_PATTERN.sub("", text).strip()
+    text = _WRAPPING_PATTERN.sub("", text)
     start = text.find("{")
     if text.startswith("HTTP/"):
         start = text.find("\n{") + 1
@@ -235,7 +238,7 @@ def error_text(failure: str) -> str:
     end = position + 1
     if line.endswith(":") or _is_heading(lines[position : end + 1]):
         end += 1
-    elif not _names_something(line) and _is_place(lines[end : end + 1]):
+    elif not names_something(line) and _is_place(lines[end : end + 1]):
         end += 2 if lines[end].endswith(":") else 1
 
     has_reason = _ERROR_CODE_PATTERN.search(line) or _ERROR_REASON_PATTERN.search(line)
@@ -252,10 +255,10 @@ def error_text(failure: str) -> str:
     return text.rstrip(".")
 
 
-def _names_something(line: str) -> bool:
+def names_something(line: str) -> bool:
     """Return whether a line says which thing it is about.
 
-    >>> [_names_something(line) for line in ("KeyError: 'a'", "SyntaxError: invalid")]
+    >>> [names_something(line) for line in ("KeyError: 'a'", "SyntaxError: invalid")]
     [True, False]
     """
     words = _ERROR_TYPE_PREFIX_PATTERN.sub("", line)
@@ -313,7 +316,7 @@ def _rank_line(line: str, *, first: bool) -> int:
         has_word,
         _ERROR_PLACE_PATTERN.search(line),
         first and _PROGRAM_LABEL_PATTERN.match(line),
-        has_reason and _names_something(line),
+        has_reason and names_something(line),
         has_reason,
         _ERROR_MENTION_PATTERN.search(line),
     )
@@ -404,7 +407,7 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
     """
     text = output(failure)  # without the exit status, which names no error
     lines = _telling_lines(text.splitlines(), _argument_lines(arguments))
-    candidates = error_lines(lines, others=False) or ["error"]
+    candidates = error_lines(lines, others=False) or [error_line(text)]
 
     # Lines of one message are one error; its first candidate, the best, names it.
     repeated: set[str] = set()

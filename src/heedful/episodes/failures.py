@@ -49,7 +49,7 @@ _TEXT_PATTERN = re.compile(
     # nor with a report of no error, as in "error: null" or "Failed: 0".
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     # A line says what was refused, or which program is missing.
-    r"|^denied: \S|^(?:[\w./-]+: )*(?:line \d+: )?command not found: \S"
+    r"|^denied: \S|^(?:[\w./-]+: )*(?:line \d+: )?(?i:command not found): \S"
     r"|^(?:[\w./-]+: )+(?:line \d+: )?\S+: (?:command )?not found$"
     # The text begins with a program and the number of its error: "MCP error -32602:".
     r"|\A[\w.-]{1,40} ?:? (?i:error) -?[A-Z]{0,9}\d+: \S"

@@ -224,7 +224,8 @@ def tool_name(name: str, server: object) -> str:
         return name if name.startswith(prefix) else prefix + name
     match = re.match("MCP: *", name)
     if match is None:
-        return name
+        # Gemini CLI writes "mcp_SERVER_TOOL".
+        return re.sub(r"\Amcp_([^_\s]+)_(?=\S)", r"mcp__\1__", name)
     # Who names the tool could name a server in it.
     own_name = re.sub("_{2,}", "_", name[match.end() :])
     return f"mcp__{own_name}"

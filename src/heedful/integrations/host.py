@@ -770,8 +770,13 @@ class HostRun:
 
         from heedful.lessons import ranking
         from heedful.lessons.briefing import explain_unshown
+        from heedful.lessons.lesson import Matches
 
-        matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
+        found = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
+        # Before any call, a failure without what put it right helps nobody.
+        matches = Matches(
+            (match for match in found if match.meta.get("mended", True)), found.silence
+        )
         texts = {m.lesson_id: m.lesson or m.example.task for m in matches}
         records = await self._known(memory, texts)
         news = [match for match in matches if match.lesson_id not in records]

@@ -90,7 +90,7 @@ CONTRACTS = (
         name="not found",
         error=r"\b(?:string|text|old_string|context)\b.* not found\b",
         text="Read the file again and copy old_string from it with its indentation: "
-        "edits, a formatter or a linter have changed what you remember.",
+        "it says something else than you remember.",
         rule=COPY_TEXT,
     ),
     Contract(

@@ -311,7 +311,10 @@ _PARTICULAR_SHAPES = {
     # How long something took: "10m0s", "1 min 3 s".
     "N4": r"(?:\d+\s?(?:h|min|m)\s?)+\d+(?:\.\d+)?\s?(?:min|m?s|m)(?!\w)",
     # What Kubernetes adds to the name of a pod: "6f499d645b-vvmnl".
-    "N5": r"(?<=-)(?=[a-z]*\d)[a-z\d]{8,10}-[a-z\d]{5}(?!\w)",
+    "N5": (
+        r"(?<=-)(?:(?=[a-z]*\d)[a-z\d]{8,10}-[a-z\d]{5}"
+        r"|(?=[a-z]*\d)(?=\d*[a-z])[bcdf-hj-np-tv-xz24-9]{5})(?!\w)"
+    ),
     # A number, a measure, a version or a time: "-3", "12.5 s", "v1.2", "2026-01-31
     # 10:15Z".
     "N3": (
@@ -345,7 +348,7 @@ _NAME_ID_PATTERN = rf"{_ID_SEGMENT_PATTERN}|\d+"
 # The words right before a number that names an error: "exit status " before 127. After
 # "error:" and "returned", it counts things if a word follows: "error: 5 items match".
 _ERROR_NUMBER_PATTERN = (
-    r"(?i)(?:code|exit(?: value)?|status|errno|hresult|signal|daemon:|curl:"
+    r"(?i)(?:code|exit(?: value)?|\brc|status|errno|hresult|signal|daemon:|curl:"
     r"|http(?:/[\d.]+)?|error(?= \Z)|(?P<counting>error|returned))"
     r"[\"']?[ :=\[\"(]{1,3}\Z"
 )

@@ -38,14 +38,15 @@ _MARKERS = {
     "English": {
         "before": "no|please|remember|we|you|here"
         "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
-        "rule": r"never|always|from now on"
+        "rule": r"never(?! mind)|always|from now on"
         r"|use (?!an? |the ).*\b(?:not|never|instead of)"
         r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
         r"|add|delete|change)"
         r"|stop (?:running|using|touching|editing|committing|pushing|building"
         r"|installing|writing|adding|deleting|changing)"
         r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)",
-        "names": r"us(?:e|ing)|run(?:ning)?|(?<!do )not|instead of|or|, never",
+        "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with|(?<!do )not"
+        "|instead of|or|, never",
     },
     "German": {
         "before": "nein|bitte|wir|hier|denk dran|merke?"
@@ -59,7 +60,8 @@ _MARKERS = {
         r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
         r"|schreiben|hinzufügen|löschen)",
         "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
-        r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nie|niemals|nicht|keine?|immer)"
+        r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
+        r"|(?:nie|niemals|nicht|keine?|immer)"
         r"(?=\s\S+\s(?:ausführen|verwenden|benutzen|nutzen|starten)\b)",
     },
     "French": {
@@ -72,7 +74,7 @@ _MARKERS = {
         r"|(?:toujours|ne jamais|arrête[rz]? (?:de |d['’])) ?(?:exécuter|lancer"
         r"|utiliser|toucher|éditer|commiter|pousser|compiler|installer|écrire|ajouter"
         r"|supprimer|modifier|changer)",
-        "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|au lieu de|ou"
+        "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|avec|au lieu de|ou"
         "|, (?:pas|jamais)",
     },
     "Spanish": {
@@ -87,7 +89,7 @@ _MARKERS = {
         r"|deja de (?:ejecutar|usar|utilizar|tocar|editar|hacer (?:commit|push)"
         r"|compilar|instalar|escribir|añadir|agregar|borrar|eliminar|cambiar"
         r"|modificar)",
-        "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|en vez de|o|, (?:no|nunca)",
+        "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|con|en vez de|o|, (?:no|nunca)",
     },
 }
 
@@ -103,7 +105,12 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-_RULE_PATTERN = rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
+# A pronoun after a marker means what the agent does now: "don't change anything".
+_PRONOUNS = "it|this|that|them|anything|everything|das|nichts|alles|rien|ça|nada|eso"
+_RULE_PATTERN = (
+    rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
+    rf"(?! (?:{_PRONOUNS})\b)"
+)
 _CODE_BLOCK_PATTERN = r"(?s)```.*?(?:```|\Z)"
 # A dot in a path or a number ends no sentence.
 _RULE_END_PATTERN = r"(?<=[.!?;])\s+|\n+"
