@@ -127,6 +127,36 @@ async def test_what_is_no_cure(steps: Steps, memory: heedful.Memory) -> None:
     assert "What put it right" not in render.lesson(mistake)
 
 
+@pytest.mark.parametrize(
+    ("failed", "error", "works"),
+    [
+        pytest.param(
+            "gcc -lcurI app.c",
+            "ld: cannot find -lcurI",
+            "gcc -lcurl app.c",
+            id="a value behind its option",
+        ),
+        pytest.param(
+            "yarn build",
+            "FATAL ERROR: out of memory",
+            "NODE_OPTIONS=--max-semi-space-size=64 yarn build",
+            id="a setting before the command",
+        ),
+        pytest.param(
+            "dotnet build App.slnx",
+            "MSBUILD : error MSB1009: Project file does not exist.\nSwitch: App.slnx",
+            "dotnet build App.sln",
+            id="a word that another line of the error names",
+        ),
+    ],
+)
+async def test_a_changed_command_is_a_cure(
+    failed: str, error: str, works: str, memory: heedful.Memory
+) -> None:
+    [mistake] = await learn(memory, [fail(failed, error), run(works)])
+    assert mends_of(mistake) == (f"Bash `{works}`",)
+
+
 async def test_a_command_that_the_passing_confirms_is_a_cure(
     memory: heedful.Memory,
 ) -> None:

@@ -54,6 +54,8 @@ MIN_SHARED_WORDS = 0.25
 # A word with the blanks, and the visible ends of lines and tabs, before it.
 _SPACED_WORD_PATTERN = re.compile(r"(?:\s|\\[nt])*(?:(?!\\[nt])\S)+")
 _EXACT_WORD_PATTERN = re.compile(r"\w+")
+# A value behind an option of one letter: "web" in "-Pweb".
+_GLUED_VALUE_PATTERN = re.compile(r"(?<!\S)-[a-z](\w+)")
 # A word of letters: "read" and "file" in "read_file2".
 _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 # A text in quotation marks that is the value of a name: `--body "…"`, `body='…'`.
@@ -214,12 +216,18 @@ def is_about_change(old: Event, new: Event, error: str) -> bool:
     """
     if not (_is_command(old) and _is_command(new)):
         return True
-    old_words = set(_EXACT_WORD_PATTERN.findall(text_of_call(old).lower()))
-    new_words = set(_EXACT_WORD_PATTERN.findall(text_of_call(new).lower()))
+    old_words = _exact_words(text_of_call(old).lower())
+    new_words = _exact_words(text_of_call(new).lower())
     if old_words <= new_words or new_words <= old_words:
         return True
     message = _MESSAGE_LABEL_PATTERN.sub("", error.lower())
     return not (old_words ^ new_words).isdisjoint(_EXACT_WORD_PATTERN.findall(message))
+
+
+def _exact_words(command: str) -> set[str]:
+    """Return the words of a command; "-Pweb" has the word "web", too."""
+    glued_values = _GLUED_VALUE_PATTERN.findall(command)
+    return {*_EXACT_WORD_PATTERN.findall(command), *glued_values}
 
 
 def _replaces_missing_program(old: Event, new: Event, error: str) -> bool:

@@ -105,11 +105,12 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-# A pronoun after a marker means what the agent does now: "don't change anything".
+# A pronoun after a marker means what the agent does now, unless the rule names
+# something: "don't change anything".
 _PRONOUNS = "it|this|that|them|anything|everything|das|nichts|alles|rien|ça|nada|eso"
 _RULE_PATTERN = (
     rf"(?i)(?:(?:{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})(?!\w)"
-    rf"(?! (?:{_PRONOUNS})\b)"
+    rf"(?P<momentary> (?:{_PRONOUNS})\b)?"
 )
 _CODE_BLOCK_PATTERN = r"(?s)```.*?(?:```|\Z)"
 # A dot in a path or a number ends no sentence.
@@ -218,7 +219,10 @@ def read_rules(message: str) -> tuple[str, ...]:
         sentence = sentence.strip().removeprefix("- ")
         is_short = 0 < len(sentence) <= MAX_STATED_RULE_CHARS
         is_asked = sentence.endswith("?") or sentence.startswith(">")
-        if is_short and not is_asked and compiled(_RULE_PATTERN).match(sentence):
+        match = compiled(_RULE_PATTERN).match(sentence)
+        if match is None or not is_short or is_asked:
+            continue
+        if not match["momentary"] or names_in(sentence):
             rules[sentence] = None
     return tuple(rules) if len(rules) <= MAX_MESSAGE_RULES else ()
 
