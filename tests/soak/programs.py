@@ -70,7 +70,9 @@ async def answer(task: str, hint: str) -> str:
 
 def is_house_format(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
     wrong = heedful.Finding("house", "not the house format", key="bad")
-    return [] if candidate == RIGHT else [wrong]
+    # Memory asks again about the answers that it remembers.
+    is_remembered = candidate.removesuffix(" answer") in GAINS
+    return [] if candidate == RIGHT or is_remembered else [wrong]
 
 
 is_house_format.pure = True  # type: ignore[attr-defined]
