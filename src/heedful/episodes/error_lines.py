@@ -238,7 +238,7 @@ def error_text(failure: str) -> str:
     end = position + 1
     if line.endswith(":") or _is_heading(lines[position : end + 1]):
         end += 1
-    elif not names_something(line) and _is_place(lines[end : end + 1]):
+    elif not _names_something(line) and _is_place(lines[end : end + 1]):
         end += 2 if lines[end].endswith(":") else 1
 
     has_reason = _ERROR_CODE_PATTERN.search(line) or _ERROR_REASON_PATTERN.search(line)
@@ -255,10 +255,10 @@ def error_text(failure: str) -> str:
     return text.rstrip(".")
 
 
-def names_something(line: str) -> bool:
+def _names_something(line: str) -> bool:
     """Return whether a line says which thing it is about.
 
-    >>> [names_something(line) for line in ("KeyError: 'a'", "SyntaxError: invalid")]
+    >>> [_names_something(line) for line in ("KeyError: 'a'", "SyntaxError: invalid")]
     [True, False]
     """
     words = _ERROR_TYPE_PREFIX_PATTERN.sub("", line)
@@ -316,7 +316,7 @@ def _rank_line(line: str, *, first: bool) -> int:
         has_word,
         _ERROR_PLACE_PATTERN.search(line),
         first and _PROGRAM_LABEL_PATTERN.match(line),
-        has_reason and names_something(line),
+        has_reason and _names_something(line),
         has_reason,
         _ERROR_MENTION_PATTERN.search(line),
     )

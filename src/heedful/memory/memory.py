@@ -1130,15 +1130,13 @@ def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature."""
-    from heedful.episodes.error_lines import error_lines, names_something, output
+    from heedful.episodes.error_lines import error_lines, output
     from heedful.lessons.made_names import MadeNames
     from heedful.lessons.signature import signature
 
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
     pattern = signature(error_type, text[:MAX_SIGNED_CHARS])
     raw_lines = error_lines(output(text).splitlines())
-    # A headline, such as "Error: unsupported argument", is known by what it is about.
-    raw_lines = [*filter(names_something, raw_lines)] or raw_lines
     # A lesson of a session has no branch that git says is checked out.
     bare_lines = [
         MadeNames().named_in(line, "git").left_out(line) for line in raw_lines
