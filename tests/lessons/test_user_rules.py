@@ -151,8 +151,18 @@ def test_a_rule_is_silent_before_another_call(rule, command):
             id="another command of the program",
         ),
         pytest.param(
-            "never use helm", "never run helm uninstall", True, id="the whole program"
+            "use nerdctl, never docker",
+            "never run docker prune",
+            False,
+            id="the whole program",
         ),
+        pytest.param(
+            "always run black on schema.py",
+            "never edit schema.py",
+            False,
+            id="another action",
+        ),
+        pytest.param("you may run helm", "never use helm", True, id="to run is to use"),
         pytest.param("use tabs", "never use helm", False, id="another thing"),
     ],
 )

@@ -36,7 +36,7 @@ NAMED_HEADING = "The user said about such calls:"
 # how a rule begins, and `names` are words after which a program stands.
 _MARKERS = {
     "English": {
-        "before": "no|please|remember|we|you|here"
+        "before": "no|please|remember|we|here"
         "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
         "rule": r"never(?! mind)|always|from now on"
         r"|use (?!an? |the ).*\b(?:not|never|instead of)"
@@ -56,7 +56,7 @@ _MARKERS = {
         r"|(?:führe?|starte|verwenden?|benutzen?|nutzen?|nimm|bearbeite|ändere|committe"
         r"|pushe?|baue?|installiere|schreibe?|füge?|lösche?)\b.*\b(?:nicht|kein\w*|nie"
         r"|niemals|immer)"
-        r"|(?:nicht|kein\w*|nie|niemals|immer)\b.*\b(?:ausführen|verwenden|benutzen"
+        r"|(?:nicht|kein\w*|nie|niemals|immer)\b[^,]*\b(?:ausführen|verwenden|benutzen"
         r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
         r"|schreiben|hinzufügen|löschen)",
         "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
@@ -119,6 +119,11 @@ _BACKTICK_PATTERN = r"`([^`\n]+)`"
 _RULE_WORD_PATTERN = r"(?<![^\s`'\"’,;:!?()“”])[^\s`'\"’,;:!?()“”]+(?!['’])"
 # The verbs of the table that are also commands of programs: `git push`.
 _COMMAND_VERBS = frozenset("commit push build install add".split())
+# A verb of acting without its ending: "edit" in "editing".
+_VERB_PATTERN = (
+    r"(?i)\b(runn?|us(?:e|(?=ing))|touch|edit|commit|push|build|install|writ|add|delet"
+    r"|chang)(?:e|ing)?\b"
+)
 # Words after a name that are no command of it.
 _JOINING_WORDS = INDEX_STOP_WORDS | frozenset(
     "again anymore before everywhere here instead never now only then unless until "
@@ -193,13 +198,17 @@ class StatedRule:
         }
 
     def ends(self, text: str) -> bool:
-        """Return True if an older rule is about the same thing: one names all of the
-        other.
+        """Return True if an older rule is about the same thing.
+
+        One names all that the other names, and they speak of no different actions: a
+        rule that forbids to edit a file stands beside one that says how to check it.
         """
-        own_names, other_names = map(_subjects, (self.text, text))
-        return bool(own_names and other_names) and (
-            _are_among(own_names, other_names) or _are_among(other_names, own_names)
-        )
+        verbs, other_verbs = map(_verbs_in, (self.text, text))
+        if verbs and other_verbs and verbs.isdisjoint(other_verbs):
+            return False
+        names, other_names = map(_subjects, (self.text, text))
+        is_same = names <= other_names or other_names <= names
+        return bool(names and other_names) and is_same
 
 
 def read_rules(message: str) -> tuple[str, ...]:
@@ -272,16 +281,10 @@ def _subjects(rule: str) -> set[tuple[str, str]]:
     return subjects
 
 
-def _are_among(names: Set[tuple[str, str]], others: Set[tuple[str, str]]) -> bool:
-    """Return True if each name is about what one of the others is about."""
-    return all(
-        any(
-            word == other
-            and (not command or not other_command or command == other_command)
-            for other, other_command in others
-        )
-        for word, command in names
-    )
+def _verbs_in(rule: str) -> set[str]:
+    """Return the verbs of acting in a rule; to run a program is to use it."""
+    verbs = {match[1].lower() for match in compiled(_VERB_PATTERN).finditer(rule)}
+    return {"use" if verb in ("run", "us", "runn") else verb for verb in verbs}
 
 
 def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
