@@ -272,7 +272,7 @@ async def _is_answer(
 ) -> bool:
     """Return whether the rule answers a call that fails, before or after it."""
     history = await memory.before(call["tool"], call["arguments"])
-    if any(failure.fix == rule for failure in history.failures):
+    if any(rule in (failure.words, failure.fix) for failure in history.failures):
         return True
     seen = await memory.seen(call["tool"], call["error"])
     return any(lesson["text"] == rule for lesson in seen.lessons)

@@ -16,7 +16,7 @@ from heedful.cli.output import TextTable, show
 from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, Effect, Wealth
-from heedful.lessons.sentence import ProofWords, say_calls, say_pairs, word_gain
+from heedful.lessons.sentence import ProofWords, say_calls, word_gain
 from heedful.loop import share
 
 from .stories import Story
@@ -401,7 +401,8 @@ def word_compared(compared: Compared) -> ProofWords:
         low=calls * (1 - compared.calls.high),
         high=calls * (1 - compared.calls.low),
     )
-    facts = (say_calls(fewer_calls), say_pairs(compared.won, compared.lost))
+    pairs = f"won {compared.won:,}, lost {compared.lost:,}"
+    facts = (say_calls(fewer_calls), pairs)
     return replace(word_gain(uplift), facts=facts)
 
 

@@ -37,7 +37,6 @@ MISTAKES = {
 FACES = {
     "lesson": render.lesson,
     "next time": render.rule,
-    "before a call": render.advice,
     "after a failure": render.after_failure,
     "brief": render.brief_line,
     "a team's file": lambda mistake: (

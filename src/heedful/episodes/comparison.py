@@ -12,6 +12,7 @@ from heedful.episodes.looks import changes
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
     QUOTED_TEXT_PATTERN,
+    WRITTEN_ARGUMENTS,
     command_of,
     path_of,
 )
@@ -36,10 +37,6 @@ MIN_COMMAND_LIKENESS = 0.8
 DESCRIPTION_ARGUMENT = "description"
 # Who says a message: "[eslint]". It is not a word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"(?m)^\[[^\]]*\]")
-# Arguments that an edit writes.
-WRITTEN_ARGUMENTS = frozenset(
-    "new_string new_str new_source content file_text patch".split()
-)
 # A file in a patch.
 _PATCHED_FILE_PATTERN = re.compile(r"\*\*\* \w+ File: (.+?)(?:\\n|\n|$)")
 # What a pipe does to the output of a command, which fixes nothing.

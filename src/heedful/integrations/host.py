@@ -397,10 +397,10 @@ class HostRun:
     ) -> Advice:
         """Return the one thing that helps after this error of a tool, if it is known.
 
-        That is the contract of the tool, what worked in its place before, the nearest
-        existing path, or what fixed the error; the first of these that applies, unless
-        it was told before the call. `call` and `agent` are as in `before`; without its
-        `arguments`, those of the call count.
+        That is the contract of the tool, the nearest existing path, or the lesson that
+        says what fixed the error; the first of these that applies, unless it was told
+        before the call. `call` and `agent` are as in `before`; without its `arguments`,
+        those of the call count.
         """
         # The stored event has up to `Limits.content` characters of the error, as the
         # file of a session has: pytest names the error at the end of its output.
@@ -421,20 +421,8 @@ class HostRun:
             remedy = await failure.find_remedy()
             if remedy.is_told or 0 < len(remedy.line) <= self.room:
                 marks = [remedy.mark] if remedy.mark else []
-                subjects = remedy.subjects
-                announced_ids = await self._announce(
-                    [id for id in subjects if id != reminders.UNLEARNT_LESSON],
-                    [event],
-                    marks=marks,
-                    subjects=subjects,
-                )
-                if not announced_ids.issuperset(subjects):
-                    return Advice(silence=say("withheld"))
-                return Advice(
-                    text=remedy.line,
-                    silence=remedy.silence,
-                    lessons=frozenset(subjects),
-                )
+                await self._announce((), [event], marks=marks)
+                return Advice(text=remedy.line, silence=remedy.silence)
 
             seen, lessons = await failure.find_lesson()
             if await self._known(memory, lessons):

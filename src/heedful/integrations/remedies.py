@@ -1,8 +1,8 @@
 """What an agent is told after a call failed: one line, the first that applies.
 
 The contract of the tool, the nearest path that exists, or the fix of a lesson about the
-very same error. An agent has just
-read the error, so nothing is told that only repeats it, or that came with the call.
+very same error. An agent has just read the error, so nothing is told that only repeats
+it, or that came with the call.
 """
 
 from __future__ import annotations
@@ -53,13 +53,12 @@ class Remedy:
     """A `line` that helps after a failure, and the `mark` that the session was told.
 
     If the session was told with the call, the line is empty, and so it is if there is
-    no such line. `subjects` are what it reminds of, as `reminders.remind` takes it.
+    no such line.
     """
 
     line: str = ""
     mark: str = ""
     is_told: bool = False
-    subjects: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def silence(self) -> str:

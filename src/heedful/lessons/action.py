@@ -21,6 +21,11 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
 PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
+# Arguments of an edit: the text that it writes, and what it replaces.
+WRITTEN_ARGUMENTS = tuple(
+    "new_string new_str new_source content file_text patch".split()
+)
+REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # A shell, as the first of the three words of "/bin/bash -c COMMAND".
 _SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
 MAX_MOMENT_LESSONS = 3

@@ -14,7 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
-from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
+from heedful.lessons.action import (
+    REPLACED_ARGUMENTS,
+    arguments_of,
+    command_of,
+    path_of,
+    relative_path,
+)
 from heedful.lessons.commands import release_command
 from heedful.lessons.contracts import ABSENT_CONTRACT, CONTRACTS, Contract
 from heedful.lessons.lesson_check import LessonCheck
@@ -36,8 +42,6 @@ MIN_KNOWN_READS = 5
 FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A call with one of these searches in its path and reads no file.
 SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
-# The text that an edit replaces: a file without one may be new.
-REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # What an error quotes: a text in quotes, a path or an option.
 _ERROR_NAME_PATTERN = re.compile(
     r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
@@ -121,9 +125,9 @@ class KnownFailure:
 
     The mark has a `kind`, a `name`, a `tool` and a `digest`. Calls with this mark
     failed in `runs` runs, last at the time `failed`, in seconds since 1970. `error` is
-    the last error, and `fix` is what fixed it, or "". `lesson` is the id of the lesson,
-    0 without one, with its `trust` and its `lesson_state`. `text` says all this in
-    words.
+    the last error, `words` are those of a person or a model about it, and `fix` is what
+    fixed it, each "" if unknown. `lesson` is the id of the lesson, 0 without one, with
+    its `trust` and its `lesson_state`. `text` says all this in words.
     """
 
     kind: MarkKind
@@ -131,6 +135,7 @@ class KnownFailure:
     tool: str = ""
     digest: str = ""
     error: str = ""
+    words: str = ""
     fix: str = ""
     runs: int = 1
     failed: float = 0.0
@@ -316,6 +321,7 @@ def contract_marks(
 ) -> tuple[Mark, ...]:
     """Return the contracts of tools that a call is about to break, as it seems."""
     texts = [text for text in arguments.values() if isinstance(text, str) and text]
+    # A file without a text to replace may be new.
     is_edit = any(name in arguments for name in REPLACED_ARGUMENTS)
     states = {
         "unread": is_edit and reading.has_unread(arguments, folder),

@@ -1,7 +1,7 @@
 """The words of a mistake, for each place in which somebody reads them. Pure.
 
 This is the one place that turns the record of a mistake into words: for a prompt, a
-page or the terminal (`lesson`), before a call (`advice`), after it failed
+page or the terminal (`lesson`), before a call (`before_call`), after it failed
 (`after_failure`), in a brief (`brief_line`), and in a file of a team (`account` and
 `fix_lines`). The words of a person stand in place of the rendered ones, beside the fix.
 A part from outside is left out until a person has released it.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from heedful.lessons.action import PATH_ARGUMENTS
 from heedful.lessons.before import KnownFailure, Mark
-from heedful.lessons.mistake import Call, Fix, Mistake
+from heedful.lessons.mistake import Call, Fix, Mistake, without_outside
 from heedful.sanitize import clean
 
 MAX_BRIEF_LINE_CHARS = 280
@@ -53,28 +53,10 @@ def change_words(fix: Fix) -> str:
     )
 
 
-def shown_fix(mistake: Mistake) -> Fix | None:
-    """Return the fix of a mistake if it may be shown, else None."""
-    fix = mistake.fix
-    return fix if fix is not None and fix.may_be_told else None
-
-
-def error_words(mistake: Mistake) -> str:
-    """Return the error of a mistake if it may be shown, else ""."""
-    return mistake.error if mistake.error_origin != "outside" else ""
-
-
-def own_words(mistake: Mistake) -> str:
-    """Return the words of a person or a model if they may be shown, else ""."""
-    return mistake.words if mistake.words_origin != "outside" else ""
-
-
-def failure_words(mistake: Mistake) -> str:
+def _failure_words(mistake: Mistake) -> str:
     """Return what failed with which error: "Bash `npm test` failed with “…”."."""
-    subject = mistake.check
-    if mistake.action is not None and mistake.action_origin != "outside":
-        subject = call_words(mistake.action)
-    error = error_words(mistake)
+    subject = call_words(mistake.action) if mistake.action else mistake.check
+    error = mistake.error
     if not subject:
         return f"“{error}”" if error else ""
     return f"{subject} failed with “{error}”." if error else f"{subject} failed."
@@ -82,26 +64,20 @@ def failure_words(mistake: Mistake) -> str:
 
 def account(mistake: Mistake) -> str:
     """Return what went wrong, and what was tried in vain, or a person's own words."""
-    words = own_words(mistake)
-    if words:
-        return words
-    lines = [failure_words(mistake)]
-    if mistake.vain and mistake.action_origin != "outside":
+    mistake = without_outside(mistake)
+    if mistake.words:
+        return mistake.words
+    lines = [_failure_words(mistake)]
+    if mistake.vain:
         tried = "; ".join(map(call_words, mistake.vain))
         lines.append(f"Tried in vain: {tried}.")
     return "\n".join(filter(None, lines))
 
 
 def fix_lines(mistake: Mistake) -> tuple[str, ...]:
-    """Return what put a mistake right, a line for each call or edit.
-
-    What a person's own words say already is not said again.
-    """
-    fix = shown_fix(mistake)
+    """Return what put a mistake right, a line for each call or edit."""
+    fix = without_outside(mistake).fix
     if fix is None:
-        return ()
-    words = own_words(mistake)
-    if fix.calls and words and all(call.whole in words for call in fix.calls):
         return ()
     if fix.words:
         return (fix.words,)
@@ -124,14 +100,13 @@ def _wait_words(fix: Fix) -> str:
 
 def rule(mistake: Mistake) -> str:
     """Return what to do next time, in a sentence; "" if the mistake shows nothing."""
+    has_fix = mistake.fix is not None
+    mistake = without_outside(mistake)
+    fix = mistake.fix
     call = call_words(mistake.action) if mistake.action else ""
-    if not call or mistake.action_origin == "outside":
+    if not call or (has_fix and fix is None):
         return ""
-    error = error_words(mistake)
-    when = f" with “{error}”" if error else ""
-    fix = shown_fix(mistake)
-    if fix is None and mistake.fix is not None:
-        return ""
+    when = f" with “{mistake.error}”" if mistake.error else ""
     if fix is None:
         words = f"Do not repeat {call} without a change: it failed{when}."
         if mistake.vain:
@@ -168,21 +143,16 @@ def lesson(mistake: Mistake) -> str:
     return "\n".join(filter(None, lines))
 
 
-def advice(mistake: Mistake) -> str:
-    """Return what to do about a call that failed before; "" if nothing is known."""
-    fix = fix_lines(mistake)
-    return "\n".join(filter(None, [own_words(mistake), *fix]))
-
-
 def after_failure(mistake: Mistake) -> str:
     """Return what helps right after the same error; "" if nothing does."""
-    words = own_words(mistake)
+    mistake = without_outside(mistake)
     fix = fix_lines(mistake)
-    if words or not fix:
-        return "\n".join(filter(None, [words, *fix]))
-    error = error_words(mistake)
-    head = f"“{error}”: what put it right:" if error else "What put it right:"
-    return "\n".join([head, *fix])
+    head = mistake.words
+    if fix and not head:
+        head = "What put it right:"
+        if mistake.error:
+            head = f"“{mistake.error}”: what put it right:"
+    return "\n".join(filter(None, [head, *fix]))
 
 
 def brief_line(mistake: Mistake) -> str:
@@ -190,13 +160,12 @@ def brief_line(mistake: Mistake) -> str:
 
     Edits are of the code of that day, so they are in no brief.
     """
-    words = own_words(mistake)
-    fix = shown_fix(mistake)
-    is_edit = fix is not None and fix.kind == "edit"
+    mistake = without_outside(mistake)
+    is_edit = mistake.fix is not None and mistake.fix.kind == "edit"
     lines = () if is_edit else fix_lines(mistake)
-    if not words and not lines:
+    if not mistake.words and not lines:
         return ""
-    text = words or failure_words(mistake)
+    text = mistake.words or _failure_words(mistake)
     if lines:
         text = f"{text} What put it right: {'; '.join(lines)}."
     return clean(text, MAX_BRIEF_LINE_CHARS)
@@ -227,7 +196,8 @@ def before_call(failure: KnownFailure) -> str:
         line += " and has not worked since"
     if failure.error:
         line += f": {failure.error}"
-    return f"{line}\nfix: {failure.fix}" if failure.fix else line
+    fix = f"fix: {failure.fix}" if failure.fix else ""
+    return "\n".join(filter(None, [line, failure.words, fix]))
 
 
 def mark_line(mark: Mark, error: str) -> str:

@@ -127,15 +127,6 @@ def say_net(net: float, shown: int) -> str:
     return f"{words} right at the first try, of {shown:,} loops"
 
 
-def say_pairs(won: int, lost: int) -> str:
-    """Return how many tasks were right only with memory, and how many only without.
-
-    >>> say_pairs(41, 3)
-    'won 41, lost 3'
-    """
-    return f"won {won:,}, lost {lost:,}"
-
-
 def say_repeats(recurrence: Effect) -> str:
     """Return how much less or more often the same error came again; "" if not sure.
 

@@ -25,6 +25,8 @@ from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
 from heedful.lessons import render
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
+    REPLACED_ARGUMENTS,
+    WRITTEN_ARGUMENTS,
     arguments_of,
     command_of,
 )
@@ -47,18 +49,6 @@ from heedful.validation import require
 
 # The source of what the user said.
 USER_SOURCE = "user"
-# Arguments of tools: the text that an edit writes, the text that it replaces, and the
-# name of the file.
-NEW_TEXT_ARGUMENTS = (
-    "new_string",
-    "new_str",
-    "new_source",
-    "content",
-    "file_text",
-    "patch",
-)
-OLD_TEXT_ARGUMENTS = ("old_string", "old_str")
-EDIT_ARGUMENTS = (*NEW_TEXT_ARGUMENTS, *OLD_TEXT_ARGUMENTS, "edits")
 MAX_FAILED_TRIES = 3  # tries that a lesson names
 # The importance of a failure that edits put right, or that nothing did: it may be part
 # of the work, until it comes back in another session.
@@ -461,7 +451,8 @@ def call_text(event: Event) -> str:
     fields = {
         name: value
         for name, value in arguments_of(arguments).items()
-        if name not in EDIT_ARGUMENTS and value not in (None, False)
+        if name not in (*WRITTEN_ARGUMENTS, *REPLACED_ARGUMENTS)
+        and value not in (None, False)
     }
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str)
     return command_of(arguments) or text
@@ -487,8 +478,8 @@ def edit_of(event: Event) -> str:
     edits = arguments.get("edits")
     lines: list[str] = []
     for edit in edits if isinstance(edits, list) else [arguments]:
-        old = _first_text(edit, OLD_TEXT_ARGUMENTS) or ""
-        new = _first_text(edit, NEW_TEXT_ARGUMENTS)
+        old = _first_text(edit, REPLACED_ARGUMENTS) or ""
+        new = _first_text(edit, WRITTEN_ARGUMENTS)
         if new is not None:
             difference = difflib.unified_diff(
                 old.splitlines(), new.splitlines(), n=1, lineterm=""

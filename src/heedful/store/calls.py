@@ -30,7 +30,7 @@ from heedful.lessons.before import (
     whole_call,
 )
 from heedful.lessons.contracts import CONTRACTS_BY_NAME, find_contract
-from heedful.lessons.mistake import Mistake, from_json
+from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
 from heedful.redact import redact
@@ -338,19 +338,17 @@ def _known_failure(
         lesson_state=lesson["state"],
     )
     mistake = from_json(lesson["mistake"])
-    if not failure.error and mistake is not None:
-        failure = replace(failure, error=render.error_words(mistake))
-    if contract is None and not aging.has_failed_fix(db, scope, mistake):
-        failure = replace(failure, fix=_fix_of(lesson, mark, folder))
-    return failure, waiting
-
-
-def _fix_of(lesson: Row, mark: Mark, folder: str) -> str:
-    """Return what put the failed call of a lesson right, if it has the mark."""
-    mistake = from_json(lesson["mistake"])
     if mistake is None:
-        return lesson["text"] if not lesson["own"] else ""
-    return render.advice(mistake) if _has_mark(mistake, mark, folder) else ""
+        # The text of the lesson itself says no more than the error.
+        words = "" if contract or lesson["own"] else lesson["text"]
+        return replace(failure, words=words), waiting
+    shown = without_outside(mistake)
+    failure = replace(failure, error=failure.error or shown.error)
+    if contract is None and _has_mark(mistake, mark, folder):
+        has_failed = aging.has_failed_fix(db, scope, mistake)
+        fix = "" if has_failed else "\n".join(render.fix_lines(shown))
+        failure = replace(failure, words=shown.words, fix=fix)
+    return failure, waiting
 
 
 def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:

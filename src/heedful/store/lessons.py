@@ -399,13 +399,13 @@ def _takes_place(
         return False, False
 
     [row] = rows
-    fix = render.shown_fix(lesson.mistake) if lesson.mistake else None
+    fix = without_outside(lesson.mistake).fix if lesson.mistake else None
     if lesson.kind == "check" and lesson.example is not None:
         is_other = _says_otherwise(db, row, lesson.example)
         has_words = bool(lesson.example.fix)
     else:
         mistake = from_json(row["mistake"])
-        stored_fix = render.shown_fix(mistake) if mistake else None
+        stored_fix = without_outside(mistake).fix if mistake else None
         is_other = (row["text"], stored_fix) != (values["text"], fix)
         has_words = lesson.kind == "error" and lesson.text != lesson.sighting
 
