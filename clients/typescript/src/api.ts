@@ -972,6 +972,11 @@ export interface operations {
                              */
                             error: string;
                             /**
+                             * Words
+                             * @default
+                             */
+                            words: string;
+                            /**
                              * Fix
                              * @default
                              */
