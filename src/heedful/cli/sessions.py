@@ -45,10 +45,9 @@ from heedful.errors import TraceFileError, UsageError
 from heedful.lessons import render
 from heedful.lessons.commands import trust_words
 from heedful.lessons.lesson import Remembered
-from heedful.lessons.mistake import Mistake
+from heedful.lessons.mistake import Mistake, without_outside
 from heedful.lessons.origin import names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson
-from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
@@ -103,24 +102,24 @@ class SessionSurvey:
             self.waiting.setdefault(db, set()).update(entries)
 
         for mistake in learned.mistakes:
-            digest = signature("", mistake.error).digest
-            self._add_failure(db, digest, mistake, learned.stored.get(digest))
+            lesson = learned.stored.get(mistake.signature)
+            self._add_failure(db, without_outside(mistake), lesson)
 
     def _add_failure(
-        self, db: str, digest: str, mistake: Mistake, lesson: Remembered | None
+        self, db: str, mistake: Mistake, lesson: Remembered | None
     ) -> None:
-        """Add a mistake to the failure with its digest; `lesson` is None if none is
+        """Add a mistake to the failure of its signature; `lesson` is None if none is
         stored.
         """
         new_failure = {
-            "error": mistake.error,
+            "error": mistake.error or render.account(mistake),
             "mended": "",
             "state": "",
             "lesson": 0,
             "sessions": 0,
             "actions": 0,
         }
-        failure = self.failures.setdefault((db, digest), new_failure)
+        failure = self.failures.setdefault((db, mistake.signature), new_failure)
 
         failure["actions"] += mistake.steps
         if not failure["mended"]:

@@ -33,7 +33,7 @@ from heedful.lessons.action import (
 from heedful.lessons.before import whole_call
 from heedful.lessons.lesson import Lesson, Remembered, source_of
 from heedful.lessons.made_names import MadeNames
-from heedful.lessons.mistake import Call, Fix, Mistake
+from heedful.lessons.mistake import Call, Fix, Mistake, with_origin
 from heedful.lessons.origin import NETWORK_SOURCE, Origin, is_outside, keys_in
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
@@ -62,9 +62,9 @@ _FILE_IN_ERROR = re.compile(r"[\w@.-]*\w\.[a-zA-Z]\w{0,7}\b")
 class Learned:
     """What a session taught, and what was stored of it.
 
-    That is mistakes and rules of the user. `stored` maps the digests of signatures to
-    stored lessons. If the session was learnt before, `again` is true and the other
-    fields are empty.
+    That is mistakes, with the origins of their parts, and rules of the user. `stored`
+    maps the digests of signatures to stored lessons. If the session was learnt before,
+    `again` is true and the other fields are empty.
     """
 
     mistakes: tuple[Mistake, ...] = ()
@@ -119,7 +119,7 @@ async def learn_session(
     )
 
     return Learned(
-        tuple(case.mistake for case in study.cases),
+        tuple(lesson.mistake for lesson in lessons if lesson.mistake is not None),
         stored={
             lesson.signature.digest: answer
             for lesson, answer in zip(lessons, answers, strict=False)
@@ -378,7 +378,8 @@ class _SessionStudy:
             sources = tuple(sorted({*lesson.sources, *common}))
             lesson = replace(lesson, sources=sources)
             if is_from_outside:
-                lesson = replace(lesson, trust="outside", state="quarantined")
+                mistake = lesson.mistake and with_origin(lesson.mistake, "outside")
+                lesson = replace(lesson, trust="outside", mistake=mistake)
             lessons.setdefault(lesson.signature.digest, lesson)
         return list(lessons.values())
 

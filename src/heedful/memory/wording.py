@@ -118,10 +118,8 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     """Return the origin of what put a failure right, "local" if nothing did."""
     if signal.fix is None:
         return "local"
-    found = signal.fix
-    if found.kind in ("step", "edit", "waiting"):
-        return study.fix_origin(found.steps)
-    return study.fix_origin([*found.steps, signal.at])
+    is_same = signal.fix.kind in ("step", "edit", "waiting")
+    return study.fix_origin([*signal.fix.steps, *([] if is_same else [signal.at])])
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
