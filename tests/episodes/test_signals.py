@@ -309,6 +309,7 @@ def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
     )
     assert positions_of("answer", events) == [(1, (1, 4))]
     assert "failed run" in find_signals("answer", events)[0].words
+    assert find_signals("answer", events)[0].values == ("41.9",)
     assert "failed" not in find_signals("answer", events, outcome="partial")[0].words
     for outcome in ("success", "error", "timeout"):
         assert not find_signals("answer", events, outcome=outcome)

@@ -381,3 +381,25 @@ async def test_an_error_that_names_a_new_file_is_one_lesson(
     assert await run("fetch.task") == ""
     assert "runner --task <file>" in await run("send.task")
     assert await memory.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "is_told"),
+    [
+        pytest.param("maps/north.svg", True, id="the file of the lesson"),
+        pytest.param("maps/south.svg", False, id="another file"),
+        pytest.param("maps/right", False, id="a word of every rendered lesson"),
+    ],
+)
+async def test_a_fix_is_told_of_the_file_that_its_calls_name(
+    memory: Memory, root: Path, file: str, is_told: bool
+) -> None:
+    error = "cannot draw: the palette is missing"
+    north = read(root, "maps/north.svg")
+    for name in ("one", "two"):
+        session = Session(memory, name, root)
+        await session.call("Draw", north, error)
+        await session.call("Draw", {**north, "palette": "earth"})
+        await session.end()
+    texts = await Session(memory, "three", root).call("Draw", read(root, file), error)
+    assert ("earth" in "".join(texts)) is is_told

@@ -29,11 +29,11 @@ def lesson(id: int, text: str, **fields: Any) -> DreamLesson:
 
 def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> DreamLesson:
     """A strategy of the reflection on this failure; a higher id was seen later."""
-    name = strategy_signature(signature("error", failure), text)
+    reflection = signature("error", failure)
     kind = {
         "kind": "strategy",
-        "signature": name.digest,
-        "pattern": name.pattern,
+        "signature": strategy_signature(reflection, text).digest,
+        "failure": reflection.digest,
         **fields,
     }
     return lesson(id, text, **kind)

@@ -108,7 +108,8 @@ async def state_rule(
     memory: Memory, text: str, trust: Origin = "local", **fields: Any
 ) -> int:
     """Store a rule for the failure "late", as reflecting on a run does."""
-    name = strategy_signature(signature("timeout", "late"), text)
+    failure = signature("timeout", "late")
+    name = strategy_signature(failure, text)
     lesson = Lesson(
         "strategy",
         name,
@@ -118,7 +119,16 @@ async def state_rule(
         trust=trust,
         **fields,
     )
-    return (await memory.keep(lesson)).id
+    stored = await memory.keep(lesson)
+    store: Any = memory.store
+    await store.write(memory.scope, _link_rule, name.digest, failure.digest)
+    return stored.id
+
+
+def _link_rule(db: Any, scope: Scope, rule: str, failure: str) -> None:
+    link = {"child": f"strategy/{rule}", "parent": f"reflection/{failure}"}
+    row = {"tenant": scope.tenant, "project": scope.project, **link}
+    db.insert("link", {**row, "relation": "strategy"}, "on conflict do nothing")
 
 
 async def learn_failure(

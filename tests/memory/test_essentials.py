@@ -154,13 +154,13 @@ REFUSED = [
         LATER,
         "http_get got 429 Too Many Requests for page 2 of v2/invoices, so the rate "
         "limit of the API should be higher.",
-        "the cure “When http_get",
+        "the cure “wait 37 seconds",
         id="without the wait",
     ),
     pytest.param(
         NO_COLUMN,
         "The revenue by region was EMEA 81400. The column region exists.",
-        "the cure “When sql",
+        "the cure “sql SELECT r.name",
         id="the answer told again",
     ),
     pytest.param(
@@ -200,6 +200,33 @@ async def test_a_text_without_it_is_refused_with_the_reason(run, text, reason):
     assert reflected.text == rules.text
     assert reason in reflected.error
     assert reflected.usage.calls == 1
+
+
+CORRECTED = Episode(
+    (
+        Event("llm_response", "The bridge was opened in 1931."),
+        Event("error_event", error="The year is not that of the plaque."),
+        Event("llm_response", "Its plaque says 1934."),
+    ),
+    "success",
+    task="When was the bridge opened?",
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "by"),
+    [
+        pytest.param("For the bridge, the plaque says 1934.", "scripted", id="kept"),
+        pytest.param("The year of the bridge is 1931.", "rules", id="left out"),
+    ],
+)
+async def test_the_cure_of_a_correction_is_the_accepted_answer(rule, by):
+    text = (
+        "The answer that the bridge was opened in 1931 was refused, because that is "
+        "not the year of its plaque; the answer that its plaque says 1934 was accepted."
+    )
+    model = ScriptedModel(answer(text, strategy=rule))
+    assert (await reflected_on(CORRECTED, model=model)).by == by
 
 
 KEPT = (

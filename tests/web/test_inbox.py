@@ -183,6 +183,12 @@ def test_what_was_ruled_on_before_is_said(browser):
     assert browser.post("/do/reject", again).status_code == 409
 
 
+def test_several_texts_are_ruled_on_in_the_plural(browser):
+    both = f"{group_of(browser, MISSED)},{group_of(browser, ATTACK)}"
+    note = browser.do("release", id=both, why="read them")
+    assert " texts released: recall may show them." in note
+
+
 @pytest.mark.parametrize(
     ("ids", "status"),
     [

@@ -173,7 +173,8 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         # nothing lifts a cancellation
         assert ended["state"] == "stopped"
         assert ended["lifted"] == []
-        assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
+        removed = browser.do("revoke", source=ATTACK, why="poison")
+        assert re.search(r"Removed all of .*: \d+ examples?, \d+ lessons?", removed)
         actions = {row["action"] for row in read_data(api.get("/v1/audit"))["items"]}
         assert actions > {"quarantine.release", "reflection.edit", "loop.cancel"}
         assert browser.post("/do/nothing", token=browser.token).status_code == 404

@@ -64,7 +64,8 @@ class Signal:
     `at` is the position of the decisive event, from 0, and `id` the id of this event or
     "". `evidence` holds the positions of the events that prove the sign, at most 20,
     and `evidence_ids` their ids. `strength` is 0..1: how reliable the sign is, not how
-    bad the mistake was. A "retry" has the `fix`.
+    bad the mistake was. A "retry" has the `fix`; an "answer" has the first `values`
+    that it took from the step.
     """
 
     kind: Kind
@@ -76,6 +77,7 @@ class Signal:
     id: str = ""
     evidence_ids: tuple[str, ...] = ()
     fix: FoundFix | None = None
+    values: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"event {self.id or self.at}: {self.words}"
@@ -90,6 +92,7 @@ def _make_signal(
     strength: float,
     words: str,
     fix: FoundFix | None = None,
+    values: tuple[str, ...] = (),
 ) -> Signal:
     """Return the signal whose decisive event is at `position`, with the events' ids."""
     positions = tuple(evidence[:MAX_EVIDENCE_EVENTS])
@@ -102,6 +105,7 @@ def _make_signal(
         id=events[position].id,
         evidence_ids=tuple(events[place].id for place in positions),
         fix=fix,
+        values=values,
     )
 
 
@@ -240,7 +244,8 @@ def _answer_signals(run: Course) -> Iterator[Signal]:
 
     name = "run" if outcome == "partial" else "failed run"
     for step, step_values in sorted(values_by_step.items()):
-        quoted = ", ".join(map(quote, step_values[:3]))
+        first_values = tuple(map(quote, step_values[:3]))
+        quoted = ", ".join(first_values)
         if len(step_values) > 3:
             quoted += f" and {len(step_values) - 3} more"
 
@@ -251,6 +256,7 @@ def _answer_signals(run: Course) -> Iterator[Signal]:
             evidence=(step, answer),
             strength=1.0,
             words=f"values in the answer of the {name} first appeared here: {quoted}",
+            values=first_values,
         )
 
 

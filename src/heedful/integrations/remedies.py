@@ -24,7 +24,7 @@ from heedful.lessons.contracts import (
     Contract,
     find_contract,
 )
-from heedful.lessons.made_names import made_names
+from heedful.lessons.made_names import FILE_MASK, made_names
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope
@@ -179,9 +179,8 @@ class FailureInquiry:
         `errors` are the lines of the failure, also without names of the session.
         An edit helps only after the very same message about another file.
         """
-        text: str = lesson["text"]
         if not lesson["mistake"]:
-            return text
+            return str(lesson["text"])
         mistake = from_data(lesson["mistake"])
         if mistake.fix is None or mistake.words:
             # The words of a person say more than the error.
@@ -195,7 +194,11 @@ class FailureInquiry:
             messages = {_bare_message(error) for error in errors}
             if _bare_message(mistake.error) not in messages:
                 return ""
-        elif path and path.rpartition("/")[2] not in text and "<file>" not in text:
+        elif path and not any(
+            name in words
+            for name in (path.rpartition("/")[2], FILE_MASK)
+            for words in (mistake.error, *(call.whole for call in mistake.calls))
+        ):
             return ""
         return render.after_failure(mistake)
 

@@ -15,7 +15,6 @@ from typing import Literal
 
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin
-from heedful.lessons.signature import failure_of
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
 
@@ -87,7 +86,9 @@ class DreamLesson:
     """A lesson for consolidation; its times are in seconds since 1970.
 
     If `apart`, its pattern is excluded from groups; if `held`, a part of it is in
-    quarantine. It is `mended` if it says what worked in its run.
+    quarantine. It is `mended` if it says what worked in its run. `by` is the author of
+    its words. A strategy is about the `failure` with this digest; for other lessons, it
+    is "".
     """
 
     id: int
@@ -97,7 +98,8 @@ class DreamLesson:
     text: str
     state: str
     trust: Origin
-    pattern: str = ""
+    failure: str = ""
+    by: str = ""
     importance: float = 0.5
     pinned: bool = False
     apart: bool = False
@@ -177,7 +179,7 @@ def _subject(lesson: DreamLesson) -> tuple[str | int, ...]:
     digits, negations, _ = particulars(lesson.text).values()
     masked = {*digits, *negations}
     bare = " ".join(word for word in _lower_words(lesson.text) if word not in masked)
-    failure = failure_of(lesson.signature, lesson.pattern)
+    failure = lesson.failure or lesson.signature
     return failure, lesson.trust, len(digits), *words(bare)
 
 

@@ -30,6 +30,8 @@ _BRANCH_IN_ERROR_PATTERN = re.compile(
 _GIT_PATTERN = re.compile(r"\b(?:git|gh|glab|hub)\b")
 # A call names at most so many new things.
 MAX_MADE_NAMES = 20
+# What stands in calls and errors in place of a file that a session has made.
+FILE_MASK = "<file>"
 
 
 def branch_pattern(branch: str) -> re.Pattern[str]:
@@ -69,12 +71,12 @@ class MadeNames:
         return MadeNames(frozenset(branches), frozenset(files))
 
     def left_out(self, text: str) -> str:
-        """Return a text with `<branch>` and `<file>` in place of the names."""
+        """Return a text with `<branch>` and `FILE_MASK` in place of the names."""
         for branch in sorted(self.branches, key=len, reverse=True):
             text = branch_pattern(branch).sub("<branch>", text)
         for name in sorted(self.files, key=len, reverse=True):
             path = rf"(?<![\w./-])(?:[\w.@+-]*/)*{re.escape(name)}(?![\w-]|\.\w)"
-            text = re.sub(path, "<file>", text)
+            text = re.sub(path, FILE_MASK, text)
         return text
 
 

@@ -24,7 +24,6 @@ from heedful.lessons.links import (
     link_lesson,
     weigh_links,
 )
-from heedful.lessons.signature import failure_of
 from heedful.lessons.silence import say
 from heedful.loop.runs import iso
 from heedful.sanitize import clean
@@ -37,8 +36,6 @@ MAX_ACCOUNT_CHARS = 200
 MAX_CURE_CHARS = 160
 # The error type of a reflection of a dream, which is its outcome, too.
 PARTIAL_OUTCOME = "partial"
-# How the pattern of a reflection of a dream begins; the thing that it is about follows.
-RECURRENCE_PREFIX = "recurring: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +85,6 @@ class Recurrences:
     reflections: tuple[Recurrence, ...] = ()
     _: KW_ONLY
     silence: str = ""
-
-
-def is_recurrence(pattern: str) -> bool:
-    """Return True if a lesson with this pattern is a reflection of a dream."""
-    return pattern.startswith(RECURRENCE_PREFIX)
 
 
 def find_recurrences(
@@ -168,7 +160,7 @@ def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:
     first_line = account.strip().partition("\n")[0]
     return Failure(
         lesson=lesson,
-        digest=failure_of(lesson.signature, lesson.pattern),
+        digest=lesson.failure or lesson.signature,
         text=clean(first_line, max_chars).rstrip("."),
         cure=clean(cure, MAX_CURE_CHARS).rstrip("."),
         is_cured=is_cured,
@@ -234,7 +226,7 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
         why=f"{len(failures)} failures with the {link} in {len(runs)} runs",
         signature=Signature(
             exact,
-            f"{RECURRENCE_PREFIX}{link}",
+            f"recurring: {link}",
             digest=exact,
             error_type=PARTIAL_OUTCOME,
         ),

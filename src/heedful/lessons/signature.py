@@ -88,27 +88,14 @@ def _drawn(text: str) -> str:
     return text
 
 
-_STRATEGY_PREFIX = "of reflection "
-
-
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
     """Return the signature of a strategy, which differs from that of its failure.
 
     The pattern has no words of the failure, because these may be trusted less.
     """
-    pattern = f"{_STRATEGY_PREFIX}{failure.digest}: {digest_of('strategy', strategy)}"
+    pattern = f"of reflection {failure.digest}: {digest_of('strategy', strategy)}"
     digest = digest_of("strategy", pattern)
     return Signature(digest, pattern, digest=digest, error_type="strategy")
-
-
-def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure that a lesson with this signature is about.
-
-    The pattern of a strategy contains it; for any other lesson, it is its own `digest`.
-    """
-    if pattern.startswith(_STRATEGY_PREFIX):
-        return pattern.removeprefix(_STRATEGY_PREFIX).partition(":")[0]
-    return digest
 
 
 def _pattern_of(error_type: str, text: str) -> str:

@@ -34,7 +34,6 @@ from heedful.lessons.recurrences import (
     Recurrence,
     Recurrences,
     find_recurrences,
-    is_recurrence,
 )
 from heedful.lessons.words import coverage, words
 from heedful.loop.codec import from_document
@@ -234,7 +233,7 @@ class _Material:
     def sources(self) -> list[DreamLesson]:
         """The lessons that a dream looks at: all but its own reflections."""
         lessons = self.lessons.values()
-        return [lesson for lesson in lessons if not is_recurrence(lesson.pattern)]
+        return [lesson for lesson in lessons if lesson.by != DREAM_AUTHOR]
 
 
 async def _read_material(memory: Memory) -> _Material:

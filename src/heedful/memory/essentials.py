@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from heedful.episodes import course as trace
 from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
 from heedful.episodes.error_lines import error_text
+from heedful.episodes.signals import Signal
 from heedful.errors import AnswerRefused
 from heedful.lessons.words import words
 from heedful.memory.citations import Claim, event_words, normalize, plain_words, stems
 from heedful.memory.draft import Draft, excerpt
 from heedful.memory.study import FIX_KINDS, Study
+from heedful.memory.wording import mistake_of
 from heedful.sanitize import clean
 
 # A text keeps an essential if it has half of its words; two words are always enough,
@@ -152,31 +154,21 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
     call = ""
     call_name = DECISIVE_STEP
     error = episode.fault.message if episode.fault else ""
-    later: list[int] = []
     if signal is not None:
         failed = study.failed_steps(signal)
-        first = failed[0] if failed else signal.at
+        first = failed[0] if failed else study.course.step_of(signal.evidence[0])
         call = _action_words(episode.events[first])
         if failed:
             call_name = FAILED_CALL
         failure = study.course.failure[study.course.result[first] or first]
         error = error_text(failure) if failure else error
-        later = [n for n in sorted({*signal.evidence, signal.at}) if n > first]
 
     task = stems(f"{episode.task}\n{episode.goal}")
     call_stems = _distinct(_content(call), task)
     error_stems = _distinct(_content(error), task)
 
-    # The later steps that the rule for next time names are the cure.
-    done = "\n".join(_action_words(episode.events[n]) for n in later)
-    cure = ""
-    cure_stems: frozenset[str] = frozenset()
-    if rules.mended and cured:
-        cure = rules.strategy
-        known_stems = stems(call) | stems(error)
-        cure_stems = (_content(done) & stems(cure)) - known_stems
-        # A step does not say that it waits or repeats.
-        cure_stems = cure_stems or _content(cure) - known_stems
+    cure = _cure(study, cured[0]) if rules.mended and cured else ""
+    cure_stems = _content(cure) - stems(call) - stems(error)
 
     parts = [
         Essential(name=call_name, text=call, stems=call_stems),
@@ -184,6 +176,22 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
         Essential(name=CURE, text=cure, stems=cure_stems, most=MAX_NEEDED_CURE_WORDS),
     ]
     return [essential for essential in parts if essential.stems]
+
+
+def _cure(study: Study, signal: Signal) -> str:
+    """Return what a fix consists of, or the answer that was accepted; "" if unknown."""
+    if signal.kind == "corrected":
+        return _action_words(study.episode.events[signal.at])
+    mistake = mistake_of(study, signal)
+    fix = mistake.fix if mistake else None
+    if fix is None or not fix.may_be_told:
+        return ""
+
+    parts = [part for call in fix.calls for part in (call.tool, call.whole)]
+    parts += [name if value is None else value for name, value in fix.changes]
+    if fix.seconds is not None:
+        parts.append(f"wait {fix.seconds:g} seconds")
+    return " ".join(parts)
 
 
 def _action_words(event: Event) -> str:

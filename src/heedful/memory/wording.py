@@ -11,7 +11,6 @@ sentence comes with the positions of the events that it is about.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -145,8 +144,7 @@ def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Se
         case "repeated":
             yield "The same call gave the same result again and again.", signal.evidence
         case "answer" if study.course.answer not in (None, signal.at):
-            values = signal.words.partition(": ")[2]
-            values = re.sub(r" and \d+ more$", "", values)  # no event holds the count
+            values = ", ".join(signal.values)
             yield f"The answer took this from it: {values}.", signal.evidence
 
 

@@ -51,6 +51,18 @@ MAX_GROUP_IDS = 500  # of a group that one form rules on
 MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
+# What a revocation removes, by the names of its numbers.
+REMOVED_NOUNS: Mapping[str, str] = {
+    "examples": "example",
+    "lessons": "lesson",
+    "sightings": "sighting",
+    "prompts": "prompt",
+    "loops": "loop",
+    "attempts": "attempt",
+    "episodes": "episode",
+    "outcomes": "outcome",
+    "exposures": "exposure",
+}
 _NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -265,21 +277,20 @@ async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Doc
         with suppress(Problem):
             body = {"source": source, "dry_run": True}
             counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
-        rows.append({"source": source, "removed": _removed_numbers(counts)})
+        rows.append({"source": source, "removed": _removed_rows(counts)})
     return rows
 
 
-def _removed_numbers(revocation: Document) -> dict[str, int]:
+def _removed_rows(revocation: Document) -> list[str]:
     """Return how many rows of each kind a revocation removes, without zeros.
 
-    `revocation` is the answer of the service, in which "revoked" says whether it was
-    done.
+    `revocation` is the answer of the service, {} if nothing comes from the source.
     """
-    return {
-        name: value
-        for name, value in revocation.items()
-        if isinstance(value, int) and value > 0 and name != "revoked"
-    }
+    return [
+        counted(revocation[name], noun)
+        for name, noun in REMOVED_NOUNS.items()
+        if revocation.get(name)
+    ]
 
 
 async def held(visit: Visit, n: int) -> Document:
@@ -392,11 +403,13 @@ def ruled_ids(form: Mapping[str, str]) -> list[int]:
     return read_ids(f"{form.get('id', '')},{form.get('like', '')}")
 
 
-async def review(visit: Visit, ruling: Literal["release", "reject"], done: str) -> str:
-    """Release or reject the texts whose ids a form names; return what was `done`.
+async def review(
+    visit: Visit, ruling: Literal["release", "reject"], one: str, several: str
+) -> str:
+    """Release or reject the texts whose ids a form names; return what was done.
 
-    `done` says it of one text, which is "it". If all have been reviewed before, raises
-    Problem.
+    `one` says it of one text, and `several` of another number. If all have been
+    reviewed before, raises Problem.
     """
     ids = ruled_ids(visit.form)
     why = visit.form.get("why", "")
@@ -413,8 +426,7 @@ async def review(visit: Visit, ruling: Literal["release", "reject"], done: str) 
     visit.session.undo = waiting
     earlier = len(ids) - len(waiting)
     before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
-    if len(waiting) != 1:
-        done = re.sub(r"\bit\b", "them", done)
+    done = one if len(waiting) == 1 else several
     return f"{counted(len(waiting), 'text')} {done}.{before}"
 
 
@@ -426,12 +438,22 @@ def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
 
 async def release(visit: Visit) -> str:
     """Release texts."""
-    return await review(visit, "release", "released: recall may show it")
+    return await review(
+        visit,
+        "release",
+        one="released: recall may show it",
+        several="released: recall may show them",
+    )
 
 
 async def reject(visit: Visit) -> str:
     """Reject texts."""
-    return await review(visit, "reject", "rejected: no loop is shown it")
+    return await review(
+        visit,
+        "reject",
+        one="rejected: no loop is shown it",
+        several="rejected: no loop is shown them",
+    )
 
 
 async def undecided(visit: Visit) -> str:
@@ -447,11 +469,8 @@ async def revoke(visit: Visit) -> str:
     body = {"source": source, "why": visit.form.get("why", "")}
     revocation = await visit.ask("POST", "/v1/quarantine/revoke", body)
 
-    removed = [
-        counted(number, name.removesuffix("s"))
-        for name, number in _removed_numbers(revocation).items()
-    ]
-    return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
+    removed = ", ".join(_removed_rows(revocation))
+    return f"Removed all of {source}: {removed or 'nothing'}."
 
 
 PAGES = (

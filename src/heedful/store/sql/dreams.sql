@@ -1,7 +1,12 @@
 -- name: material
--- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
+-- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine. The
+-- failure that a strategy is about is that of the reflection to which it is linked.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart, l.mistake,
-       l.useful, l.seen, l.pattern, l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
+       l.useful, l.seen, l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
+       coalesce(json_extract(l.meta, '$.by'), '') as by,
+       coalesce((select max(substr(k.parent, length('reflection/') + 1)) from link k
+                 where k.tenant = l.tenant and k.project = l.project and k.child = l.kind || '/' || l.signature
+                   and k.relation = 'strategy'), '') as failure,
        exists (select 1 from example where lesson_id = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id
         where e.lesson_id = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
