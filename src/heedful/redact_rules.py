@@ -168,8 +168,8 @@ _SQL_PASSWORD_PATTERN = rf"""
         [pPiI]
         (?i:
             (?<=p)assword(?:\s{{1,9}}|\()'
-          | (?<=i)dentified\s{{1,9}}(?:with\s{{1,9}}\S{{1,40}}\s{{1,9}})?
-            by\s{{1,9}}(?:password\s{{1,9}})?(?:['"]|(?=[\w$#]{{1,40}};))
+          | (?<!revision\s[iI])(?<=i)dentified\s{{1,9}}
+            (?:with\s{{1,9}}\S{{1,40}}\s{{1,9}})?by\s{{1,9}}(?:password\s{{1,9}})?(?:['"]|(?=[\w$#]{{1,40}};))
         )
     )
     {NOT_A_REFERENCE}

@@ -378,7 +378,7 @@ def before(
         "release": release,
     }
     no_failure = "no known failure fits this call"
-    answer(document, lines or no_failure, _origin(db))
+    answer(document, lines or no_failure, _origin(db) if lines else "")
     return 0 if is_known else 1
 
 

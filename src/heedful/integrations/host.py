@@ -42,7 +42,7 @@ from heedful.lessons.action import (
 from heedful.lessons.before import ActionHistory
 from heedful.lessons.scope import Scope
 from heedful.lessons.silence import say
-from heedful.lessons.user_rules import NAMED_HEADING
+from heedful.lessons.user_rules import NAMED_HEADING, names_in
 from heedful.memory.files import aged_text
 from heedful.memory.memory import (
     MAX_EMBEDDER_LOAD_SECONDS,
@@ -272,6 +272,8 @@ class HostRun:
         announced = await memory.store.read(memory.scope, announce)
         ids = announced | {reminders.UNLEARNT_LESSON}
         stated = await rules_of_session(memory, self.id, self.host.everywhere)
+        # What no call can match is told now or never.
+        stated = sorted(stated, key=lambda rule: bool(names_in(rule.text)))
         rule_texts = [rule.text for rule in stated]
         rule_texts += [rules[id] for id in rules if id in announced]
         told_lines = [line for line in lines if line.lesson in ids]

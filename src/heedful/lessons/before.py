@@ -233,7 +233,8 @@ def call_origin(
     stated: Set[str] = frozenset(),
 ) -> Origin:
     """Return the origin of what a call reads; `stated` are names that people stated."""
-    return origin_of(sources_of(tool, command_of(arguments)), stated)
+    # Who asks about a command alone names no tool.
+    return origin_of(sources_of(tool or "shell", command_of(arguments)), stated)
 
 
 def is_shell(tool: str, arguments: Mapping[str, Any] | str) -> bool:

@@ -166,6 +166,8 @@ def brief_line(mistake: Mistake) -> str:
     if not mistake.words and not lines:
         return ""
     text = mistake.words or _failure_words(mistake)
+    if lines and text[-1:] not in ".!?":
+        text += "."
     if lines:
         text = f"{text} What put it right: {'; '.join(lines)}."
     return clean(text, MAX_BRIEF_LINE_CHARS)

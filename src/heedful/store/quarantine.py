@@ -485,7 +485,8 @@ def _forget_sources(
     changed = {row["lesson_id"] for row in (*authored, *examples)}
     deleted_ids = []
     for lesson_id in sorted(changed.union(sightings)):
-        db.delete("hardened", {**key, "lesson_id": lesson_id})
+        for table in ("hardened", "call_failure"):
+            db.delete(table, {**key, "lesson_id": lesson_id})
         of_lesson = {"lesson_id": lesson_id, "n": sightings[lesson_id]}
         if not _keep_lesson(db, {**values, **of_lesson}):
             deleted_ids.append(lesson_id)
