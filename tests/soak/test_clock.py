@@ -23,7 +23,6 @@ from heedful.store import episodes, exposures, keys, ladders, loops
 from heedful.store.connection import Actor, Db, key_of
 from heedful.store.records import Head
 from heedful.store.store import Effects, Store
-from heedful.web.days import count_day, counted_days
 from tests import engines
 from tests.conftest import SOAK
 from tests.engines import change_rows, opened, rows
@@ -260,29 +259,6 @@ async def test_a_key_counts_again_after_its_clock_was_20_years_fast(
     clock.put(0.0)
     numbers = [await end_loop(store, f"right {n}") for n in range(3)]
     assert numbers == [3, 4, 0]
-
-
-async def begin_loops(store: Store, prefix: str, number: int) -> None:
-    for n in range(number):
-        await store.write(SCOPE, loops.begin, f"{prefix}{n}", Head(task="t"))
-
-
-async def test_a_page_counts_the_loops_of_a_day_that_it_took_for_the_last(
-    clock: Clock, store: Store
-):
-    """It was looked at while the clock was two days fast."""
-    await begin_loops(store, "early", 2)
-    today = int(time.time() // DAY)
-    clock.put(2 * DAY)
-    days = await counted_days(store, SCOPE)
-    assert days.figures[today]["loops"] == 2
-    clock.put(0.0)
-    await begin_loops(store, "late", 3)
-    clock.put(2 * DAY)  # two days later
-    days = await counted_days(store, SCOPE)
-    assert days.figures[today]["loops"] == 5
-    counted = await store.read(SCOPE, count_day, today)
-    assert counted["loops"] == 5
 
 
 # -- what is deleted by its age
