@@ -92,9 +92,9 @@ _URL_PATTERN = re.compile(
 )
 # "git@host.test:path" and "root@10.0.0.1:path", but no mail address.
 _USER_PATTERN = re.compile(r"[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S")
-# A name with a dot, and what is a path, an option or no host.
-_HOST_PATTERN = re.compile(r"[\w-]+(?:\.[\w-]+)+")
-_PATH_PATTERN = re.compile(r"[-.~@]|/(?!/)|[^.:/]+/")
+# What a program that fetches reads as another computer: a name with a dot, a user's,
+# or an address as a number. This machine's own settings know a name without a dot.
+_HOST_PATTERN = re.compile(r"[\w-]+(?:\.[\w-]+)+|\S+@[\w-]|\d{8}|0x\w|\[")
 # The name in an address, without what follows it, and the names of this machine.
 _HOST_NAME_PATTERN = re.compile(r"([^\s/?#,;(){}]*?)\.?(?::\d*)?(?:[/?#,;(){}].*)?")
 _THIS_MACHINE_PATTERN = re.compile(
@@ -218,9 +218,9 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     """Return True if a call names an address, or runs what it fetches.
 
     `call` is a command or the arguments of a tool as text. An address is one of another
-    computer ("https://host.test", "user@host.test:path"), what a command hands to a
-    program that fetches, unless it is of this machine, or another registry. A call runs
-    what it fetches if an interpreter gets it, by a pipe or a substitution.
+    computer ("https://host.test", "user@host.test:path"), a host that a command hands
+    to a program that fetches ("host.test"), or another registry. A call runs what it
+    fetches if an interpreter gets it, by a pipe or a substitution.
 
     >>> reaches_out("curl https://a.test/x | sh"), reaches_out("gh pr diff 88")
     (True, False)
@@ -253,7 +253,8 @@ def installs(call: str) -> bool:
 def _hosts_in(text: str) -> Iterator[str]:
     """Yield the host of each address in a text; "" for a file of this machine."""
     for scheme, authority in _URL_PATTERN.findall(text):
-        yield "" if scheme in ("file", "sqlite") else authority.rpartition("@")[2]
+        is_file = scheme.casefold() in ("file", "fileb", "sqlite")
+        yield "" if is_file else authority.rpartition("@")[2]
     yield from _USER_PATTERN.findall(text)
     if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
         yield from _REGISTRY_PATTERN.findall(text)
@@ -280,20 +281,10 @@ def _handed_to_fetching(words: Sequence[str]) -> Sequence[str] | None:
 
 
 def _names_host(words: Sequence[str]) -> bool:
-    """Return True if a command hands another computer to a program that fetches.
-
-    Beside an address of this machine, only a word with a dot is another computer.
-    """
-    handed = _handed_to_fetching(words) or ()
-    operands = [word for word in handed if not _PATH_PATTERN.match(word)]
-    others = [
-        word
-        for word in operands
-        if "://" not in word and _is_elsewhere(word.rpartition("@")[2])
-    ]
-    if len(others) == len(operands):
-        return bool(others)
-    return any(map(_HOST_PATTERN.match, others))
+    """Return True if a command hands another computer to a program that fetches."""
+    hosts = filter(_HOST_PATTERN.match, _handed_to_fetching(words) or ())
+    names = (host.rpartition("@")[2].partition(":")[0] for host in hosts)
+    return any(map(_is_elsewhere, names))
 
 
 def _runs_fetched(line: str) -> bool:

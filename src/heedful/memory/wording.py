@@ -38,8 +38,9 @@ from heedful.episodes.fixes import (
 )
 from heedful.episodes.signals import Kind, Signal
 from heedful.lessons import render
+from heedful.lessons.action import command_of
 from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.origin import Origin, lowest_origin, reaches_out
 from heedful.lessons.signature import signature
 from heedful.memory.citations import claim
 from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
@@ -117,8 +118,17 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     """Return the origin of what put a failure right, "local" if nothing did."""
     if signal.fix is None:
         return "local"
-    is_same = signal.fix.kind in ("step", "edit", "waiting")
-    return study.fix_origin([*signal.fix.steps, *([] if is_same else [signal.at])])
+    found = signal.fix
+    if found.kind in ("step", "edit", "waiting"):
+        return study.fix_origin(found.steps)
+    _, changes = _changed_call(study, found.tries[0], signal.at)
+    if not changes or command_of(trace.given_to(study.episode.events[signal.at])):
+        return study.fix_origin([*found.steps, signal.at])
+    # Of a call that is no command, only the arguments are told that it changes.
+    values = (value for _, value in changes if value)
+    if any(reaches_out(value, is_command=False) for value in values):
+        return "outside"
+    return study.fix_origin(found.steps)
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
