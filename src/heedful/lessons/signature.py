@@ -78,7 +78,7 @@ def _figures(text: str) -> set[str]:
 
 
 # What a terminal obeys, and what it draws over: the part of a line before a return.
-_SCREEN_CODE_PATTERN = rf"(?x)[^\n]*(?:\r(?!\n)|\x1b\[1?G)|{TERMINAL_CODES}"
+_SCREEN_CODE_PATTERN = rf"(?xm)^[^\n]*(?:\r(?!\n)|\x1b\[1?G)|{TERMINAL_CODES}"
 
 
 def _drawn(text: str) -> str:
