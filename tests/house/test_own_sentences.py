@@ -4,6 +4,9 @@ The test knows every constant part of a rendered sentence: a text of at least th
 words that stands in the code outside of docstrings and of comparisons, and every such
 text between the tags of a template. None of them may be an operand of `==` or `in`, an
 argument of a method that searches or cuts texts, or the literal part of a pattern.
+
+Nor is the text of a record read, whatever is looked for in it: the words of a signal, a
+strategy, a lesson. What code needs of it stands in a field of the record.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +56,29 @@ FOREIGN_TEXTS = frozenset(
 # Where a text of heedful comes back by a way that has no other place for a mark: the
 # input of a run that the framework stored, and what a client cut.
 READ_BACK = frozenset(("integrations/openai_agents.py", "sanitize.py"))
+# The fields of records that hold sentences, as attributes and as keys of rows.
+RECORD_ATTRIBUTES = frozenset(("words", "strategy", "lesson"))
+RECORD_KEYS = frozenset(("text", "strategy", "lesson"))
+# A text that only these change is the same text.
+EVEN_METHODS = frozenset(("strip", "rstrip", "lstrip", "lower", "casefold"))
+# What has such a name and is no sentence of a record, by file and code.
+NOT_OUR_WORDS: Mapping[tuple[str, str], str] = {
+    ("checks/claims/evidence.py", "word in self.words"): "a set of words of a user",
+    (
+        "checks/claims/evidence.py",
+        "stem(word) in self.words",
+    ): "a set of words of a user",
+    ("checks/claims/passage.py", "token.low in evidence.words"): "the same set",
+    ("checks/claims/passage.py", "words.stem(name) in evidence.words"): "the same set",
+    (
+        "store/patterns.py",
+        "MASK_PATTERN.sub(' ', wording.words)",
+    ): "the error of a caller",
+    (
+        "web/lessons.py",
+        "LESSON_NUMBER.fullmatch(filters['text'].strip())",
+    ): "what a person typed into a search",
+}
 # Its texts are SQL.
 SQL_MODULES = frozenset(("store/statements.py",))
 
@@ -288,6 +314,52 @@ def _reads(
                 yield use
 
 
+def find_read_records(source: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the file and the code of each place that reads the text of a record."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        texts = set[str]()
+        for node in ast.walk(function):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = (
+                    node.targets if isinstance(node, ast.Assign) else [node.target]
+                )
+                if is_record_text(node.value, frozenset()):
+                    texts |= {part.id for part in targets if isinstance(part, ast.Name)}
+        for node in ast.walk(function):
+            if any(is_record_text(part, texts) for part in searched_in(node)):
+                yield name, ast.unparse(node)
+
+
+def searched_in(node: ast.AST) -> list[ast.AST]:
+    """Return what a comparison, a method or a pattern searches or cuts."""
+    match node:
+        case ast.Compare(ops=ops, comparators=operands):
+            pairs = zip(ops, operands, strict=True)
+            return [part for op, part in pairs if isinstance(op, (ast.In, ast.NotIn))]
+        case ast.Call(func=ast.Attribute(value=owner, attr=method), args=arguments):
+            owners = [owner] if method in CUTTING_METHODS else []
+            return [*owners, *(arguments if method in PATTERN_FUNCTIONS else ())]
+    return []
+
+
+def is_record_text(node: ast.AST | None, texts: Collection[str]) -> bool:
+    """Return whether an expression is the text of a record, or a local with it."""
+    match node:
+        case ast.Name(id=name):
+            return name in texts
+        case ast.Attribute(attr=name):
+            return name in RECORD_ATTRIBUTES
+        case ast.Subscript(slice=ast.Constant(value=key)):
+            return key in RECORD_KEYS
+        case ast.Call(func=ast.Name(id="str"), args=[text]):
+            return is_record_text(text, texts)
+        case ast.Call(func=ast.Attribute(value=text, attr=method)):
+            return method in EVEN_METHODS and is_record_text(text, texts)
+    return False
+
+
 def package_files() -> dict[str, str]:
     paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.j2")]
     return {
@@ -301,6 +373,50 @@ def test_no_code_reads_a_sentence_that_the_house_wrote():
     readers = find_read_sentences(package_files())
     reads = [use for use in readers if use.place.partition(":")[0] not in READ_BACK]
     assert not reads, "\n".join(f"{use.place} reads {use.text!r}" for use in reads)
+
+
+def test_no_code_reads_the_text_of_a_record():
+    reads = {
+        place
+        for name, source in package_files().items()
+        if name.endswith(".py")
+        for place in find_read_records(source, name)
+    }
+    assert reads == NOT_OUR_WORDS.keys()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "signal.words.partition(': ')[2]",
+        "path in lesson['text']",
+        "path not in str(row['text']).lower()",
+        "re.sub(r' more$', '', signal.words)",
+        "MARK.search(rules.strategy)",
+        "rules.strategy.strip().startswith('When')",
+        "match.lesson.removesuffix('.')",
+        "match.lesson.removeprefix('x')",
+    ],
+)
+@pytest.mark.parametrize("is_local", [False, True], ids=["at once", "by a local"])
+def test_a_planted_reader_of_a_record_is_found(code, is_local):
+    body = f"    return {code}\n"
+    if is_local:
+        for text in (
+            "signal.words",
+            "lesson['text']",
+            "rules.strategy",
+            "match.lesson",
+        ):
+            if text in code:
+                read = code.replace(text, "value")
+                body = f"    value: str = {text}\n    return {read}\n"
+    assert [*find_read_records(f"def f():\n{body}", "planted.py")]
+
+
+def test_to_show_the_text_of_a_record_is_not_to_read_it():
+    code = "def f(row):\n    return f'{row.words}', row.words == '', [row['text']]\n"
+    assert not [*find_read_records(code, "page.py")]
 
 
 RENDERER = 'def say(n):\n    return f"it has made {n} of all attempts"\n'
