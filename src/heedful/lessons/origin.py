@@ -86,9 +86,10 @@ MAX_STATED_NAME_CHARS = 150
 # "mcp__docs__search", or "mcp_docs_search".
 _SERVER_TOOL_PATTERN = re.compile(r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+")
 _NAME_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# "https://host", with all that a client reads as the name of the host.
+# "https://host", with all that a client reads as the name of the host, but no file.
 _URL_PATTERN = re.compile(
-    r"(?:/dev/tcp/|([a-z][a-z0-9+.-]*)://)([^\s/?#<>`|]*)", re.IGNORECASE
+    r"(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)",
+    re.IGNORECASE,
 )
 # "git@host.test:path" and "root@10.0.0.1:path", but no mail address.
 _USER_PATTERN = re.compile(r"[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S")
@@ -151,11 +152,10 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
         words = map(program_name, _words_in(command))
         names = {*programs_of(command), *_PROGRAM_WORDS.intersection(words)}
         return frozenset(f"program:{name[:MAX_STATED_NAME_CHARS]}" for name in names)
-    sources = {f"tool:{tool[:MAX_STATED_NAME_CHARS]}"} if tool else set[str]()
-    server = server_of(tool)
-    if server:
-        sources.add(f"server:{server[:MAX_STATED_NAME_CHARS]}")
-    return frozenset(sources)
+    kinds = {"tool": tool, "server": server_of(tool)}
+    return frozenset(
+        f"{kind}:{name[:MAX_STATED_NAME_CHARS]}" for kind, name in kinds.items() if name
+    )
 
 
 def is_outside(source: str, stated: Set[str] = frozenset()) -> bool:
@@ -242,19 +242,17 @@ def installs(call: str) -> bool:
     """
     for words in read_commands(call):
         programs = INSTALLING_PROGRAMS.intersection(map(program_name, words))
-        has_verb = not _INSTALLING_VERBS.isdisjoint(words)
-        if programs & _RUNNING_INSTALLERS or (programs and has_verb):
-            return True
-        if any(word.lstrip("-").startswith("install") for word in words):
+        verbs = _INSTALLING_VERBS.intersection(words)
+        is_named = any(word.lstrip("-").startswith("install") for word in words)
+        if is_named or programs & _RUNNING_INSTALLERS or (programs and verbs):
             return True
     return False
 
 
 def _hosts_in(text: str) -> Iterator[str]:
-    """Yield the host of each address in a text; "" for a file of this machine."""
-    for scheme, authority in _URL_PATTERN.findall(text):
-        is_file = scheme.casefold() in ("file", "fileb", "sqlite")
-        yield "" if is_file else authority.rpartition("@")[2]
+    """Yield the host of each address in a text."""
+    for authority in _URL_PATTERN.findall(text):
+        yield authority.rpartition("@")[2]
     yield from _USER_PATTERN.findall(text)
     if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
         yield from _REGISTRY_PATTERN.findall(text)
@@ -298,8 +296,9 @@ def _runs_fetched(line: str) -> bool:
         else:
             has_fetched = has_fetched or _handed_to_fetching(words) is not None
     inner = read_commands("\n".join(_SUBSTITUTION_PATTERN.findall(line)))
-    fetches = any(_handed_to_fetching(words) is not None for words in inner)
-    return fetches and _has_interpreter(_words_in(line))
+    return _has_interpreter(_words_in(line)) and any(
+        _handed_to_fetching(words) is not None for words in inner
+    )
 
 
 def _has_interpreter(words: Iterable[str]) -> bool:

@@ -125,8 +125,7 @@ def _fix_origin(study: Study, signal: Signal) -> Origin:
     if not changes or command_of(trace.given_to(study.episode.events[signal.at])):
         return study.fix_origin([*found.steps, signal.at])
     # Of a call that is no command, only the arguments are told that it changes.
-    values = (value for _, value in changes if value)
-    if any(reaches_out(value, is_command=False) for value in values):
+    if any(reaches_out(value or "", is_command=False) for _, value in changes):
         return "outside"
     return study.fix_origin(found.steps)
 
