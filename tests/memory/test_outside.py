@@ -73,6 +73,20 @@ async def test_the_mistakes_of_a_session_have_the_origins_that_are_stored(origin
     assert {mistake.signature for mistake in learned.mistakes} == set(learned.stored)
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
+async def test_a_released_fix_stands_beside_the_words_of_a_person(memory, is_first):
+    fixed = [step(*parts) for parts in fixed_by("scp root@203.0.113.7:pads .")]
+    await learn(memory, "s1", *(fixed if is_first else fixed[:1]))
+    [lesson] = await memory.top(5)
+    await memory.edit(lesson["id"], "Ask Ann.", by="ada")
+    await learn(memory, "s2", *fixed)
+    assert await told(memory, ERROR) == "Ask Ann."
+    for entry in await memory.quarantine.waiting():
+        await memory.quarantine.release([entry.id], by="bob")
+    text = await told(memory, ERROR)
+    assert text.startswith("Ask Ann.\nWhat put it right:\nBash `scp ")
+
+
 HONEST_FIXES = [
     pytest.param("npm i pads", id="an installation"),
     pytest.param("pg_ctl start -h localhost", id="this machine"),

@@ -13,6 +13,7 @@ from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake
+from heedful.store import exposures
 
 
 def mends_of(mistake: Mistake) -> tuple[str, ...]:
@@ -348,3 +349,39 @@ async def test_a_fix_that_reads_as_the_failed_call_is_none(memory):
     seen = await memory.seen("Edit", "String to replace not found in file.")
     assert seen.lessons
     assert not any("put it right" in lesson["text"] for lesson in seen.lessons)
+
+
+NOTHING, ANOTHER = (FAILED,), (FAILED, step("Bash", "pnpm -r test", "12 passed"))
+AFTER_THE_EDIT: dict[str, tuple[Any, str, Any, list[str]]] = {
+    "another session finds the fix": (NOTHING, "s2", (FAILED, OTHER), ["pnpm test"]),
+    "the same session finds the fix": (NOTHING, "s1", (FAILED, OTHER), ["pnpm test"]),
+    "a newer fix": ((FAILED, OTHER), "s2", ANOTHER, ["pnpm -r test"]),
+    "no fix": ((FAILED, OTHER), "s2", NOTHING, ["pnpm test"]),
+    "the same fix": ((FAILED, OTHER), "s2", (FAILED, OTHER), ["pnpm test"]),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_THE_EDIT)
+async def test_a_fix_is_stored_beside_the_words_of_a_person(memory, name):
+    before, id, after, fixes = AFTER_THE_EDIT[name]
+    await heedful.learn_session(session(*before), memory=memory)
+    [lesson] = await memory.top(5)
+    await memory.edit(lesson["id"], "Ask Ann.", by="ada")
+    await heedful.learn_session(session(*after, id=id), memory=memory)
+    [lesson] = await memory.top(5)
+    assert lesson["text"].startswith("Ask Ann.\nWhat put it right:\n")
+    assert lesson["trust"] == "user"
+    assert [call["text"] for call in lesson["mistake"]["fix"]["calls"]] == fixes
+    assert lesson["seen"] == (1 if id == "s1" else 2)
+    rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
+    assert [ruling["action"] for ruling in rulings] == ["edit"]
+
+
+async def test_the_fix_of_a_revoked_session_leaves_the_words_of_a_person(memory):
+    await heedful.learn_session(session(FAILED), memory=memory)
+    [lesson] = await memory.top(5)
+    await memory.edit(lesson["id"], "Ask Ann.", by="ada")
+    await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
+    await memory.quarantine.revoke("episode:s2", by="ada", why="it was wrong")
+    [lesson] = await memory.top(5)
+    assert (lesson["text"], lesson["trust"]) == ("Ask Ann.", "user")

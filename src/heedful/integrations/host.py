@@ -421,7 +421,7 @@ class HostRun:
                 given=arguments,
             )
             remedy = await failure.find_remedy()
-            if remedy.is_told or 0 < len(remedy.line) <= self.room:
+            if remedy.silence or 0 < len(remedy.line) <= self.room:
                 marks = [remedy.mark] if remedy.mark else []
                 await self._announce((), [event], marks=marks)
                 return Advice(text=remedy.line, silence=remedy.silence)

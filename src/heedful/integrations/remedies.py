@@ -52,18 +52,12 @@ _ASSERTION_PATTERN = re.compile(r"(?i)\bassert|\bexpect|\bwant\b| [!=]==? ")
 class Remedy:
     """A `line` that helps after a failure, and the `mark` that the session was told.
 
-    If the session was told with the call, the line is empty, and so it is if there is
-    no such line.
+    If the session was told with the call, the line is empty and `silence` says so.
     """
 
     line: str = ""
     mark: str = ""
-    is_told: bool = False
-
-    @property
-    def silence(self) -> str:
-        """Why nothing is said, if nothing is."""
-        return say("told with the call") if self.is_told else ""
+    silence: str = ""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -88,7 +82,7 @@ class FailureInquiry:
         contract = find_contract(self.arguments, self.error, errors)
         knowledge = await self._read_knowledge(contract)
         if knowledge.is_told:
-            return Remedy(is_told=True)
+            return Remedy(silence=say("told with the call"))
         mark = ""
         if contract is not None:
             mark = f"told {Mark('contract', contract.name, self.tool).digest}"

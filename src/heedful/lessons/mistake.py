@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.origin import Origin, is_below, lowest_origin
 
 # What put a failed call right: steps before the same call, another command or other
 # arguments of the same tool, a path that was found, edits of files, waiting, or a call
@@ -143,6 +143,25 @@ def without_outside(mistake: Mistake) -> Mistake:
         maybe=() if mistake.maybe_origin == "outside" else mistake.maybe,
         fix=mistake.fix if may_tell_fix else None,
     )
+
+
+def merged(mistake: Mistake, stored: Mistake) -> Mistake:
+    """Return a mistake with the error, fix and words of a stored one, or its own.
+
+    A part takes the place of one that has the same origin or is believed less.
+    """
+    parts: dict[str, Any] = {}
+    if is_below(mistake.error_origin, stored.error_origin):
+        parts |= {"error": stored.error, "error_origin": stored.error_origin}
+    fix = mistake.fix
+    if stored.fix and (fix is None or is_below(fix.origin, stored.fix.origin)):
+        parts["fix"] = stored.fix
+    has_better = mistake.words != "" and not is_below(
+        mistake.words_origin, stored.words_origin
+    )
+    if stored.words and not has_better:
+        parts |= {"words": stored.words, "words_origin": stored.words_origin}
+    return replace(mistake, **parts)
 
 
 def confirmed(mistake: Mistake, earlier: Mistake) -> Mistake:

@@ -113,6 +113,11 @@ def lowest_origin(origins: Iterable[Origin]) -> Origin:
     return max(origins, key=ORIGINS.index, default="user")
 
 
+def is_below(origin: Origin, other: Origin) -> bool:
+    """Return True if an origin is believed less than another one."""
+    return lowest_origin((origin, other)) != other
+
+
 def read_origin(word: object, name: str = "origin") -> Origin:
     """Return the origin that a word means, also a word of an earlier version.
 

@@ -14,8 +14,6 @@ from heedful.lessons.lesson import Example, Lesson, State, clip
 from heedful.lessons.origin import Origin
 
 Action = Literal["release", "reject"]
-# The beginnings of the source of what a reviewer said, and of the lessons that come
-# from what was said about a change.
 MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
 

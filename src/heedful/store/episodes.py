@@ -327,7 +327,8 @@ def _record_session_lesson(
     outdated = [row for row in lesson_rows if row in outdated or row in waiting]
     for row in outdated:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
-        if row["state"] == "quarantined" and row["seen"] == 1:
+        is_of_session = row["source"].startswith("episode:") and row["seen"] == 1
+        if row["state"] == "quarantined" and is_of_session:
             db.delete("lesson", {"id": row["id"]})
         else:
             db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})

@@ -38,12 +38,13 @@ from heedful.lessons.lesson import (
 from heedful.lessons.mistake import (
     Mistake,
     from_json,
+    merged,
     to_data,
     with_origin,
     with_words,
     without_outside,
 )
-from heedful.lessons.origin import ORIGINS, Origin, keys_in, lowest_origin
+from heedful.lessons.origin import Origin, is_below, keys_in, lowest_origin
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.words import words
@@ -337,19 +338,26 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 
 
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
-    """Store a lesson with its sighting and texts; return the answer about it."""
-    values = _lesson_values(key, lesson, now)
-    raises, renews = _takes_place(db, lesson, values)
-    values.update(raises=int(raises), renews=int(renews))
-    if raises or renews:
-        db.send("replace_words", values)
+    """Store a lesson with its sighting and texts; return the answer about it.
+
+    What the stored lesson says better stays; the sighting is as it was seen.
+    """
+    sighting = _lesson_values(key, lesson, now)
+    values = {**sighting, "raises": 0, "renews": 0}
+    name = {name: sighting[name] for name in ("tenant", "project", "kind", "signature")}
+    for stored in db.select("*", "lesson", name):
+        if lesson.trust != "outside":
+            whole = _with_stored_parts(lesson, stored)
+            place = _takes_place(db, whole, stored)
+            values = {**_lesson_values(key, whole, now), **place}
+            db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
     id = int(row["id"])
     values["lesson_id"] = id
     _add_signature_tags(db, lesson, values["tags"], row)
 
-    db.send("insert_sighting", values)
+    db.send("insert_sighting", {**sighting, "lesson_id": id})
     written = _write_texts(db, values, lesson, row)
 
     # The answer is about the text that was written, if that waits in quarantine.
@@ -384,35 +392,49 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     )
 
 
-def _takes_place(
-    db: Db, lesson: Lesson, values: Mapping[str, Any]
-) -> tuple[bool, bool]:
-    """Return whether a lesson raises the origin of a stored one, and if it renews it.
+def _with_stored_parts(lesson: Lesson, row: Row) -> Lesson:
+    """Return a lesson with the parts of the stored one that it does not replace.
 
-    It renews one that is believed no more than it is, if it has other words or another
-    fix for a known error. A finding is another one if it says something else without
-    the particulars of its task. `values` are the columns of the lesson.
+    It is of both sources then, and it is believed as much as its words.
     """
-    key = {name: values[name] for name in ("tenant", "project", "kind", "signature")}
-    rows = db.select("text, trust, mistake, author", "lesson", key)
-    if lesson.trust == "outside" or not rows:
-        return False, False
+    stored = from_json(row["mistake"])
+    if lesson.mistake is None or stored is None or row["trust"] == "outside":
+        return lesson
+    mistake = merged(lesson.mistake, stored)
+    has_fix = without_outside(mistake).fix == without_outside(stored).fix
+    is_known = has_fix and mistake.words == stored.words
+    if is_known or mistake == lesson.mistake:
+        return lesson
+    changes: Plain = {"mistake": mistake, "text": render.lesson(mistake)}
+    if mistake.words and mistake.words == stored.words:
+        changes |= {"trust": row["trust"], "source": row["source"], "meta": {}}
+        changes["sources"] = (*lesson.sources, lesson.source)
+    return replace(lesson, **changes)
 
-    [row] = rows
+
+def _takes_place(db: Db, lesson: Lesson, row: Row) -> Plain:
+    """Return if a lesson `raises` the origin of a stored one, and if it `renews` it.
+
+    It renews one that is believed no more than it is, if it has other words, and any
+    mistake that has another fix. A finding is another one if it says something else
+    without the particulars of its task.
+    """
     fix = without_outside(lesson.mistake).fix if lesson.mistake else None
+    has_other_fix = False
     if lesson.kind == "check" and lesson.example is not None:
         is_other = _says_otherwise(db, row, lesson.example)
         has_words = bool(lesson.example.fix)
     else:
-        mistake = from_json(row["mistake"])
-        stored_fix = without_outside(mistake).fix if mistake else None
-        is_other = (row["text"], stored_fix) != (values["text"], fix)
+        stored = from_json(row["mistake"])
+        has_other_fix = stored is not None and without_outside(stored).fix != fix
+        is_other = has_other_fix or row["text"] != storable(lesson.text)
         has_words = lesson.kind == "error" and lesson.text != lesson.sighting
 
-    level = ORIGINS.index(lesson.trust)
-    stored_level = ORIGINS.index(row["trust"])
-    renews = bool(fix or has_words) and is_other and level <= stored_level
-    return level < stored_level, renews
+    has_place = has_other_fix or not is_below(lesson.trust, row["trust"])
+    return {
+        "raises": int(is_below(row["trust"], lesson.trust)),
+        "renews": int(bool(fix or has_words) and is_other and has_place),
+    }
 
 
 def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
@@ -433,10 +455,14 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     whole = _with_all_parts(lesson, "outside")
     if whole is lesson or lesson.state == "quarantined":
         return 0
-    text = storable(whole.text)
-    columns = {"text": text, "mistake": mistake_json(whole.mistake), "about": ""}
-    waiting = {**values, **columns, "state": "quarantined", "trust": "outside"}
-    return add_words(db, waiting).entry
+    columns = {
+        "text": storable(whole.text),
+        "mistake": mistake_json(whole.mistake),
+        "about": "",
+        "state": "quarantined",
+        "trust": "outside",
+    }
+    return add_words(db, {**values, **columns}).entry
 
 
 def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
@@ -849,7 +875,7 @@ def plain(row: Row) -> Mapping[str, Any]:
 
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
-    record = to_data(without_outside(mistake)) if mistake is not None else None
+    record = mistake and to_data(without_outside(mistake))
     return {**lesson, **flags, **lists, "mistake": record}
 
 
@@ -1071,12 +1097,8 @@ def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
 
 
 def lacks_fix(mistake: Mistake | None, lesson: Row) -> bool:
-    """Return True if a mistake has a fix, and the stored lesson has none.
-
-    Returns False if no session taught the lesson.
-    """
-    if mistake is None or mistake.fix is None:
+    """Return True if a mistake has a fix, and that of the stored lesson has none."""
+    stored = from_json(lesson["mistake"])
+    if mistake is None or stored is None:
         return False
-    stored_mistake = from_json(lesson["mistake"])
-    has_fix = stored_mistake is not None and stored_mistake.fix is not None
-    return not has_fix and lesson["source"].startswith("episode:")
+    return mistake.fix is not None and stored.fix is None

@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 
 from heedful.errors import NotFound, NotQuarantined
+from heedful.lessons import render
 from heedful.lessons.lesson import Scope
-from heedful.lessons.mistake import from_json
+from heedful.lessons.mistake import from_json, merged
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, ORIGINS, Origin, is_outside
 from heedful.lessons.quarantine import (
     Action,
@@ -40,6 +41,7 @@ from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
     Plain,
     lacks_fix,
+    mistake_json,
     move_examples,
     refusable_digests,
     rule,
@@ -294,15 +296,18 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] == "outside"
     # The entry says what fixed the failure, or has a part that the lesson leaves out.
+    # The words of a person stay beside it.
     [row] = db.select("mistake", "example", {"id": entry.id})
     mistake = from_json(row["mistake"])
     stored_mistake = from_json(lesson["mistake"])
-    is_whole = (
-        mistake is not None
-        and stored_mistake is not None
-        and not stored_mistake.is_released
+    adds_part = stored_mistake is not None and (
+        lacks_fix(mistake, lesson) or not stored_mistake.is_released
     )
-    if not shows_entry and (is_whole or lacks_fix(mistake, lesson)):
+    if mistake and stored_mistake and adds_part and not shows_entry:
+        whole = merged(mistake, stored_mistake)
+        if whole != mistake:
+            columns = {"lesson": render.lesson(whole), "mistake": mistake_json(whole)}
+            db.update("example", {"id": entry.id}, columns)
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
     if shows_entry:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from heedful.lessons.lesson import Example, Lesson, Remembered, Scope
-from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.origin import is_below
 from heedful.store import episodes, lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -58,7 +58,7 @@ def reword(
         name = {"kind": lesson.kind, "signature": replaced[lesson.kind]}
         matches = db.select("*", "lesson", {**key_of(scope), **name})
         reason = _obstacle(matches)
-        if not reason and _is_less_trusted(matches[0], lesson):
+        if not reason and is_below(lesson.trust, matches[0]["trust"]):
             reason = f"the new ones have only the origin {lesson.trust}"
             if lesson.kind == "strategy":  # it waits beside the other
                 added.append(lesson)
@@ -108,12 +108,6 @@ def _obstacle(matches: Sequence[Row]) -> str:
     if row["state"] not in LIVE_OR_WAITING_STATES:
         return f"it is {row['state']}"
     return ""
-
-
-def _is_less_trusted(row: Row, lesson: Lesson) -> bool:
-    """Return whether the new words are trusted less than those of the lesson."""
-    trust: Origin = row["trust"]
-    return lowest_origin((trust, lesson.trust)) != trust
 
 
 def _replace_words(db: Db, scope: Scope, row: Row, lesson: Lesson) -> None:
