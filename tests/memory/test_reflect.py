@@ -704,7 +704,7 @@ async def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling)
     assert table(memory, metas) == [("{}",)]
 
 
-async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
+async def test_a_loop_of_ones_own_needs_nobody_to_confirm_it(memory):
     wrong = Evaluation(
         (Finding("unit", "no unit", fix="Name the unit.", key="no unit"),)
     )

@@ -175,7 +175,7 @@ def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
 
 
 @pytest.mark.parametrize("trust", ["outside"])
-async def test_what_nobody_vouches_for_waits(trust):
+async def test_what_nobody_confirms_waits(trust):
     memory = Memory(in_memory())
     followed = await follow(memory, "- A rule.\n", trust=trust)
     assert followed.waiting == 1

@@ -137,7 +137,7 @@ async def test_a_run_that_shows_no_cure_is_told_once_the_failure_comes_back(memo
     assert reflected.strategy.text in await hint_of(memory)
 
 
-async def test_a_person_who_words_a_lesson_vouches_for_it(memory):
+async def test_a_person_who_words_a_lesson_confirms_it(memory):
     reflected = await reflect(UNMENDED, memory=memory)
     words = "Ask for the colour of the kettle, too."
     await memory.edit(reflected.stored[1].id, words, by="ada")

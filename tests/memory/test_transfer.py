@@ -463,7 +463,7 @@ STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
     ],
 )
 async def test_trust_is_kept_at_the_lower(trust, state):
-    """External, or its own if an operator vouches for it."""
+    """External, or its own if an operator confirms it."""
     data = claim_standing(trust, state)
     theirs = new_memory()
     ours = new_memory()
@@ -540,7 +540,7 @@ async def test_what_was_rejected_here_stays_so(trust):
     assert await list_waiting(memory) == []
 
 
-def test_who_vouches_says_who_and_why():
+def test_who_confirms_says_who_and_why():
     for trust, by, why, message in [
         ("user", " ", "mine", "by is ' '"),
         ("user", "ada", "", "why is ''"),
@@ -619,18 +619,18 @@ async def test_a_crafted_export_reaches_nothing_else():
     assert [item.example for item in await other.recall(TASK)] == [PARCEL]
 
 
-@pytest.mark.parametrize("vouched", [False, True], ids=["foreign", "our own"])
+@pytest.mark.parametrize("confirmed", [False, True], ids=["foreign", "our own"])
 async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(
-    vouched,
+    confirmed,
 ):
     """Else a file could say that a lesson of ours became one of its own."""
     memory = new_memory()
     await state_rule(memory, RETRY)
     [own] = list_parts(await export_bytes(memory), "links")
-    await (import_own if vouched else transfers.import_foreign)(DATA, memory)
+    await (import_own if confirmed else transfers.import_foreign)(DATA, memory)
     links = list_parts(await export_bytes(memory), "links")
     assert {link["relation"] for link in links} == {"strategy"}
-    assert vouched or links == [own]
+    assert confirmed or links == [own]
     assert (await read_states(memory))[RETRY] == "unverified"
 
 
@@ -680,14 +680,14 @@ def plant_text(text: str, number: int) -> Plain:
     return read_records(craft(ONE, plant))[1]
 
 
-@pytest.mark.parametrize("vouched", [True, False], ids=["our own", "foreign"])
-async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
+@pytest.mark.parametrize("confirmed", [True, False], ids=["our own", "foreign"])
+async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, confirmed):
     lessons = [plant_text(text, number) for number, (text, _) in enumerate(PLANTED)]
     data = seal([HEADER, *lessons])
     assert [needle for _, needle in PLANTED if needle not in data] == []
     memory = Memory(in_file(str(tmp_path / "a.db")))
     assert (
-        await (import_own if vouched else transfers.import_foreign)(data, memory)
+        await (import_own if confirmed else transfers.import_foreign)(data, memory)
     ).new == len(PLANTED)
     files = [content.read_bytes() for content in tmp_path.iterdir()]
     files.append(await export_bytes(memory))

@@ -570,7 +570,7 @@ def test_a_quota_holds_for_a_key_whatever_names_it_gives(api):
             with pytest.raises(QuotaExceeded):
                 await memory.remember("b", "x", trust="outside", source="b")
             loop = await open_loop("full", "Weigh it.", memory=memory)
-            await loop.report(RIGHT, evaluation=Evaluation(), vouched=False)
+            await loop.report(RIGHT, evaluation=Evaluation(), measured=False)
             assert loop.passed  # what it teaches is left out
         await memory.remember("c", "x", trust="outside", source="b")
         assert [entry.error_type for entry in await memory.quarantine.waiting()] == [

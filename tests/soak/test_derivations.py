@@ -182,7 +182,7 @@ class World:
         await self.wrote(memory, before, {item.id: saying for item in remembered})
 
     async def copy(self, memory: Memory) -> None:
-        """Import the other scope: held, or with its trust if somebody vouches for it on
+        """Import the other scope: held, or with its trust if somebody confirms it on
         record.
         """
         before = await self.rows()
@@ -190,12 +190,12 @@ class World:
         was = defaultdict(list)
         for id in self.of(before, other):
             was[name_of(before[id])].append(before[id])
-        vouches: dict[str, Any] = {}
+        confirmation: dict[str, Any] = {}
         if self.chance.random() < 0.25:
-            vouches = {"trust": "user", "by": "ann", "why": "it is ours"}
+            confirmation = {"trust": "user", "by": "ann", "why": "it is ours"}
         await other.export(file := BytesIO())
         file.seek(0)
-        await memory.import_(file, **vouches)
+        await memory.import_(file, **confirmation)
         self.derivations += bool(was)
         after = await self.rows()
         assert before.keys() <= after.keys()
@@ -205,7 +205,7 @@ class World:
                 assert row["trust"] == before[id]["trust"]
             else:
                 trusts = {item["trust"] for item in was[name_of(row)]}
-                assert row["trust"] in (trusts if vouches else {"outside"})
+                assert row["trust"] in (trusts if confirmation else {"outside"})
             await self.came(memory.scope.project, id, row["trust"])
         await self.saw(memory.scope.project)
         self.check(after)
@@ -391,7 +391,7 @@ class World:
                 )
             author = after[row["author"]]
             assert author["lesson_id"] == row["lesson_id"]
-            # One that was rejected stays so, when somebody vouches for all of an
+            # One that was rejected stays so, when somebody confirms all of an
             # import.
             if author["state"] != "retired":
                 assert (

@@ -221,10 +221,10 @@ class Told:
             len(report_of_dream.done),
         )
 
-    async def reflect(self, n: int, mended: bool, vouched: bool) -> Any:
+    async def reflect(self, n: int, mended: bool, confirmed: bool) -> Any:
         episode = with_task(TEXTS[n], MENDED if mended else FAILED)
         reflected = await reflect(
-            episode, memory=self.memory, trust="user" if vouched else "outside"
+            episode, memory=self.memory, trust="user" if confirmed else "outside"
         )
         return reflected is None or reflected.lesson.text
 

@@ -11,7 +11,7 @@ import pytest
 import heedful
 from heedful import Finding
 from heedful.lessons.lesson import Scope
-from heedful.web.told import describe_memory, list_outcomes
+from heedful.web.loop_memory import describe_memory, list_outcomes
 from tests.service.support import read_data
 from tests.web.support import (
     Browser,

@@ -47,7 +47,7 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
 def import_(
     file: Annotated[str, Argument(help="The file to read.")],
     origin: Annotated[
-        str, Option(help="outside, or user if you vouch for it.")
+        str, Option(help="outside, or user if you confirm it.")
     ] = "outside",
     trust: Annotated[str, Option(hidden=True)] = "",
     by: By = "",
@@ -56,7 +56,7 @@ def import_(
 ) -> int:
     """Import a file of `heedful export`. A second import adds nothing.
 
-    Imported lessons wait in quarantine. If you vouch for them with --origin user,
+    Imported lessons wait in quarantine. If you confirm them with --origin user,
     they keep their own origin and state. A damaged file is refused before anything is
     written.
     """

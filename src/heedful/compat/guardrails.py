@@ -114,7 +114,7 @@ class GuardedLoops:
     callers do not report: a Model, or a function of the messages. Without it, callers
     must report them. With a `memory` of the same store and
     scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is called
-    before an override is written. If `vouched(loop_id)` is false, reported scores do
+    before an override is written. If `measured(loop_id)` is false, reported scores do
     not count as measured, and lessons based on them are quarantined. The reason of an
     override also notes the name that the caller `named`.
     """
@@ -125,7 +125,7 @@ class GuardedLoops:
     judge: Model | Callable[..., Any] | None = None
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
-    vouched: Callable[[str], bool] = lambda loop: True
+    measured: Callable[[str], bool] = lambda loop: True
     named: str = ""
 
     @classmethod
@@ -269,7 +269,7 @@ class GuardedLoops:
             checks=checks,
             labels=personas,
             reported_as=name,
-            vouched=self.vouched(stored_loop.id) or completion.evaluation is None,
+            measured=self.measured(stored_loop.id) or completion.evaluation is None,
         )
         # If another completion of the same attempt was first, `complete` compares them.
         with suppress(AttemptTaken):

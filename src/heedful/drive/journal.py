@@ -400,10 +400,10 @@ async def retry_on_conflict(
 
 
 # What the evaluations of a loop prove. "measured": its own checks and critics, or a
-# host that is vouched for, judged the candidates. "unvouched": nobody vouches for the
-# reports, so their lessons wait in quarantine. "none": nothing judged the candidates,
+# trusted host, judged the candidates. "outside": the reports are from outside, so
+# their lessons wait in quarantine. "none": nothing judged the candidates,
 # and the loop teaches nothing.
-Evidence = Literal["measured", "unvouched", "none"]
+Evidence = Literal["measured", "outside", "none"]
 
 
 class _ContextOfAnswer(Context):
@@ -597,7 +597,7 @@ class LoopMemory:
 
     def _sign_lesson(self, lesson: Lesson, loop: Loop, briefing: Briefing) -> Lesson:
         """Return the lesson with its origin, its place in memory and its trust."""
-        trust = "outside" if self.evidence == "unvouched" else lesson.trust
+        trust = "outside" if self.evidence == "outside" else lesson.trust
         return replace(
             lesson,
             source=f"loop:{loop.id}",

@@ -75,8 +75,8 @@ class AttemptReport:
     also runs `checks` on the output; `refuse` is that of `run`. `request` is further
     JSON data of the report, such as the arguments of the checks; it is part of the
     `name`. A `fault` says what is wrong with how a provider ended the output; by
-    default, the answer says it. If nobody has `vouched` for evaluation and checks, or
-    the loop has other goals than `goals`, its lessons wait in quarantine. Raises
+    default, the answer says it. If its evaluation is not `measured` by trusted judges,
+    or the loop has other goals than `goals`, its lessons wait in quarantine. Raises
     InvalidInput, UsageError.
     """
 
@@ -90,7 +90,7 @@ class AttemptReport:
     labels: Mapping[str, str] = field(default_factory=dict)
     reported_as: str = ""
     request: Any = None
-    vouched: bool = True
+    measured: bool = True
     goals: Sequence[record.Goal] | None = None
     model: str = ""
     fault: record.Finding | None = None
@@ -213,7 +213,7 @@ class AttemptReport:
             report=self.name,
             reported_as=self.reported_as,
             judged_by=judges,
-            vouched=self.vouched and same_goals,
+            measured=self.measured and same_goals,
             model=self.model,
             rung=rung,
         )
@@ -818,9 +818,9 @@ def _with_lessons(
     if report.output is None:
         return evaluation
 
-    # Only a host that is vouched for may overrule a check that a person accepted.
+    # Only a trusted host may overrule a check that a person accepted.
     judges = None
-    if report.evaluation is None or not report.vouched:
+    if report.evaluation is None or not report.measured:
         judges = stop.check_names(report.checks)
     return add_findings(evaluation, report.output, snapshot.state.checks, judges)
 
@@ -879,12 +879,12 @@ async def _write_entry(
             space = space_of(memory.embedder)
             briefing = replace(briefing, space=space, vector=vector)
 
-    vouched = all(attempt.vouched for attempt in loop.attempts)
+    is_measured = all(attempt.measured for attempt in loop.attempts)
     loop_memory = journal.LoopMemory(
         memory=memory,
         task=task,
         together=True,
-        evidence="measured" if vouched else "unvouched",
+        evidence="measured" if is_measured else "outside",
         briefing=briefing,
         judges=judges,
         large=large,

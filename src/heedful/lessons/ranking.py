@@ -125,7 +125,7 @@ def is_correction(match: Match) -> bool:
 
 
 def has_evidence(match: Match) -> bool:
-    """Return True if what a lesson says was shown to hold, or a person vouches for it.
+    """Return True if what a lesson says was shown to hold, or a person confirmed it.
 
     A lesson of a run has evidence if it says what worked in the run, if it is the
     strategy of a success, if the run failed, or if the same came back in another run.

@@ -147,12 +147,9 @@ def after_failure(mistake: Mistake) -> str:
     """Return what helps right after the same error; "" if nothing does."""
     mistake = without_outside(mistake)
     fix = fix_lines(mistake)
-    head = mistake.words
-    if fix and not head:
-        head = "What put it right:"
-        if mistake.error:
-            head = f"“{mistake.error}”: what put it right:"
-    return "\n".join(filter(None, [head, *fix]))
+    error = f"“{mistake.error}”: what" if mistake.error else "What"
+    head = f"{error} put it right:" if fix else ""
+    return "\n".join(filter(None, [mistake.words or head, *fix]))
 
 
 def brief_line(mistake: Mistake) -> str:
@@ -198,7 +195,7 @@ def before_call(failure: KnownFailure) -> str:
         line += " and has not worked since"
     if failure.error:
         line += f": {failure.error}"
-    fix = f"fix: {failure.fix}" if failure.fix else ""
+    fix = failure.fix and f"fix: {failure.fix}"
     return "\n".join(filter(None, [line, failure.words, fix]))
 
 

@@ -533,7 +533,7 @@ class Attempt:
     temperature 0, so the same prompt gives the same answer. For attempts that an
     outside host reports, `report` is the report's id and `reported_as` the host's name
     for the attempt. `judged_by` names the checks and critics of the evaluation;
-    "report" means that the host sent the evaluation. `vouched` means that the
+    "report" means that the host sent the evaluation. `measured` means that the
     evaluation counts as a measurement. `model` names the model that wrote the
     candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
     the attempt; without a ladder it is 1. The candidate of a `draft` came from the
@@ -553,7 +553,7 @@ class Attempt:
     report: str = ""
     reported_as: str = ""
     judged_by: tuple[str, ...] = ()
-    vouched: bool = True
+    measured: bool = True
     model: str = ""
     rung: int = 1
     draft: bool = False

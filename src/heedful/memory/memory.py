@@ -476,7 +476,7 @@ class Memory:
         back; only an asker who `reviews` is told that it waits in quarantine. Lessons
         of a run are returned if they have evidence: they say what worked, or are the
         strategy of a success, or the run failed, or the failure came back in another
-        run, or a person vouches for them. A filter by tag, kind or importance finds the
+        run, or a person confirmed them. A filter by tag, kind or importance finds the
         others, too. Rules of a memory key are left out, because only loops of
         that key are shown them: `brief` with a `memory_key` has these.
 
@@ -1024,7 +1024,7 @@ class Memory:
         """Add the new lessons of an export.
 
         A damaged file is refused before anything is written. Imported lessons are
-        quarantined, unless a person vouches for them: with the `origin` "user", and
+        quarantined, unless a person confirms them: with the `origin` "user", and
         `by` whom and `why`, they keep their own origin and state, and the import is
         recorded. `trust` is the origin in a word of earlier versions. With `dry_run`,
         nothing is written, and only the lessons are counted. Raises LineError,
@@ -1033,9 +1033,11 @@ class Memory:
         from heedful.memory.transfer import read_export
 
         author = read_origin(trust or origin)
-        require(author != "local", "origin", author, "outside, or user if you vouch")
+        require(
+            author != "local", "origin", author, "outside, or user if you confirm it"
+        )
 
-        # A person says who vouches and why; without one, nobody vouches.
+        # A person who confirms an import says who and why.
         needs_actor = author == "user"
         for field, value in (("by", by), ("why", why)):
             if bool(value.strip()) != needs_actor:

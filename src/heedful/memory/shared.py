@@ -132,7 +132,7 @@ async def follow_rules(
     """Follow the rules of a file in the place of those that it had before.
 
     `by` reviewed them and has the `trust`: no rule gets more. A rule that only a tool
-    or a stranger vouches for waits in quarantine. `root` is the folder of the
+    or a stranger confirms waits in quarantine. `root` is the folder of the
     repository, whose files rules may be about. Raises InvalidInput, StoreError.
     """
     check_actor(by, why)

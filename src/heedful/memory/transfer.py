@@ -47,7 +47,7 @@ class Imported:
     """What an import changed.
 
     `source` names the import, so that it can be revoked as a whole unless an operator
-    vouched for it. `tenant` and `project` are those of the export. `new` and `known`
+    confirmed it. `tenant` and `project` are those of the export. `new` and `known`
     count lessons. `quarantined` counts the new texts that wait for a review.
     """
 
@@ -81,7 +81,7 @@ async def read_export(
 ) -> Imported:
     """Add the new lessons of an export, or only count them with `dry_run`.
 
-    They are quarantined, unless an operator vouches for them (`by` whom and `why`).
+    They are quarantined, unless an operator confirms them (`by` whom and `why`).
     Raises LineError for a damaged file, before anything is written; StoreError.
     """
     from tempfile import TemporaryFile

@@ -327,8 +327,9 @@ def _record_session_lesson(
     outdated = [row for row in lesson_rows if row in outdated or row in waiting]
     for row in outdated:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
-        is_of_session = row["source"].startswith("episode:") and row["seen"] == 1
-        if row["state"] == "quarantined" and is_of_session:
+        is_waiting = row["state"] == "quarantined" and row["seen"] == 1
+        # The words of a person are not deleted.
+        if is_waiting and row["source"].startswith("episode:"):
             db.delete("lesson", {"id": row["id"]})
         else:
             db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})

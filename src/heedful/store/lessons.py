@@ -348,8 +348,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     for stored in db.select("*", "lesson", name):
         if lesson.trust != "outside":
             whole = _with_stored_parts(lesson, stored)
-            place = _takes_place(db, whole, stored)
-            values = {**_lesson_values(key, whole, now), **place}
+            values = _lesson_values(key, whole, now) | _takes_place(db, whole, stored)
             db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
@@ -1099,6 +1098,4 @@ def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
 def lacks_fix(mistake: Mistake | None, lesson: Row) -> bool:
     """Return True if a mistake has a fix, and that of the stored lesson has none."""
     stored = from_json(lesson["mistake"])
-    if mistake is None or stored is None:
-        return False
-    return mistake.fix is not None and stored.fix is None
+    return bool(mistake and mistake.fix and stored and not stored.fix)

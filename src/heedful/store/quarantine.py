@@ -300,14 +300,16 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     [row] = db.select("mistake", "example", {"id": entry.id})
     mistake = from_json(row["mistake"])
     stored_mistake = from_json(lesson["mistake"])
-    adds_part = stored_mistake is not None and (
-        lacks_fix(mistake, lesson) or not stored_mistake.is_released
-    )
-    if mistake and stored_mistake and adds_part and not shows_entry:
+    if (
+        not shows_entry
+        and mistake is not None
+        and stored_mistake is not None
+        and (lacks_fix(mistake, lesson) or not stored_mistake.is_released)
+    ):
         whole = merged(mistake, stored_mistake)
         if whole != mistake:
-            columns = {"lesson": render.lesson(whole), "mistake": mistake_json(whole)}
-            db.update("example", {"id": entry.id}, columns)
+            texts = {"lesson": render.lesson(whole), "mistake": mistake_json(whole)}
+            db.update("example", {"id": entry.id}, texts)
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
     if shows_entry:

@@ -282,12 +282,12 @@ def _load_json(text: str) -> dict[str, Any]:
     return record
 
 
-# A lesson for which nobody vouches loses its `meta` if it has more characters.
+# A lesson that nobody confirms loses its `meta` if it has more characters.
 MAX_UNTRUSTED_META_CHARS = 20_000
 
 
 def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
-    """Yield the texts of a lesson for which nobody vouches, each as a lesson.
+    """Yield the texts of a lesson that nobody confirms, each as a lesson.
 
     They come from `source` and wait in quarantine. Retired and superseded texts are
     left out, and so are the decisions of operators and the counts of the lesson.
@@ -335,8 +335,8 @@ def import_lessons(
     """Write lessons; return how many are new, were known, and how many new texts wait.
 
     The texts, trust and states of stored lessons do not change; their counts may rise,
-    but those of a trusted lesson only if somebody vouches for the import. `by` is the
-    person who vouches for the import, or "". `source` is the name of the import. With
+    but those of a trusted lesson only if somebody confirms the import. `by` is the
+    person who confirms it, or "". `source` is the name of the import. With
     `dry_run`, nothing is written.
     """
     db.execute("savepoint importing")
@@ -368,7 +368,7 @@ def import_lessons(
 def _import_untrusted(
     db: Db, scope: Scope, record: LessonRecord, source: str
 ) -> Counter[str]:
-    """Store the new texts of a lesson for which nobody vouches, in quarantine."""
+    """Store the new texts of a lesson that nobody confirms, in quarantine."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
     rows = db.select("id, trust, seen, last_seen", "lesson", key)
     stored_digests = set[str]()
@@ -400,7 +400,7 @@ def _import_untrusted(
 
 
 def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
-    """Write what is new of a lesson for which an operator vouches."""
+    """Write what is new of a lesson that an operator confirms."""
     key = key_of(scope)
     now = time.time()
     name = {**key, "kind": record.kind, "signature": record.signature}

@@ -74,6 +74,12 @@ from heedful.web.failure import (
 )
 from heedful.web.inbox import InboxRow
 from heedful.web.instructions import name_choices
+from heedful.web.loop_memory import (
+    describe_memory,
+    describe_unshown,
+    list_outcomes,
+    mark_repeats,
+)
 from heedful.web.recent import RecentLoop
 from heedful.web.runs import degraded_runs, pipeline
 from heedful.web.site import (
@@ -85,12 +91,6 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.summaries import found_words, summaries
-from heedful.web.told import (
-    describe_memory,
-    describe_unshown,
-    list_outcomes,
-    mark_repeats,
-)
 from heedful.web.unshown import MAX_SOUGHT_TASK_CHARS, find_choice
 
 MAX_LIST_ROWS = 50  # rows of a list

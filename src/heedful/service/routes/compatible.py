@@ -269,7 +269,7 @@ def _loops(
         judge=setup.judge,
         memory=caller.memory,
         overriding=record_override,
-        vouched=is_trusted,
+        measured=is_trusted,
         named=overrider,
     )
 

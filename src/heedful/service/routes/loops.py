@@ -111,7 +111,7 @@ async def attempt(
         usage=body.usage,
         model=body.model,
         request=sent_checks,
-        vouched=is_key_trusted or is_judged_by_pins,
+        measured=is_key_trusted or is_judged_by_pins,
         goals=expected_goals,
     )
     result = await reports.report(
@@ -143,7 +143,7 @@ async def attempt(
 
 async def _release_command(caller: Caller, loop: Loop) -> str:
     """Return the command that releases a loop's lessons from quarantine, or ""."""
-    if all(attempt.vouched for attempt in loop.attempts):
+    if all(attempt.measured for attempt in loop.attempts):
         return ""
     waiting = await caller.read(lessons.held_of, f"loop:{loop.id}")
     return name_scope(release_command(waiting), caller.scope)
