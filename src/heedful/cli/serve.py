@@ -137,7 +137,7 @@ def mcp() -> int:
     """Serve heedful's tools to an agent over MCP, on standard input and output.
 
     The agent recalls lessons, looks up errors, and reports attempts. What it sends has
-    the source tool:mcp. `heedful serve` has the same tools at /mcp.
+    the source agent:mcp. `heedful serve` has the same tools at /mcp.
     """
     _check_packages("heedful mcp", "mcp", ("mcp", "fastapi", "prometheus_client"))
     asyncio.run(_mcp(settings().with_one_model()))

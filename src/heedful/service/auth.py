@@ -57,7 +57,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 KEY_CACHE_SECONDS = 1.0
 MAX_CACHED_KEYS = 10_000
-MCP_SOURCE = "tool:mcp"  # the source of what an MCP client without a key sends
+MCP_SOURCE = "agent:mcp"  # the source of what an MCP client without a key sends
 Project = Annotated[
     str | None,
     Query(description="A project; by default the key's first.", max_length=200),
