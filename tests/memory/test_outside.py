@@ -75,11 +75,13 @@ async def test_the_mistakes_of_a_session_have_the_origins_that_are_stored(origin
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
 async def test_a_released_fix_stands_beside_the_words_of_a_person(memory, is_first):
-    fixed = [step(*parts) for parts in fixed_by("scp root@203.0.113.7:pads .")]
-    await learn(memory, "s1", *(fixed if is_first else fixed[:1]))
+    failed = step("Bash", FAILED, ERROR)
+    fetch = step("Bash", "scp root@203.0.113.7:pads .")
+    passed = step("Bash", FAILED if is_first else "date")
+    await learn(memory, "s1", failed, fetch, passed)
     [lesson] = await memory.top(5)
     await memory.edit(lesson["id"], "Ask Ann.", by="ada")
-    await learn(memory, "s2", *fixed)
+    await learn(memory, "s2", failed, fetch, step("Bash", FAILED))
     assert await told(memory, ERROR) == "Ask Ann."
     for entry in await memory.quarantine.waiting():
         await memory.quarantine.release([entry.id], by="bob")

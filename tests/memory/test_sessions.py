@@ -351,28 +351,31 @@ async def test_a_fix_that_reads_as_the_failed_call_is_none(memory):
     assert not any("put it right" in lesson["text"] for lesson in seen.lessons)
 
 
-NOTHING, ANOTHER = (FAILED,), (FAILED, step("Bash", "pnpm -r test", "12 passed"))
-AFTER_THE_EDIT: dict[str, tuple[Any, str, Any, list[str]]] = {
-    "another session finds the fix": (NOTHING, "s2", (FAILED, OTHER), ["pnpm test"]),
-    "the same session finds the fix": (NOTHING, "s1", (FAILED, OTHER), ["pnpm test"]),
-    "a newer fix": ((FAILED, OTHER), "s2", ANOTHER, ["pnpm -r test"]),
-    "no fix": ((FAILED, OTHER), "s2", NOTHING, ["pnpm test"]),
-    "the same fix": ((FAILED, OTHER), "s2", (FAILED, OTHER), ["pnpm test"]),
+UNFIXED = session(FAILED)
+FIXED = session(FAILED, OTHER)
+ANOTHER = session(FAILED, step("Bash", "pnpm -r test", "12 passed"), id="s2")
+AFTER_THE_EDIT = {
+    "another session finds the fix": (UNFIXED, replace(FIXED, session="s2"), OTHER),
+    "the same session finds the fix": (UNFIXED, FIXED, OTHER),
+    "a newer fix": (FIXED, ANOTHER, ANOTHER.events[3:]),
+    "no fix": (FIXED, replace(UNFIXED, session="s2"), OTHER),
+    "the same fix": (FIXED, replace(FIXED, session="s2"), OTHER),
 }
 
 
 @pytest.mark.parametrize("name", AFTER_THE_EDIT)
 async def test_a_fix_is_stored_beside_the_words_of_a_person(memory, name):
-    before, id, after, fixes = AFTER_THE_EDIT[name]
-    await heedful.learn_session(session(*before), memory=memory)
+    before, after, cure = AFTER_THE_EDIT[name]
+    await heedful.learn_session(before, memory=memory)
     [lesson] = await memory.top(5)
     await memory.edit(lesson["id"], "Ask Ann.", by="ada")
-    await heedful.learn_session(session(*after, id=id), memory=memory)
+    await heedful.learn_session(after, memory=memory)
     [lesson] = await memory.top(5)
     assert lesson["text"].startswith("Ask Ann.\nWhat put it right:\n")
     assert lesson["trust"] == "user"
-    assert [call["text"] for call in lesson["mistake"]["fix"]["calls"]] == fixes
-    assert lesson["seen"] == (1 if id == "s1" else 2)
+    [call] = lesson["mistake"]["fix"]["calls"]
+    assert call["text"] == cure[0].arguments["command"]
+    assert lesson["seen"] == len({before.session, after.session})
     rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
     assert [ruling["action"] for ruling in rulings] == ["edit"]
 
@@ -384,4 +387,5 @@ async def test_the_fix_of_a_revoked_session_leaves_the_words_of_a_person(memory)
     await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
     await memory.quarantine.revoke("episode:s2", by="ada", why="it was wrong")
     [lesson] = await memory.top(5)
-    assert (lesson["text"], lesson["trust"]) == ("Ask Ann.", "user")
+    assert lesson["text"] == "Ask Ann."
+    assert lesson["trust"] == "user"

@@ -173,6 +173,11 @@ def confirmed(mistake: Mistake, earlier: Mistake) -> Mistake:
     return replace(mistake, fix=Fix(kind="step", calls=common, origin=origin), maybe=())
 
 
+def adds_fix(mistake: Mistake | None, stored: Mistake | None) -> bool:
+    """Return True if a mistake has a fix, and the stored one has none."""
+    return bool(mistake and mistake.fix and stored and not stored.fix)
+
+
 def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:
     """Return a mistake with a person's own words; its fix stays."""
     return replace(mistake or Mistake(), words=words, words_origin=origin)

@@ -340,14 +340,15 @@ def _known_failure(
     mistake = from_json(lesson["mistake"])
     if mistake is None:
         # The text of the lesson itself says no more than the error.
-        is_said = contract is not None or lesson["own"]
-        return replace(failure, words="" if is_said else lesson["text"]), waiting
-    shown = without_outside(mistake)
-    failure = replace(failure, error=failure.error or shown.error)
+        if contract is not None or lesson["own"]:
+            return failure, waiting
+        return replace(failure, words=lesson["text"]), waiting
+    bare = without_outside(mistake)
+    failure = replace(failure, error=failure.error or bare.error)
     if contract is None and _has_mark(mistake, mark, folder):
         has_failed = aging.has_failed_fix(db, scope, mistake)
-        fix = () if has_failed else render.fix_lines(shown)
-        failure = replace(failure, words=shown.words, fix="\n".join(fix))
+        fix = () if has_failed else render.fix_lines(bare)
+        failure = replace(failure, words=bare.words, fix="\n".join(fix))
     return failure, waiting
 
 

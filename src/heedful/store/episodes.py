@@ -22,7 +22,7 @@ from heedful.episodes.episode import (
 from heedful.errors import Conflict
 from heedful.lessons import render
 from heedful.lessons.action import Action, action
-from heedful.lessons.mistake import confirmed, from_json
+from heedful.lessons.mistake import adds_fix, confirmed, from_json
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Remembered, Scope, source_of
 from heedful.lessons.user_rules import RULE_TYPE
@@ -310,7 +310,11 @@ def _record_session_lesson(
     lesson_rows = db.select("*", "lesson", key)
     lesson = _confirmed(lesson, lesson_rows)
     _refresh_files(db, lesson, lesson_rows)
-    outdated = [row for row in lesson_rows if lessons.lacks_fix(lesson.mistake, row)]
+    outdated = [
+        row
+        for row in lesson_rows
+        if adds_fix(lesson.mistake, from_json(row["mistake"]))
+    ]
     waiting = [row for row in lesson_rows if _replaces(lesson, row)]
 
     if db.one("seen_in", scope, **name, source=source) is None:

@@ -344,11 +344,12 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     """
     sighting = _lesson_values(key, lesson, now)
     values = {**sighting, "raises": 0, "renews": 0}
-    name = {name: sighting[name] for name in ("tenant", "project", "kind", "signature")}
-    for stored in db.select("*", "lesson", name):
+    columns = ("tenant", "project", "kind", "signature")
+    for row in db.select("*", "lesson", {name: values[name] for name in columns}):
         if lesson.trust != "outside":
-            whole = _with_stored_parts(lesson, stored)
-            values = _lesson_values(key, whole, now) | _takes_place(db, whole, stored)
+            merged_lesson = _with_stored_parts(lesson, row)
+            place = _takes_place(db, merged_lesson, row)
+            values = _lesson_values(key, merged_lesson, now) | place
             db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
@@ -396,18 +397,23 @@ def _with_stored_parts(lesson: Lesson, row: Row) -> Lesson:
 
     It is of both sources then, and it is believed as much as its words.
     """
-    stored = from_json(row["mistake"])
-    if lesson.mistake is None or stored is None or row["trust"] == "outside":
+    stored_mistake = from_json(row["mistake"])
+    if lesson.mistake is None or stored_mistake is None or row["trust"] == "outside":
         return lesson
-    mistake = merged(lesson.mistake, stored)
-    has_fix = without_outside(mistake).fix == without_outside(stored).fix
-    is_known = has_fix and mistake.words == stored.words
-    if is_known or mistake == lesson.mistake:
+    mistake = merged(lesson.mistake, stored_mistake)
+    if mistake == lesson.mistake or (
+        mistake.words == stored_mistake.words
+        and without_outside(mistake).fix == without_outside(stored_mistake).fix
+    ):
         return lesson
     changes: Plain = {"mistake": mistake, "text": render.lesson(mistake)}
-    if mistake.words and mistake.words == stored.words:
-        changes |= {"trust": row["trust"], "source": row["source"], "meta": {}}
-        changes["sources"] = (*lesson.sources, lesson.source)
+    if mistake.words and mistake.words == stored_mistake.words:
+        changes |= {
+            "trust": row["trust"],
+            "source": row["source"],
+            "sources": (*lesson.sources, lesson.source),
+            "meta": {},
+        }
     return replace(lesson, **changes)
 
 
@@ -424,8 +430,8 @@ def _takes_place(db: Db, lesson: Lesson, row: Row) -> Plain:
         is_other = _says_otherwise(db, row, lesson.example)
         has_words = bool(lesson.example.fix)
     else:
-        stored = from_json(row["mistake"])
-        has_other_fix = stored is not None and without_outside(stored).fix != fix
+        earlier = from_json(row["mistake"])
+        has_other_fix = earlier is not None and without_outside(earlier).fix != fix
         is_other = has_other_fix or row["text"] != storable(lesson.text)
         has_words = lesson.kind == "error" and lesson.text != lesson.sighting
 
@@ -1093,9 +1099,3 @@ def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
 
     cause = {"kind": lesson["kind"], "signature": lesson["signature"]}
     db.update("cause", {**key_of(scope), **cause}, {"quiet": 0})
-
-
-def lacks_fix(mistake: Mistake | None, lesson: Row) -> bool:
-    """Return True if a mistake has a fix, and that of the stored lesson has none."""
-    stored = from_json(lesson["mistake"])
-    return bool(mistake and mistake.fix and stored and not stored.fix)

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import render
 from heedful.lessons.lesson import Scope
-from heedful.lessons.mistake import from_json, merged
+from heedful.lessons.mistake import adds_fix, from_json, merged
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, ORIGINS, Origin, is_outside
 from heedful.lessons.quarantine import (
     Action,
@@ -40,7 +40,6 @@ from heedful.store.connection import (
 from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
     Plain,
-    lacks_fix,
     mistake_json,
     move_examples,
     refusable_digests,
@@ -304,11 +303,11 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         not shows_entry
         and mistake is not None
         and stored_mistake is not None
-        and (lacks_fix(mistake, lesson) or not stored_mistake.is_released)
+        and (adds_fix(mistake, stored_mistake) or not stored_mistake.is_released)
     ):
-        whole = merged(mistake, stored_mistake)
-        if whole != mistake:
-            texts = {"lesson": render.lesson(whole), "mistake": mistake_json(whole)}
+        full = merged(mistake, stored_mistake)
+        if full != mistake:
+            texts = {"lesson": render.lesson(full), "mistake": mistake_json(full)}
             db.update("example", {"id": entry.id}, texts)
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
