@@ -320,7 +320,7 @@ def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
         (
             """before --tool rooms -- '{"room": "Aurora"}'""",
             0,
-            "`aurora` with `rooms` failed once and never worked: no room 'Aurora'",
+            "failed once and has not worked since: no room 'Aurora'",
             "fix: rooms `aurora-2`",
         ),
         ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no known failure"),

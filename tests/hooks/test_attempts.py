@@ -122,4 +122,4 @@ async def test_what_was_told_before_a_call_is_not_told_after_it(tmp_path: Path) 
         await keep_failure(attempts.run, "Bash", error, "call-1")
         advice.append(attempts.call_advice().get("call-1", ""))
         await attempts.end("failure")
-    assert advice[-1].count("never worked") == 1
+    assert advice[-1].count("has not worked since") == 1

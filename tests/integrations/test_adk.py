@@ -274,7 +274,7 @@ async def test_a_call_that_is_held_and_errors_that_are_results(tmp_path: Any) ->
     plugin = HeedfulAdkPlugin(host, hold_back=True)
     await run(runner_of(shell_agent(script, driven, failing), plugin), "build")
     assert driven.commands == [PADS]
-    assert driven.prompts[1].count("never worked") == 1
+    assert driven.prompts[1].count("has not worked since") == 1
 
     def shell(command: str) -> dict[str, str]:
         """Run a command."""
@@ -284,7 +284,7 @@ async def test_a_call_that_is_held_and_errors_that_are_results(tmp_path: Any) ->
         driven = Driven()
         agent = shell_agent([Call("npm run lids"), Say("no")], driven, tools=[shell])
         await run(runner_of(agent, HeedfulAdkPlugin(host)), "build")
-    assert driven.prompts[1].count("never worked") == 1
+    assert driven.prompts[1].count("has not worked since") == 1
 
 
 async def test_a_run_goes_on_when_a_long_running_tool_has_answered(

@@ -192,7 +192,7 @@ def test_an_action_is_found_as_a_command_and_as_a_trace_has_it(browser: Browser)
         answer = ask(browser, "action", spelling)
         assert answer["sentence"] == "1 warning would be shown before this runs"
     page = words_of(browser.get("/recall?kind=action&text=npm+ci+--frozen").text)
-    assert "--frozen with npm failed in 3 sessions and never worked" in page
+    assert "--frozen with npm failed in 3 sessions and has not worked since" in page
 
 
 @pytest.mark.both_nightly

@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 81cba569403b8957ebd11918f7ce424ddcb5d53345dc783bf809c70daf94892e.
+// 45e58ed09f15997720c8011bb3732cecd402b19baf930506cfb17c79437645d7.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -15,7 +15,7 @@ export interface paths {
          * @description Begin a loop, or return it if it exists; 409 if its task, context, goals, policy
          *     or rungs differ.
          *
-         *     Goals and a policy that the body leaves out do not differ.
+         *     If the body leaves out the goals or the policy, they are not compared.
          */
         put: operations["loops_begin"];
         post?: never;
@@ -104,12 +104,12 @@ export interface paths {
         put?: never;
         /**
          * Seen
-         * @description Return how often an error was seen, its lessons, and if others are `grouped` with
-         *     it.
+         * @description Return how often an error was seen, its lessons, and whether other errors are
+         *     `grouped` with it.
          *
          *     The `entry` of a lesson is the id of its text in quarantine, or 0. If the text has
-         *     several lines, `lines` are the errors that are known. `release` is the command that
-         *     releases the lessons that wait in quarantine.
+         *     several lines, `lines` are the known errors among them. `release` is the command
+         *     that releases the lessons that wait in quarantine.
          */
         post: operations["reflections_seen"];
         delete?: never;
@@ -145,12 +145,12 @@ export interface components {
          * @description A rule that loops with one memory key broke; later loops are shown its lesson.
          *
          *     `rule` identifies the rule within the key, `checks` name the checks that may have
-         *     found the mistake, and `severity` is the highest of its findings. `check_id` names
-         *     the check that found it last in all functions that it guards. `fix` is 1 if one
-         *     of them said what to do. `loops` counts the loops that broke the rule, `mended`
-         *     those of them that passed. `quiet` counts the loops that were shown the rule and
-         *     have kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all
-         *     loops of the key.
+         *     found the mistake, and `severity` is the highest of its findings. `check_id`
+         *     identifies the check that found it last, in all functions that this check guards.
+         *     `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
+         *     and `mended` the loops among them that passed. `quiet` counts the loops that were
+         *     shown the rule and have kept it since it was last broken; once it is
+         *     `MIN_QUIET_LOOPS`, it counts all loops of the key.
          */
         Cause: {
             /** Memory Key */
@@ -199,10 +199,11 @@ export interface components {
          *
          *     `rejected` and `wrong` are empty if the first output was accepted. `before` and
          *     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
-         *     finding, `rule` is what it says without particulars of the task: its check has
-         *     `stated` it, or they are blanks. `context` is text around the task. `model` wrote
-         *     the rejected output, or else the accepted one; it is "" if it is unknown. `rung` of
-         *     a loop's ladder wrote the accepted output, or else the rejected one.
+         *     finding. `rule` is the finding without particulars of the task: the check states it
+         *     (`stated`), or blanks replace the particulars. `context` is text around the task.
+         *     `model` is the model that wrote the rejected output, or else the accepted one; "" if
+         *     it is unknown. `rung` is the rung that wrote the accepted output, or else the
+         *     rejected one.
          */
         Example: {
             /** Task */
@@ -483,11 +484,11 @@ export interface components {
          * NewLoop
          * @description A loop to begin. The caller makes the attempts; checks and critics see `context`.
          *
-         *     Loops with the same `memory_key`, such as the name of what makes the attempts, tell
-         *     each other the rules that they broke, whatever their tasks. `model` makes the
-         *     attempts, unless a report names another. `rungs` name several models, cheapest
-         *     first: then `rung` in a verdict says which of them, counted from 1, makes the next
-         *     attempt.
+         *     Loops with the same `memory_key` share the rules that they broke, even if their
+         *     tasks differ. A key may be the name of the function that makes the attempts. `model`
+         *     makes the attempts, unless a report names another model. `rungs` names several
+         *     models, cheapest first. Then `rung` in a verdict, counted from 1, says which model
+         *     makes the next attempt.
          *
          *     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
          *     the policy of the service applies.
@@ -562,9 +563,9 @@ export interface components {
          * @description Items that fit a task, best first. Put `messages` or `text` into a prompt
          *     unchanged.
          *
-         *     If nothing can be put into a prompt, `silence` says what keeps the nearest lesson
-         *     back. For a loop, `briefing` says what memory showed it, what it withheld or missed,
-         *     and why.
+         *     If nothing can be put into a prompt, `silence` says why the nearest lesson is
+         *     missing. For a loop, `briefing` says what memory showed, withheld or lacked, and
+         *     why.
          */
         RecallAnswer: {
             /** Items */

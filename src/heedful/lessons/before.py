@@ -71,11 +71,6 @@ class Mark:
         """The digest by which it is found again."""
         return digest_of("mark", "\0".join((self.kind, self.tool, self.name)))
 
-    @property
-    def ends_for_good(self) -> bool:
-        """True if it ends for good when a call with it works."""
-        return self.kind in ("path", "name")
-
 
 @dataclass(frozen=True, slots=True)
 class FileReading:

@@ -189,8 +189,6 @@ def before_call(failure: KnownFailure) -> str:
     line = f"{mark_words(failure.mark)} failed {times}"
     if failure.kind == "contract":
         line = f"calls of {failure.tool} as this one failed {times}"
-    elif failure.mark.ends_for_good:
-        line += " and never worked"
     else:
         line += " and has not worked since"
     if failure.error:
@@ -200,12 +198,14 @@ def before_call(failure: KnownFailure) -> str:
 
 
 def mark_line(mark: Mark, error: str) -> str:
-    """Return in one line what never worked, and what it said if that may be shown."""
+    """Return in one line what failed, and what it said if that may be shown."""
     name = mark_words(mark)
     if mark.kind == "call":
         name = f"{mark.tool} `{mark.name}`"
     quotation = f": “{error}”" if error else ""
-    return clean(f"{name} never worked{quotation}", MAX_BRIEF_LINE_CHARS)
+    return clean(
+        f"{name} failed and has not worked since{quotation}", MAX_BRIEF_LINE_CHARS
+    )
 
 
 def contract_line(rule: str, tools: str, error: str) -> str:

@@ -299,7 +299,9 @@ class _SessionStudy:
         is_same = found.kind in ("step", "edit")
         if found.maybe or (is_same and not found.steps):
             return None
-        if found.kind == "edit":
+        # Beside an edit of the code, nobody knows whether another step was needed.
+        has_edit = is_same and any(is_edit(self.events[n]) for n in found.steps)
+        if has_edit:
             edits = [n for n in found.steps if n in self.edits]
             files = set().union(*(edited_files(self.events[n]) for n in edits))
             in_error = {*_FILE_IN_ERROR.findall(self.failures[failed])}
