@@ -341,7 +341,8 @@ def searched_in(node: ast.AST) -> list[ast.AST]:
         case ast.Call(func=ast.Attribute(value=owner, attr=method), args=arguments):
             owners = [owner] if method in CUTTING_METHODS else []
             return [*owners, *(arguments if method in PATTERN_FUNCTIONS else ())]
-    return []
+        case _:
+            return []
 
 
 def is_record_text(node: ast.AST | None, texts: Collection[str]) -> bool:
@@ -357,7 +358,8 @@ def is_record_text(node: ast.AST | None, texts: Collection[str]) -> bool:
             return is_record_text(text, texts)
         case ast.Call(func=ast.Attribute(value=text, attr=method)):
             return method in EVEN_METHODS and is_record_text(text, texts)
-    return False
+        case _:
+            return False
 
 
 def package_files() -> dict[str, str]:

@@ -67,6 +67,8 @@ async def test_the_mistakes_of_a_session_have_the_origins_that_are_stored(origin
     run = heedful.Episode(tuple(events), "partial", session="s1")
     learned = await heedful.learn_session(run, memory=memory)
     call, page = learned.mistakes
+    assert call.fix is not None
+    assert page.fix is not None
     assert call.fix.origin == "outside"
     assert page.error_origin == "outside"
     assert call.error_origin == page.fix.origin == origin

@@ -12,6 +12,7 @@ import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput
 from heedful.lessons import render
+from heedful.lessons.action import command_of
 from heedful.lessons.mistake import Mistake
 from heedful.store import exposures
 
@@ -374,7 +375,7 @@ async def test_a_fix_is_stored_beside_the_words_of_a_person(memory, name):
     assert lesson["text"].startswith("Ask Ann.\nWhat put it right:\n")
     assert lesson["trust"] == "user"
     [call] = lesson["mistake"]["fix"]["calls"]
-    assert call["text"] == cure[0].arguments["command"]
+    assert call["text"] == command_of(cure[0].arguments or "")
     assert lesson["seen"] == len({before.session, after.session})
     rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
     assert [ruling["action"] for ruling in rulings] == ["edit"]
