@@ -311,7 +311,8 @@ async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(
         shut = f"alter database {name} allow_connections false"
         server().run(shut)
         backends = f"pg_stat_activity where datname = '{name}'"
-        server().run(f"select pg_terminate_backend(pid) from {backends}")
+        # It waits until they have ended, so that none takes the next call.
+        server().run(f"select pg_terminate_backend(pid, 10000) from {backends}")
         with pytest.raises(StoreUnavailable):
             await queue.defer("prove", OTHER)
         server().run(shut.replace("false", "true"))
