@@ -108,9 +108,7 @@ class SessionSurvey:
     def _add_failure(
         self, db: str, mistake: Mistake, lesson: Remembered | None
     ) -> None:
-        """Add a mistake to the failure of its signature; `lesson` is None if none is
-        stored.
-        """
+        """Add a mistake to its failure, with the `lesson` if it was stored."""
         new_failure = {
             "error": mistake.error or render.account(mistake),
             "mended": "",

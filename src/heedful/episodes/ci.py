@@ -1,5 +1,6 @@
-"""What failed in runs of CI: JUnit reports, and logs of GitHub Actions. Pure but for
-`read_ci`, which reads a file.
+"""What failed in runs of CI: JUnit reports, and logs of GitHub Actions.
+
+Pure, except for `read_ci`, which reads a file.
 
 The content shows the format of a file, not its name. Anyone may have written it, so
 each part is bounded. XML is read by expat of the standard library, one event at a time,

@@ -22,6 +22,7 @@ from weakref import WeakSet, finalize
 
 from heedful import errors
 from heedful.lessons.scope import Scope
+from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
 from heedful.store.sqlite_schema import (
     SCHEMA_FILE,
@@ -462,7 +463,7 @@ BUSY_TIMEOUT_SECONDS = 20.0
 
 def in_file(path: str) -> Store:
     """Return a store with its own connections to the file `path`, or to `:memory:`."""
-    return Store(path, File(path, BUSY_TIMEOUT_SECONDS))
+    return Store(path, File(path, BUSY_TIMEOUT_SECONDS), reopen=open_store)
 
 
 class File:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from heedful.errors import InvalidInput
 from heedful.lessons.scope import Scope
-from heedful.store import open_store
 from heedful.store.connection import (
     LOCAL_ACTOR,
     MAX_FREE_READ_BYTES,
@@ -148,22 +147,29 @@ class Store:
     of the function.
     """
 
-    def __init__(self, url: str, access: Access) -> None:
+    def __init__(
+        self,
+        url: str,
+        access: Access,
+        reopen: Callable[[str], Store] | None = None,
+    ) -> None:
+        """Make a store; a copy in another process is one that `reopen` opens."""
         self.url = url
         self._access = access
+        self._reopen = reopen
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how another process opens the same file.
 
         Raises InvalidInput for a store without a file of its own.
         """
-        if self.url == ":memory:" or "://" in self.url:
+        if self._reopen is None or self.url == ":memory:":
             allowed = (
                 "a SQLite file to be copied or pickled; open this store by its name "
                 "where it is used"
             )
             raise InvalidInput("store", self.url, allowed)
-        return open_store, (os.path.realpath(self.url),)
+        return self._reopen, (os.path.realpath(self.url),)
 
     async def read(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
