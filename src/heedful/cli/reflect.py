@@ -33,7 +33,7 @@ from heedful.cli.output import (
 from heedful.cli.resources import memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
 from heedful.episodes import read
-from heedful.episodes.episode import Episode
+from heedful.episodes.episode import FAILED_OUTCOMES, Episode
 from heedful.episodes.reading import Traces
 from heedful.episodes.trace_files import files_in
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
@@ -81,6 +81,7 @@ class EpisodeResult:
         }
         if self.episode is not None:
             document["outcome"] = self.episode.outcome
+            document["run_failed"] = self.episode.outcome in FAILED_OUTCOMES
             document["task"] = self.episode.task
             document["digest"] = self.episode.digest
 
@@ -152,10 +153,12 @@ def reflect(
     failed = sum(1 for result in results if result.error)
     table = _failures_of(results)
     ranked = table.ranked()
+    documents = [result.document for result in results]
     document = {
-        "episodes": [result.document for result in results],
+        "episodes": documents,
         "failures": table.documents(),
         "failed": failed,
+        "runs_failed": sum(document.get("run_failed", False) for document in documents),
         "unknown": [result.name for result in unknown],
     }
     listed = [result for result in results if each or not result.reflected]

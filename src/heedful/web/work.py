@@ -7,7 +7,7 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any
 
-from heedful.episodes.episode import Limits
+from heedful.episodes.episode import FAILED_OUTCOMES, Limits
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
@@ -233,6 +233,7 @@ async def traces(visit: Visit) -> Document:
         {
             **episode,
             "lessons": learnt.get(episode["digest"], 0),
+            "run_failed": episode.get("outcome") in FAILED_OUTCOMES,
             **summaries.get(episode["digest"], {}),
         }
         for episode in episodes
@@ -263,12 +264,12 @@ def worker_command(visit: Visit, waiting: int) -> str:
 def describe_traces(episodes: Sequence[Document]) -> str:
     """Return in words how runs of agents went, and the reflections on them.
 
-    >>> describe_traces([{"outcome": "error", "state": "failed"}])
+    >>> describe_traces([{"run_failed": True, "state": "failed"}])
     '1 trace: 1 run failed. Reflections: 1 failed'
     """
     if not episodes:
         return "No traces"
-    failed = sum(episode.get("outcome") == "error" for episode in episodes)
+    failed = sum(episode["run_failed"] for episode in episodes)
     states = Counter(episode.get("state", "waiting") for episode in episodes)
     traces = counted(len(episodes), "trace")
     runs = "no run failed"
@@ -299,11 +300,12 @@ async def trace(visit: Visit, digest: str) -> Document:
     return {
         **row,
         "sentence": describe_trace(
-            row, steps=steps, events=episode["events"], lessons=len(learnt)
+            row, steps=steps, events=episode["events"], lessons=learnt
         ),
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
         "signals": signs,
         "steps": steps,
+        "run_failed": row["outcome"] in FAILED_OUTCOMES,
         "failed": sum(step["failed"] for step in steps),
         "seconds": max(times) - min(times) if len(times) > 1 else None,
         "learnt": [dict(lesson) for lesson in learnt],
@@ -329,13 +331,16 @@ def describe_trace(
     *,
     steps: Sequence[Document],
     events: Sequence[Document],
-    lessons: int,
+    lessons: Sequence[Document],
 ) -> str:
     """Return in one sentence how a run of an agent went, and what came of it."""
     failed = [step for step in steps if step["failed"]]
     success = "The run says success" if failed else "The run succeeded"
-    outcomes = {"error": "The run failed", "success": success}
-    sentence = outcomes.get(episode["outcome"], "The run ended")
+    sentence = "The run ended"
+    if episode["outcome"] in FAILED_OUTCOMES:
+        sentence = "The run failed"
+    elif episode["outcome"] == "success":
+        sentence = success
     if steps:
         sentence += f" after {counted(len(steps), 'step')}"
     if failed:
@@ -349,12 +354,18 @@ def describe_trace(
         sentence += f"{link} {words}: {cut(error, 160)}"
 
     ends = {
-        "reflected": f"It taught {counted(lessons, 'lesson')}",
+        "reflected": f"It taught {counted(len(lessons), 'lesson')}",
         "failed": "The reflection on it failed",
     }
     ending = ends.get(episode["state"], "Nobody has reflected on it yet")
     if episode["state"] == "reflected" and not lessons:
         ending = _why_no_lesson(episode, is_whole=bool(steps))
+    held_back = sum(lesson["state"] == "quarantined" for lesson in lessons)
+    if held_back and episode["state"] == "reflected":
+        part = "held back"
+        if held_back < len(lessons):
+            part = f"{held_back} of them {part}"
+        ending += f", {part} until a person releases it"
     return f"{sentence}. {ending}"
 
 
