@@ -1,5 +1,5 @@
-"""The pages: server time of each, with a long loop, many loops and many lessons, on
-both engines.
+"""The pages: server time of each, with few, some and many loops and lessons, on both
+engines.
 
 Pages are asked in this process, as `heedful ui` serves them, so the figures are server
 time alone. The machine may do other work, which slows all pages alike: so each page is
@@ -9,14 +9,12 @@ also compared with Home, which is asked before each of its requests.
 from __future__ import annotations
 
 import asyncio
-import re
 import sqlite3
 import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import median, quantiles
-from typing import Any
 
 import httpx
 from rich.console import Console
@@ -28,15 +26,14 @@ from heedful.lessons.lesson import Scope
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import lessons
-from heedful.store.connection import token
+from heedful.store.connection import Db, token
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.web import add_pages
 
-LOOPS = 100_000
-LESSONS = 100_000
-ATTEMPTS = 10_000
+SIZES = (45, 2_000, 100_000)  # loops, and as many lessons
+ATTEMPTS = 10_000  # of the long loop
 TIMES = 20  # requests for each page, after those that warm up
 WARM_TIMES = 2
 MOST = 200.0  # milliseconds, 95 of 100 requests
@@ -44,29 +41,23 @@ AT = "heedful_template"
 PAGES = (
     "",
     "/loops",
-    "/loops?sort=-cost",
-    "/loops?key=triage&check=severity",
     "/loops?state=passed",
-    "/loops?state=not_validated",
-    "/lessons?sort=-first",
+    "/loops?key=triage&check=severity",
+    "/loops?check=severity",
     "/loops?text=nothing+like+it",
-    "/loops?text=bug+77:",
     "/loops?text=login+hangs",
     "/loops?text=P1",
-    "/loops?check=severity",
-    "/loops?rule=fatigue",
     "/loops/long",
     "/loops/long?from=5000",
-    "/loops/loop%2099999",
+    "/loops/loop%2044",
     "/lessons",
     "/lessons?text=login+hangs",
-    "/lessons/{lesson}",
-    "/quarantine",
-    "/quarantine/{waiting}",
-    "/proof",
-    "/runs",
-    "/traces",
     "/lessons?task=login+hangs",
+    "/lessons/{lesson}",
+    "/inbox",
+    "/inbox/{waiting}",
+    "/proof",
+    "/work",
 )
 FINDING = (
     '{"check":"severity","message":"no severity","fix":"answer with '
@@ -157,8 +148,11 @@ def loop_statements(count: int) -> list[str]:
     return [loops, attempts, decisions]
 
 
-def fill_statements() -> list[str]:
-    """Return the SQL that fills an empty database; it is the same for both engines."""
+def fill_statements(size: int) -> list[str]:
+    """Return the SQL that fills an empty database with so many loops and lessons.
+
+    It is the same for both engines.
+    """
     wrong_of_number = RECORD % ("' || i || '", "' || i || '", FINDING)
     long_loop = f"""
         insert into loop (tenant, project, id, task, goals, policy, state, created,
@@ -180,13 +174,13 @@ def fill_statements() -> list[str]:
         from x
     """
     lessons = f"""
-        {NUMBERS.format(most=LESSONS)}
+        {NUMBERS.format(most=size)}
         insert into lesson (tenant, project, kind, signature, pattern, words,
             error_type, text, state, trust, first_seen, last_seen)
         select 'default', 'default', 'error', 'signature ' || i, 'pattern ' || i,
             {WORDS}, 'type ' || i % 20, 'lesson ' || i,
             case when i % 100 = 0 then 'quarantined' else 'verified' end,
-            case when i % 100 = 0 then 'external' else 'operator' end, {NOW}, {NOW}
+            case when i % 100 = 0 then 'outside' else 'user' end, {NOW}, {NOW}
         from x
     """
     examples = f"""
@@ -197,7 +191,7 @@ def fill_statements() -> list[str]:
         from lesson
     """
     return [
-        *loop_statements(LOOPS),
+        *loop_statements(size),
         long_loop,
         long_attempts,
         long_decisions,
@@ -208,67 +202,63 @@ def fill_statements() -> list[str]:
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Fill a database of each engine, and ask for every page."""
+    """Fill databases of each engine, and ask for every page."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
-    yield from asyncio.run(_measure_sqlite(f"{folder}/pages.db"))
-    with alone() as server:
-        for statement in fill_statements():
-            server.run(f"{QUICK}{statement}", AT)
-        server.run(f"{QUICK}{COUNTED}", AT)
-        yield from asyncio.run(
-            _measure("PostgreSQL", in_database(server.url(AT, "heedful")))
-        )
+    for size in SIZES:
+        yield from asyncio.run(_measure_sqlite(f"{folder}/pages-{size}.db", size))
+    for size in SIZES:
+        with alone() as server:
+            for statement in fill_statements(size):
+                server.run(f"{QUICK}{statement}", AT)
+            server.run(f"{QUICK}{COUNTED}", AT)
+            store = in_database(server.url(AT, "heedful"))
+            yield from asyncio.run(_measure("PostgreSQL", store, size))
 
 
-async def _measure_sqlite(path: str) -> list[Figure]:
+async def _measure_sqlite(path: str, size: int) -> list[Figure]:
     store = in_file(path)
     await store.read(Scope(), lessons.count)  # it makes the tables
     with closing(sqlite3.connect(path)) as db, db:
-        for statement in fill_statements():
+        for statement in fill_statements(size):
             db.execute(statement)
-    return await _measure("SQLite", store)
+    return await _measure("SQLite", store, size)
 
 
-async def _measure(engine: str, store: Store) -> list[Figure]:
+def _ids(db: Db, scope: Scope) -> dict[str, int]:
+    """Return a lesson that is in use, and a text that waits for a review."""
+    (lesson,) = db.execute(
+        "select max(id) as id from lesson where state = 'verified'"
+    ).fetchall()
+    (waiting,) = db.execute(
+        "select max(id) as id from example where state = 'quarantined'"
+    ).fetchall()
+    return {"lesson": lesson["id"], "waiting": waiting["id"] or lesson["id"]}
+
+
+async def _measure(engine: str, store: Store, size: int) -> list[Figure]:
     app = application(Setup(store=store, open=True))
     site = add_pages(app)
     transport = httpx.ASGITransport(app=app)
-    results = []
+    title = f"{engine}, {size:,} loops"
+    results = list[Figure]()
     async with httpx.AsyncClient(
         transport=transport, base_url="http://localhost"
     ) as client:
-
-        async def data(path: str) -> Any:
-            return (await client.get(f"/ui{path}")).json()
-
         await client.get(f"/ui/open?token={site.sessions.invite()}")
         rest_garbage_collection()
-        began = time.perf_counter()
-        while (await data("/loops.json?text=hangs&project=default"))["unindexed"]:
-            pass  # each search writes some more texts
-        results.append(
-            Figure(
-                name=f"{engine}, the texts of {LOOPS} loops are written",
-                value=time.perf_counter() - began,
-                unit="s",
-            )
-        )
-        lesson = (await data("/lessons.json"))["lessons"][0]["id"]
-        waiting_lesson = (await data("/quarantine.json"))["waiting"][0]["id"]
-        table = Table("page", "p50", "p95", "CPU", "÷ Home", title=f"{engine}, in ms")
+        ids = await store.read(Scope(), _ids)
+        table = Table("page", "p50", "p95", "CPU", "÷ Home", title=f"{title}, in ms")
         for page in PAGES:
-            path = page.format(lesson=lesson, waiting=waiting_lesson)
-            cost = await _measure_page(client, path)
-            name = re.sub(r"\d{2,}", "N", path) or "/"
+            cost = await _measure_page(client, page.format(**ids))
             table.add_row(
-                f"/ui{name}",
+                f"/ui{page}",
                 f"{cost.p50:.0f}",
                 f"{cost.p95:.0f}",
                 f"{cost.cpu:.0f}",
                 f"{cost.ratio:.2f}",
             )
-            results += cost.figures(f"{engine} /ui{name}")
+            results += cost.figures(f"{title}, /ui{page}")
     Console(stderr=True).print(table)
     await store.close()
     return results
