@@ -50,6 +50,8 @@ ANSWERS = (
     "probably P1",
     "a long answer that nobody who triages wants to read",
 )
+MANY_LOOPS = 2_000
+LONG_WORD = "unbreakable" * 18 + "ab"  # 200 letters
 Bend = Callable[[str], str]
 AT = "heedful_template"
 
@@ -407,6 +409,44 @@ async def _trace(caller: Caller, n: int, text: str) -> None:
     await caller.send("POST", "episodes", {**body, "session": text[:200]})
 
 
+async def fill_many(url: str) -> None:
+    """Store many loops with a memory that withholds lessons, so that some are proven.
+
+    A task is right at the first try if its prompt has the rule of its area.
+    """
+    memory = Memory(url, holdout=0.3)
+    for n in range(MANY_LOOPS):
+        area = AREAS[n % len(AREAS)]
+        tries = itertools.count()
+
+        def answer(task: Any, hint: str, n: int = n, tries: Any = tries) -> str:
+            if "answer with one of P0" in hint or next(tries):
+                return f"P{n % 4}"
+            return ANSWERS[n % len(ANSWERS)]
+
+        await heedful.run(
+            f"Bug {n}: {area} {FAULTS[n % len(FAULTS)]} on Firefox",
+            generate=answer,
+            checks=[severity, short],
+            memory=memory,
+            store=url,
+            memory_key=f"triage {area}",
+        )
+    await memory.store.close()
+
+
+async def fill_long(url: str) -> None:
+    """Store a word of 200 letters wherever a page shows a text."""
+    memory = Memory(url)
+    caller = Caller(memory.store)
+    for n in range(2):
+        await _loop(caller, n, LONG_WORD, LONG_WORD[:100])
+        await _lesson(memory, n, LONG_WORD, LONG_WORD[:100])
+        await _trace(caller, n, LONG_WORD)
+    await _pipeline(url, LONG_WORD)
+    await memory.store.close()
+
+
 @contextmanager
 def shown(url: str) -> Iterator[str]:
     """Serve a database with `heedful ui`, and return the address that it prints."""
@@ -489,6 +529,18 @@ def main(arguments: Sequence[str]) -> int:
             print(name, flush=True)
             asyncio.run(fill(url))
             failed += look(url, "look")
+        states = {"empty": None, "long": fill_long, "many": fill_many}
+        pictures = ROOT / "out" / "pages"
+        shutil.rmtree(pictures, ignore_errors=True)
+        for name, filled in states.items():
+            print(
+                f"{name}: pictures in {pictures.relative_to(ROOT)}/{name}", flush=True
+            )
+            database = f"{folder}/{name}.db"
+            if filled is not None:
+                asyncio.run(filled(database))
+            (pictures / name).mkdir(parents=True)
+            failed += look(database, "states", str(pictures / name))
         texts = [*payloads(), *attacks()]
         print(f"{len(texts)} hostile texts", flush=True)
         asyncio.run(fill_hostile(f"{folder}/hostile.db", texts))

@@ -1,4 +1,4 @@
-// Look at the pages in Chromium: node pages.mjs ADDRESS look|hostile|pictures [FOLDER]
+// Look at the pages in Chromium: node pages.mjs ADDRESS look|states|hostile|pictures [FOLDER]
 import { createRequire } from "node:module";
 import fs from "node:fs";
 import path from "node:path";
@@ -56,21 +56,27 @@ async function violations(where, page) {
   const devtools = await where.newCDPSession(page);
   await devtools.send("Page.setBypassCSP", { enabled: true });
   await page.evaluate(axe);
-  const found = await page.evaluate(async () => (await axe.run()).violations.map((one) => `${one.id}: ${one.nodes[0].target}`));
+  const found = await page.evaluate(async () => (await axe.run({ rules: { "target-size": { enabled: true } } })).violations.map((one) => `${one.id}: ${one.nodes[0].target}`));
   await devtools.detach();
   return found;
 }
 
-async function look() {
+// Each page in four looks; with a folder, there is a picture of each.
+async function look(folder) {
   let seen = 0;
   for (const width of [1280, 360]) for (const colorScheme of ["light", "dark"]) {
     const where = await context({ viewport: { width, height: 900 }, colorScheme });
     const page = await open(where);
-    for (const to of await addresses(where, 4)) {
+    for (const [n, to] of (await addresses(where, folder ? 2 : 4)).entries()) {
+      const say = (text) => fail(`${to}, ${width} px, ${colorScheme}: ${text}`);
       await go(page, to);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      check(over <= 0, `${to} is ${over} px wider than ${width} px`);
-      for (const one of await violations(where, page)) fail(`${to}, ${width} px, ${colorScheme}: ${one}`);
+      if (over > 0) say(`${over} px wider than the screen`);
+      for (const one of await violations(where, page)) say(one);
+      const narrow = await page.evaluate(() => Math.min(...[...document.querySelectorAll("td.task")].map((one) => one.clientWidth)));
+      if (narrow < 250) say(`the words of a row are ${narrow} px wide`);
+      const name = to.replace(/^\/ui\/?/, "").replace(/[^a-z]+/gi, "-").slice(0, 24) || "home";
+      if (folder) await page.screenshot({ path: path.join(folder, `${n} ${name} ${width} ${colorScheme}.png`), fullPage: true });
       seen += 1;
     }
     await where.close();
@@ -316,6 +322,7 @@ cookies = await first.cookies();
 check(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === "Strict", "the cookie is not HttpOnly and SameSite=Strict");
 try {
   if (what === "look") { if (!process.env.QUICK) await look(); await keys(); await linked(); await live(); await plain(); }
+  else if (what === "states") await look(folder);
   else if (what === "hostile") await hostile();
   else await pictures();
 } catch (error) { fail(String(error.stack)); }
