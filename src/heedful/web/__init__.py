@@ -2,8 +2,8 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `lessons.py`, `lesson.py`, `inbox.py`, `decisions.py`,
-  `work.py`: the pages of a subject. A function
+- `loops.py`, `loop.py`, `lessons.py`, `lesson.py`, `inbox.py`, `decisions.py`,
+  `runs.py`, `trace.py`, `work.py`: the pages of a subject. A function
   makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
   declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
@@ -36,7 +36,10 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
         inbox,
         lesson,
         lessons,
+        loop,
         loops,
+        runs,
+        trace,
         work,
     )
     from heedful.web.addresses import SITE_PATH
@@ -49,18 +52,21 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
         app.state.admission,
         pages=(
             *loops.PAGES,
+            *loop.PAGES,
             *lessons.PAGES,
             *lesson.PAGES,
             *decisions.PAGES,
             *inbox.PAGES,
+            *runs.PAGES,
+            *trace.PAGES,
             *work.PAGES,
         ),
         actions=(
-            *loops.ACTIONS,
+            *loop.ACTIONS,
             *lesson.ACTIONS,
             *inbox.ACTIONS,
             *decisions.ACTIONS,
-            *work.ACTIONS,
+            *trace.ACTIONS,
         ),
         read_only=read_only,
     )

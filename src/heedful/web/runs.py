@@ -10,7 +10,7 @@ from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
 from heedful.web import figures
-from heedful.web.site import Document, Visit
+from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_LOOKED_RUNS = 20  # the newest ones, whose stages the first page reads
 
@@ -49,3 +49,14 @@ async def pipeline(visit: Visit, id: str) -> Document:
         limit=50,
     )
     return {"report": report, "taught": [row["id"] for row in taught]}
+
+
+PAGES = (
+    SitePage(
+        address="/runs/{id:path}",
+        template="pipeline",
+        title="Run of a pipeline",
+        make=pipeline,
+        may=READING,
+    ),
+)
