@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
@@ -48,7 +48,6 @@ def figures(folder: str) -> Iterable[Figure]:
     for attack in (
         send_methods,
         send_nonsense,
-        open_connections,
         store_large_loops,
         send_spans,
         send_secrets,
@@ -140,24 +139,6 @@ def send_nonsense(service: Service) -> Iterable[Figure]:
             line.shutdown(socket.SHUT_WR)  # else an empty line may begin a request
             line.recv(65_536)
     yield from ()
-
-
-def open_connections(service: Service) -> Iterable[Figure]:
-    """2,000 connections that say nothing: the service answers others."""
-    with ExitStack() as lines:
-        for _ in range(2_000):
-            lines.enter_context(connect(service))
-        time.sleep(3)
-        answered = 0
-        for _ in range(10):
-            with suppress(httpx.HTTPError):
-                answered += httpx.get(f"{service.url}/v1/loops", timeout=5).is_success
-        yield Figure(
-            name="2,000 silent connections: calls answered of 10",
-            value=answered,
-            unit="",
-            least=10,
-        )
 
 
 def store_large_loops(service: Service) -> Iterable[Figure]:

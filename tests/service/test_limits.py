@@ -1,4 +1,4 @@
-"""What a request may be: its size, form, rate and number; what every answer has."""
+"""What a request may be: its size, form and rate; what every answer has."""
 
 import asyncio
 import gzip
@@ -109,7 +109,7 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
         )
         assert "at most 50000" in problem(answer, 400, "invalid_traces")["detail"]
         for spans, status in (
-            (b"{}," * 2_000, 413),
+            (b"{}," * 840_000, 413),
             (b'{"name": "%s"},' % (9_000 * b"[{"), 200),
         ):
             body = b'{"resourceSpans": [{"scopeSpans": [{"spans": [%s{}]}]}]}' % spans
@@ -179,54 +179,6 @@ def test_a_key_has_a_rate(tmp_path):
         assert [api.get("/v1/keys").status_code for _ in range(3)] == [200, 200, 429]
         assert api.get("/v1/keys", key=api.key("admin")).status_code == 200
         assert [api.get("/healthz", key="").status_code for _ in range(5)] == [200] * 5
-
-
-@pytest.mark.parametrize(
-    ("concurrent", "waiters", "mine", "theirs"),
-    [
-        pytest.param(2, 2, (503, "busy"), (503, "busy"), id="all of the service"),
-        pytest.param(
-            8, 7, (429, "too_many_requests"), None, id="all of a tenant"
-        ),  # no tenant takes all the places
-    ],
-)
-def test_so_many_at_a_time(tmp_path, concurrent, waiters, mine, theirs):
-    with served(tmp_path, limits=RequestLimits(concurrent=concurrent)) as api:
-        gate = asyncio.Event()
-        came = asyncio.Semaphore(0)
-        other = api.key("admin", tenant="other", projects=())
-
-        @api.app.get("/v1/test/waits")
-        async def waits() -> None:
-            came.release()
-            await gate.wait()
-
-        async def scenario() -> list[Any]:
-            waiting = [
-                asyncio.create_task(api.ask("GET", "/v1/test/waits"))
-                for _ in range(waiters)
-            ]
-            for _ in waiting:
-                await came.acquire()
-            answers = [
-                await api.ask("GET", "/v1/keys", key=key) for key in (None, other)
-            ]
-            answers.append(await api.ask("GET", "/healthz"))
-            gate.set()
-            return [
-                *answers,
-                *await asyncio.gather(*waiting),
-                await api.ask("GET", "/v1/keys"),
-            ]
-
-        mine_now, foreign, *others = api.run(scenario())
-        for answer, expected in ((mine_now, mine), (foreign, theirs)):
-            if expected is None:
-                assert answer.status_code == 200
-            else:
-                problem(answer, *expected)
-                assert answer.headers["Retry-After"] == "1"
-        assert {response.status_code for response in others} == {200}
 
 
 def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):

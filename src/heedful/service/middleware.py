@@ -1,8 +1,8 @@
 """Handle every request: identify the caller, limit rate and size, and check the body.
 
 A request is refused as early as possible. First its caller is identified. Then the rate
-of the caller and the number of running requests are compared with their limits. Then
-the body is read, and its length and its form are checked before anything parses it.
+of the caller is compared with its limit. Then the body is read, and its length and its
+form are checked before anything parses it.
 
 Every answer gets its common headers, a log line and a metric here, and every error
 becomes a problem here. A call that is repeated with the same Idempotency-Key takes
@@ -18,7 +18,7 @@ import random
 import re
 import time
 import zlib
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
@@ -63,14 +63,10 @@ TRACES_PATH = "/v1/traces"
 PROTOBUF_TYPE = "application/x-protobuf"
 # `application/json`, or a kind of it such as `application/merge-patch+json`.
 _JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
-# A body of at most n bytes may contain n / BODY_BYTES_PER_CONTAINER lists and objects.
-# Each of them needs 50 times its size in memory, and others wait while they are parsed.
-# In OTLP each of them has a name, so n bytes of traces contain at most
-# n / TRACE_BYTES_PER_CONTAINER, besides the first MIN_TRACE_CONTAINERS. Brackets in
-# texts do not count.
-BODY_BYTES_PER_CONTAINER = 32
-TRACE_BYTES_PER_CONTAINER = 20
-MIN_TRACE_CONTAINERS = 1_000
+# If a body may have n bytes, it may have n / BODY_BYTES_PER_CONTAINER brackets that
+# open. A list or an object needs 50 times its size in memory, and others wait while it
+# is parsed. An attribute in OTLP has two objects in at least 40 bytes.
+BODY_BYTES_PER_CONTAINER = 20
 # Signs of what JSON or heedful does not allow: NaN or Infinity, which only Python
 # accepts, half of a surrogate pair such as `\ud83d`, or a null character.
 _DOUBTFUL_JSON_PATTERN = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
@@ -91,9 +87,6 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
         return body
 
     max_containers = max_bytes // BODY_BYTES_PER_CONTAINER
-    if is_trace:
-        max_containers = MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
-
     if len(body) > MIN_TURN_BODY_BYTES:
         await take_turn("call")
     if len(body) > MIN_THREAD_BODY_BYTES:
@@ -175,14 +168,12 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
 
     containers = body.count(b"[") + body.count(b"{")
     if containers > max_containers:
-        containers = _containers_outside_texts(body)
-    if containers > max_containers:
         raise Problem(
             status=413,
             code="body_too_large",
             detail=(
-                f"a body may have at most {max_containers} lists and objects, "
-                f"not {containers}"
+                f"a body may have at most {max_containers} brackets of lists and "
+                f"objects, not {containers}"
             ),
         )
 
@@ -197,19 +188,6 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
         raise _bad_request("the body has an unpaired surrogate") from error
     except ValueError as error:
         raise of_unreadable_json(error) from error
-
-
-def _containers_outside_texts(body: bytes) -> int:
-    """Count the lists and objects of a JSON body, without brackets in its texts."""
-    import numpy as np  # slow to import
-
-    # Without escaped quotes, a character is in a text if the number of quotes before it
-    # is odd.
-    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    codes = np.frombuffer(unescaped, np.uint8)
-    in_text = np.logical_xor.accumulate(codes == ord('"'))
-    opens = (codes == ord("[")) | (codes == ord("{"))
-    return int(np.count_nonzero(opens & ~in_text))
 
 
 # Keys whose rate is tracked; the least recently used is forgotten.
@@ -257,68 +235,21 @@ class RateLimit:
             )
 
 
-ALL_TENANTS = ""  # stands for all tenants together
-
-
-class Capacity:
-    """A limit of concurrent requests; one tenant may have seven eighths of them."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._tenant_most = most - most // 8
-        self._running: Counter[str] = Counter()
-
-    @contextmanager
-    def running(self, tenant: str = ALL_TENANTS) -> Iterator[None]:
-        """Count a request of a tenant, or of all tenants, while the block runs.
-
-        Raises Problem: 429 at the limit of a tenant, 503 at that of all.
-        """
-        if tenant and self._running[tenant] >= self._tenant_most:
-            requests = f"{self._tenant_most} requests of this tenant"
-            raise _too_busy(429, "too_many_requests", requests)
-        if not tenant and self._running[tenant] >= self._most:
-            raise _too_busy(503, "busy", f"{self._most} requests")
-
-        self._running[tenant] += 1
-        try:
-            yield
-        finally:
-            self._running[tenant] -= 1
-            # Adding a counter removes the tenants without a request.
-            self._running += Counter()
-
-
-def _too_busy(status: int, code: str, requests: str) -> Problem:
-    """Return the problem of a limit that is reached; `requests` says of what."""
-    return Problem(
-        status=status,
-        code=code,
-        detail=f"{requests} are already running; try again",
-        headers=RETRY_SOON_HEADERS,
-    )
-
-
 class Admission:
-    """The limits of a service on requests that run and on rates, for API and pages."""
+    """The rates and the turns of the callers of a service, for API and pages."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._rate = RateLimit(limits.rate, limits.burst)
-        self._capacity = Capacity(limits.concurrent)
         self._turns = Turns(MAX_LARGE_CALLS)
 
     @contextmanager
-    def anybody(self) -> Iterator[None]:
-        """Count a request while the block runs. Raises Problem 503 at the limit."""
-        with self._capacity.running():
-            yield
-
-    @contextmanager
     def caller(self, caller: Caller) -> Iterator[None]:
-        """Count a request of a caller while the block runs. Raises Problem 429."""
+        """Count a request of a caller, which may take a turn while the block runs.
+
+        Raises Problem 429 if the caller sends too many.
+        """
         self._rate.take(caller.key.id)
-        tenant = caller.key.tenant
-        with self._capacity.running(tenant), self._turns.call(tenant):
+        with self._turns.call(caller.key.tenant):
             yield
 
 
@@ -626,23 +557,22 @@ class Entrance:
             await self._app(scope, receive, send)
             return
 
-        with self._admission.anybody():
-            caller = await self._callers.identified(headers.get("authorization"))
-            if not caller.key.id:
-                check_local(headers)
-            scope["state"]["caller"] = caller
+        caller = await self._callers.identified(headers.get("authorization"))
+        if not caller.key.id:
+            check_local(headers)
+        scope["state"]["caller"] = caller
 
-            with self._admission.caller(caller):
-                body = await body_of(scope, receive, self._setup.limits)
-                _remove_body_headers(scope)
-                await answer_once(
-                    self._app,
-                    caller,
-                    scope=scope,
-                    body=body,
-                    receive=_receive_of(body, receive),
-                    send=send,
-                )
+        with self._admission.caller(caller):
+            body = await body_of(scope, receive, self._setup.limits)
+            _remove_body_headers(scope)
+            await answer_once(
+                self._app,
+                caller,
+                scope=scope,
+                body=body,
+                receive=_receive_of(body, receive),
+                send=send,
+            )
 
 
 def _check_length(headers: Headers) -> None:

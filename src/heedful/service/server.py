@@ -1,6 +1,7 @@
 """Serve the application with uvicorn: on which socket, and until when.
 
-How many connections may be open is decided in `service/connections.py`.
+How many connections may be open, and how long one may take for its headers or an
+answer, is for the proxy before the service.
 """
 
 import ipaddress
@@ -14,7 +15,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from heedful.errors import UsageError
-from heedful.service.connections import OpenConnections
 
 # Connections that the kernel holds until the service accepts them.
 MAX_WAITING_CONNECTIONS = 1_024
@@ -107,10 +107,9 @@ async def listen(
     Call `ready` when the service accepts requests, and `stopping` at the signal:
     answers without an end have to end then.
     """
-    connections = OpenConnections(app)
     config = uvicorn.Config(
-        connections,
-        http=connections.protocol(),
+        app,
+        http="httptools",  # it refuses a request that states its length twice
         backlog=MAX_ACCEPTED_CONNECTIONS,
         ws="none",
         lifespan="off",

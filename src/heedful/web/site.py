@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import methodcaller
@@ -40,11 +40,10 @@ from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
 from heedful.service.middleware import (
     Admission,
-    Capacity,
     check_local,
     read_body,
 )
-from heedful.service.problems import Problem
+from heedful.service.problems import RETRY_SOON_HEADERS, Problem
 from heedful.service.setup import Setup
 from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
@@ -72,7 +71,7 @@ ENDED_EVENT = "event: ended\ndata: {}\n\n"  # the session, or its key, is no mor
 MAX_FORM_BYTES = 64 * 1024
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
 MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
-MAX_STREAMS = 64  # at a time; one tenant may have seven eighths of them
+MAX_STREAMS = 64  # at a time
 SITE_FILES: Mapping[str, Path] = {
     path.name: path
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
@@ -296,7 +295,7 @@ class Site:
         self.sessions: Sessions = Sessions()
         # Tells the person at this machine a fresh invitation, if heedful ui runs.
         self.invites: Callable[[str], None] | None = None
-        self._streams = Capacity(MAX_STREAMS)
+        self._streams = asyncio.Semaphore(MAX_STREAMS)
         self._is_stopping = False
 
         # Only visitors who are signed in reach the pages. The first route that fits
@@ -381,50 +380,46 @@ class Site:
         if request.method == "HEAD":
             return Response()
 
-        with self._admission.anybody():
-            if self.sessions.redeem(request.query_params.get("token", "")):
-                return self._enter(request, "", invited=True)
-            # The address is loaded again in the session that it began.
-            if self.sessions.find(cookie_of(request)):
-                return RedirectResponse(SITE_PATH, 303)
+        if self.sessions.redeem(request.query_params.get("token", "")):
+            return self._enter(request, "", invited=True)
+        # The address is loaded again in the session that it began.
+        if self.sessions.find(cookie_of(request)):
+            return RedirectResponse(SITE_PATH, 303)
 
-            # One fresh address at a time: who has none cannot fill the terminal.
-            if self.invites is not None and not self.sessions.invitations:
-                self.invites(self.sessions.invite())
-            wrong = "this address was used before, or is that of another heedful ui"
-            return await self._sign_in_page(request, wrong, status=401)
+        # One fresh address at a time: who has none cannot fill the terminal.
+        if self.invites is not None and not self.sessions.invitations:
+            self.invites(self.sessions.invite())
+        wrong = "this address was used before, or is that of another heedful ui"
+        return await self._sign_in_page(request, wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page on which a visitor types a key, or begin a session with it.
 
         Then the page opens that the visitor wanted. Raises Problem.
         """
-        # Anybody can send a form slowly. Until it is here, it counts as no request, or
-        # nobody else could send one.
         form = await self._form_of(request)
         following = form.get("next") or request.query_params.get("next", "")
 
-        with self._admission.anybody():
-            if request.method != "POST":
-                return await self._sign_in_page(request, "", following=following)
+        if request.method != "POST":
+            return await self._sign_in_page(request, "", following=following)
 
-            key = form.get("key", "").strip()
-            if not key:
-                check_local(request.headers, with_origin=True)
-            authorization = f"Bearer {key}" if key else ""
-            try:
-                caller = await self._callers.identified(authorization)
-            except KeyRefused as error:
-                wrong = "type a key, or open what heedful ui printed"
-                if key:
-                    wrong = str(error)
-                return await self._sign_in_page(
-                    request, wrong, following=following, status=401
-                )
+        key = form.get("key", "").strip()
+        if not key:
+            check_local(request.headers, with_origin=True)
+        authorization = f"Bearer {key}" if key else ""
+        try:
+            caller = await self._callers.identified(authorization)
+        except KeyRefused as error:
+            wrong = "type a key, or open what heedful ui printed"
+            if key:
+                wrong = str(error)
+            return await self._sign_in_page(
+                request, wrong, following=following, status=401
+            )
 
-            with self._admission.caller(caller):
-                page = own_address(following)
-                return self._enter(request, authorization, caller.key.id, page=page)
+        with self._admission.caller(caller):
+            page = own_address(following)
+            return self._enter(request, authorization, caller.key.id, page=page)
 
     async def _sign_in_page(
         self, request: Request, wrong: str, *, following: str = "", status: int = 200
@@ -477,34 +472,38 @@ class Site:
         Raises KeyRefused, Problem, Forbidden, StoreError.
         """
         request = Request(scope, receive)
-        with self._admission.anybody():
-            visit = await self._visit(request)
-            request.state.visit = visit
-            request.state.caller = visit.caller
+        visit = await self._visit(request)
+        request.state.visit = visit
+        request.state.caller = visit.caller
 
-            with ExitStack() as places:
-                places.enter_context(self._admission.caller(visit.caller))
-                # An address with its project can be passed on to others.
-                is_page = request.method != "POST" and not is_data(request)
-                is_stream = visit.path == EVENTS_PATH
-                if is_page and not is_stream and "project" not in visit.query:
-                    response = RedirectResponse(visit.page, 303)
-                    await response(scope, receive, send)
-                    return
+        async with AsyncExitStack() as places:
+            places.enter_context(self._admission.caller(visit.caller))
+            # An address with its project can be passed on to others.
+            is_page = request.method != "POST" and not is_data(request)
+            is_stream = visit.path == EVENTS_PATH
+            if is_page and not is_stream and "project" not in visit.query:
+                response = RedirectResponse(visit.page, 303)
+                await response(scope, receive, send)
+                return
 
-                if is_stream:
-                    tenant = visit.caller.key.tenant
-                    places.enter_context(self._streams.running())
-                    places.enter_context(self._streams.running(tenant))
+            if is_stream:
+                if self._streams.locked():
+                    raise Problem(
+                        status=503,
+                        code="busy",
+                        detail=f"{MAX_STREAMS} pages are kept up to date already",
+                        headers=RETRY_SOON_HEADERS,
+                    )
+                await places.enter_async_context(self._streams)
 
-                form = await self._form_of(request, visit.session)
-                project = visit.query.get("project") or form.get("project", "")
-                caller = visit.caller
-                if project:
-                    caller = caller.within(project)
-                request.state.visit = replace(visit, caller=caller, form=form)
-                request.state.caller = caller
-                await self._pages(scope, receive, send)
+            form = await self._form_of(request, visit.session)
+            project = visit.query.get("project") or form.get("project", "")
+            caller = visit.caller
+            if project:
+                caller = caller.within(project)
+            request.state.visit = replace(visit, caller=caller, form=form)
+            request.state.caller = caller
+            await self._pages(scope, receive, send)
 
     async def _visit(self, request: Request) -> Visit:
         """Return who asks, and for what, in the first project of the key.
