@@ -34,7 +34,7 @@ def page_text(template: str, **values: Any) -> str:
 @cache
 def _pages() -> "Environment":
     """Return the environment of the pages: that of the reports, with more filters."""
-    from jinja2 import ChoiceLoader, PackageLoader, Undefined
+    from jinja2 import ChoiceLoader, PackageLoader, Undefined, pass_context
 
     packages = ("heedful.web", "heedful.pages")
     templates = ChoiceLoader([PackageLoader(package) for package in packages])
@@ -59,6 +59,7 @@ def _pages() -> "Environment":
     }
     pages.globals |= {
         "address": address,
+        "fact": pass_context(lambda context, name: context.get(name)),
         "HOLDOUT_REASON": HOLDOUT_REASON,
         "MENU": MENU,
     }
