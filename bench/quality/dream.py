@@ -33,10 +33,8 @@ from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
 from heedful.lessons.origin import Origin
-from heedful.memory.dream import CROWDED_RECALL_OUTCOME
-from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
-from heedful.store import dreams
+from heedful.store import dreams, patterns
 
 OUT = Path("bench/out/dream.json")
 HELD = 500  # of the queries that no lesson holds, so many of each set
@@ -168,10 +166,7 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
         ids[lesson] = remembered.id
     wanted = choose_queries(recorded, ids)
     before = await recall_each(memory, wanted)
-    places = await memory.store.read(
-        memory.scope, dreams.material, space_of(memory.embedder)
-    )
-    lessons = {lesson.id: lesson for lesson, _ in places}
+    lesson_ids = await active_ids(memory)
 
     began = perf_counter()
     dream = await heedful.consolidate(memory)
@@ -179,13 +174,12 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
     after = await recall_each(memory, wanted)
     await heedful.Dreams(memory).rollback(dream.id, by="bench")
     is_restored = await recall_each(memory, wanted) == before
-    if not is_restored or await active_ids(memory) != set(lessons):
+    if not is_restored or await active_ids(memory) != lesson_ids:
         raise SystemExit("after the rollback recall is not what it was")
     await memory.store.close()
 
     score_before = score(before, wanted, {})
     ours = score(after, wanted, find_survivors(dream))
-    outcomes = [proposal.outcome for proposal in dream.proposals]
     return [
         Row(key="dream.recorded", ours=len({lesson.text for lesson in recorded})),
         Row(key="dream.lessons_before", ours=dream.before),
@@ -193,7 +187,6 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
         Row(key="dream.recall", ours=ours, anchor=f"{score_before:.3f} before"),
         Row(key="dream.recall_change", ours=ours - score_before),
         Row(key="dream.reflections", ours=dream.written),
-        Row(key="dream.dropped", ours=outcomes.count(CROWDED_RECALL_OUTCOME)),
         Row(key="dream.seconds", ours=seconds),
     ]
 
@@ -208,12 +201,9 @@ async def measure_sessions(sessions: Sequence[Session]) -> tuple[list[Row], list
     ids = [lesson.id for lesson in waiting]
     await memory.quarantine.release(ids, by="bench", why="measured")
 
-    material = await memory.store.read(memory.scope, dreams.material, "")
-    lesson_ids = [lesson.id for lesson, _ in material]
-    queries = await memory.store.read(memory.scope, dreams.queries, lesson_ids)
     wanted = defaultdict[str, set[int]](set)
-    for id, texts in queries.items():
-        for text in texts:
+    for id in await active_ids(memory):
+        for text in await memory.store.read(memory.scope, patterns.findings_of, id):
             wanted[text].add(id)
 
     before = await recall_reflections(memory, wanted)
@@ -310,7 +300,5 @@ def find_survivors(dream: heedful.Dream) -> dict[int, int]:
 
 async def active_ids(memory: heedful.Memory) -> set[int]:
     """Return the lessons that may be recalled."""
-    return {
-        lesson.id
-        for lesson, _ in await memory.store.read(memory.scope, dreams.material, "")
-    }
+    lessons = await memory.store.read(memory.scope, dreams.material)
+    return {lesson.id for lesson in lessons}

@@ -49,7 +49,7 @@ GOOD = {
     ),
     "dream --dry-run": (
         "lessons: ",
-        "id at by mode before queries proposals after nothing",
+        "id at by mode before proposals after nothing",
     ),
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),

@@ -11,7 +11,6 @@ from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.mistake import Call, Fix
 from heedful.memory.dream import (
-    CROWDED_RECALL_OUTCOME,
     Dream,
     Dreams,
     consolidate,
@@ -19,7 +18,6 @@ from heedful.memory.dream import (
 from heedful.memory.memory import Memory
 from heedful.store.dreams import COUNTED_OUTCOME, KNOWN_OUTCOME, WITHDRAWN_OUTCOME
 from heedful.store.store import Store
-from heedful.testing import FixedEmbedder
 from tests.engines import check_derived
 from tests.memory.dreams import (
     CONFLICT,
@@ -360,26 +358,6 @@ async def test_an_empty_recall_says_that_a_dream_wrote_what_is_nearest(memory):
     matches = await memory.recall(row["text"], 20)
     assert list(matches) == []
     assert "a dream wrote it" in matches.silence
-
-
-async def test_a_reflection_that_hides_a_lesson_from_its_query_is_not_written(store):
-    """The reflection is nearer to the tasks of another lesson than this is itself."""
-
-    seen = "updates rejected when git push"
-
-    class Places(FixedEmbedder):
-        async def embed(self, texts: Any) -> Any:
-            near = (seen, "What went wrong")
-            return [(0.0, 1.0) if t.startswith(near) else (1.0, 0.0) for t in texts]
-
-    memory = Memory(store, Scope("ours"), Places(2))
-    await learn_git_failures(memory)
-    await memory.remember("k", seen, lesson="Weigh the parcel first.")
-    dream = await consolidate(memory)
-    [proposal] = [p for p in dream.proposals if p.action == "reflect"]
-    assert proposal.outcome == CROWDED_RECALL_OUTCOME
-    assert proposal.survivor == 0
-    assert dream.after == dream.before == 4
 
 
 async def test_a_periodic_dream_reflects_on_what_was_seen_today(memory):

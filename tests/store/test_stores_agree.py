@@ -215,7 +215,6 @@ class Told:
         return (
             report_of_dream.before,
             report_of_dream.after,
-            report_of_dream.queries,
             len(report_of_dream.done),
         )
 

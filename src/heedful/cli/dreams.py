@@ -39,8 +39,8 @@ def dream(
     ] = "lite",
     by: By = "heedful",
 ) -> int:
-    """Reflect on failures that recur, if recall stays as good, and end rules that newer
-    ones contradict. `rollback` undoes a dream.
+    """Reflect on failures that recur, and end rules that newer ones contradict.
+    `rollback` undoes a dream.
     """
     if context.invoked_subcommand is not None:
         return 0

@@ -259,7 +259,7 @@ async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
-    """Merge lessons that say the same, and reflect on failures that recur.
+    """Reflect on failures that recur, and end rules that newer ones contradict.
 
     Raises InvalidInput, ModelError, StoreError.
     """

@@ -22,8 +22,6 @@ from heedful.store.lessons import Plain, move_examples, name_of, rule, upsert
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.consolidate import DreamLesson, Proposal
 
-# At most this many texts are read for a lesson.
-MAX_LESSON_QUERIES = 5
 # The fields that must be unchanged for a dream to supersede a lesson.
 UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
 CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
@@ -34,27 +32,16 @@ WITHDRAWN_OUTCOME = "it was rolled back or retired before"
 REFUSED_OUTCOME = "its words were refused before; they wait in quarantine"
 
 
-def material(
-    db: Db, scope: Scope, space: str
-) -> list[tuple[DreamLesson, Sequence[float] | None]]:
-    """Return the lessons that recall may find, sorted by name.
-
-    Each comes with its vector in the vector space `space`, or None if it has none.
-    """
-    import numpy as np
-
+def material(db: Db, scope: Scope) -> list[DreamLesson]:
+    """Return the lessons that recall may find, sorted by name."""
     from heedful.lessons.consolidate import DreamLesson
     from heedful.lessons.mistake import from_json, without_outside
 
-    lessons = list[tuple[DreamLesson, Any]]()
-    for row in db.all("material", scope, space=space):
-        data = row["data"]
-        # Vectors are stored as 32-bit floats.
-        vector = None if data is None else np.frombuffer(data, "<f4")
+    lessons = []
+    for row in db.all("material", scope):
         mistake = from_json(row["mistake"])
         mistake = mistake and without_outside(mistake)
-        lessons.append((from_row(DreamLesson, row, mistake=mistake), vector))
-
+        lessons.append(from_row(DreamLesson, row, mistake=mistake))
     return lessons
 
 
@@ -67,19 +54,6 @@ def runs(db: Db, scope: Scope) -> dict[int, set[str]]:
     for row in db.all("runs_of_lessons", scope, limit=100_000):
         runs_by_id[row["lesson_id"]].add(row["run"])
     return runs_by_id
-
-
-def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the newest texts that led to each of these lessons, by the lesson's id.
-
-    These are tasks and sightings of the lesson, at most `MAX_LESSON_QUERIES`.
-    """
-    texts = {}
-    for id in ids:
-        rows = db.run("asked", {"lesson_id": id, "most": MAX_LESSON_QUERIES})
-        texts[id] = [row["text"] for row in rows]
-
-    return texts
 
 
 def _dream_result() -> Any:

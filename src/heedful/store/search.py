@@ -398,15 +398,6 @@ def search(
     return matches
 
 
-def weigh_words(db: Db, scope: Scope, text: str) -> Mapping[str, float]:
-    """Return the words of a query with their weights: rare words weigh more."""
-    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
-    if corpus is None:
-        return {}
-    counts = count_texts(db, corpus, words(storable(text)))
-    return weights(counts, corpus["texts"])
-
-
 def hidden(
     db: Db,
     scope: Scope,

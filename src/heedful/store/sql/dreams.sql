@@ -1,15 +1,12 @@
 -- name: material
--- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine. The
--- failure that a strategy is about is that of the reflection to which it is linked.
+-- The lessons that may be recalled. `held` is true if an example is in quarantine. The failure that a strategy is about is that of the reflection to which it is linked.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart, l.mistake,
        l.useful, l.seen, l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
        coalesce(json_extract(l.meta, '$.by'), '') as by,
        coalesce((select max(substr(k.parent, length('reflection/') + 1)) from link k
                  where k.tenant = l.tenant and k.project = l.project and k.child = l.kind || '/' || l.signature
                    and k.relation = 'strategy'), '') as failure,
-       exists (select 1 from example where lesson_id = l.id and state = 'quarantined') as held,
-       (select v.data from example e join vector v on v.example = e.id
-        where e.lesson_id = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
+       exists (select 1 from example where lesson_id = l.id and state = 'quarantined') as held
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified')
 order by l.kind, l.signature;
@@ -24,20 +21,6 @@ from (
   where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified')
   order by x.id desc limit :limit
 ) as o;
-
--- name: asked
--- The newest texts that led to a lesson: tasks of its examples, sightings, and tasks of loops that were shown it.
-select text from (
-  select e.task as text, e.at from example e join lesson l on l.id = e.lesson_id
-  where e.lesson_id = :lesson_id and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text)
-  union select text, at from occurrence where lesson_id = :lesson_id
-  union select case when p.task like '"%' then coalesce(json_extract(p.task, '$'), p.task) else p.task end, x.at
-        from lesson l
-        join exposure x using (tenant, project, kind, signature)
-        join loop p on p.tenant = x.tenant and p.project = x.project and p.id = x.loop
-        where l.id = :lesson_id
-) as found
-where trim(text) <> '' group by text order by max(at) desc, text limit :most;
 
 -- name: unchanged
 -- The lesson, if it has not changed since the dream began.
