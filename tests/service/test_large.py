@@ -3,6 +3,7 @@
 import asyncio
 import re
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from heedful.loop.policies import policy
 from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
 from heedful.service.app import operations
 from heedful.service.auth import Callers
+from heedful.service.middleware import MAX_LARGE_CALLS
 from heedful.service.routes import loops as loop_routes
 from heedful.store import loops as loop_store
 from heedful.store.connection import (
@@ -20,7 +22,7 @@ from heedful.store.connection import (
     Db,
     bulk,
 )
-from heedful.store.offload import TurnKind, Turns, offload, take_turn
+from heedful.store.offload import TurnKind, Turns, take_turn
 from tests.service.support import Api, problem, read_data, served
 
 pytestmark = pytest.mark.both_nightly
@@ -209,11 +211,14 @@ def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
     read_data(report(api, "large", 1, "wrong", output=MAX_FREE_READ_BYTES * "x"))
 
     async def begin_again() -> list[Any]:
-        """Begin both loops while another call of the tenant has its turn."""
+        """Begin both loops while other calls have all turns."""
         body = {"task": "begin", "policy": POLICY}
         caller = await Callers(api.setup).identified(f"Bearer {api._all}")
-        with api.app.state.admission.caller(caller):
-            await take_turn("call")
+        admission = api.app.state.admission
+        with ExitStack() as others:
+            for _ in range(MAX_LARGE_CALLS):
+                others.enter_context(admission.caller(caller))
+                await take_turn("call")
             waiting = asyncio.create_task(api.ask("PUT", "/v1/loops/large", json=body))
             small = await api.ask("PUT", "/v1/loops/small", json=body)
             for _ in range(20):
@@ -226,29 +231,6 @@ def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
     assert len(read_data(large)["made"]) == 1
 
 
-def test_each_tenant_has_one_computation_in_the_queue():
-    order = []
-    go_on = threading.Event()
-
-    async def compute(turns: Turns, tenant: str, name: str) -> None:
-        """Compute in the thread for long computations."""
-        with turns.call(tenant):
-            await offload(go_on.wait, 30)
-            order.append(name)
-
-    async def run() -> None:
-        """Let three calls of one tenant and one of another compute."""
-        turns = Turns(2)
-        names = ["a1", "a2", "a3", "b1"]
-        calls = [asyncio.create_task(compute(turns, name[0], name)) for name in names]
-        await asyncio.sleep(0)
-        go_on.set()
-        await asyncio.gather(*calls)
-
-    asyncio.run(run())
-    assert order.index("b1") < order.index("a2")
-
-
 def test_a_part_that_outlives_its_call_keeps_no_turn():
     async def run() -> None:
         """Let a part take its turn late, and another while its call ends."""
@@ -259,59 +241,30 @@ def test_a_part_that_outlives_its_call_keeps_no_turn():
             await ended.wait()
             await take_turn("read")
 
-        with turns.call("a"):
+        with turns.call():
             late = asyncio.create_task(take_late())
             await take_turn("read")
-            with turns.call("a"):
+            with turns.call():
                 waiting = asyncio.create_task(take_turn("read"))
                 await asyncio.sleep(0)
         ended.set()
         await asyncio.gather(late, waiting)
 
-        with turns.call("b"):
+        with turns.call():
             await asyncio.wait_for(take_turn("read"), 30)
 
     asyncio.run(run())
 
 
-def test_calls_of_a_tenant_take_turns_and_those_of_others_go_on():
-    order = []
-
-    async def call(turns: Turns, tenant: str, name: str, go_on: asyncio.Event) -> None:
-        """Take a turn, and end when told to."""
-        with turns.call(tenant):
-            await take_turn("call")
-            await take_turn("call")
-            order.append(name)
-            await go_on.wait()
-
-    async def run() -> None:
-        """Let two calls of one tenant and one of another begin."""
-        turns = Turns(2)
-        go_on = asyncio.Event()
-        calls = [
-            asyncio.create_task(call(turns, tenant, name, go_on))
-            for tenant, name in (("a", "first"), ("a", "second"), ("b", "other"))
-        ]
-        for _ in range(10):
-            await asyncio.sleep(0)
-        order.append("end")
-        go_on.set()
-        await asyncio.gather(*calls)
-
-    asyncio.run(run())
-    assert order == ["first", "other", "end", "second"]
-
-
 def test_a_short_read_does_not_wait_for_the_turn_of_a_large_report():
     async def run() -> None:
-        """Let a read have its turn while a large call of the tenant has another."""
+        """Let a read have its turn while a large call has another."""
         turns = Turns(1)
-        with turns.call("a"):
+        with turns.call():
             await take_turn("call")
 
             async def read() -> None:
-                with turns.call("a"):
+                with turns.call():
                     await take_turn("read")
 
             await asyncio.wait_for(asyncio.create_task(read()), 30)
@@ -321,11 +274,11 @@ def test_a_short_read_does_not_wait_for_the_turn_of_a_large_report():
 
 def test_calls_that_need_turns_of_both_kinds_do_not_wait_for_each_other():
     async def run() -> None:
-        """Let two calls of a tenant ask for both kinds, each in another order."""
+        """Let two calls ask for both kinds, each in another order."""
         turns = Turns(1)
 
         async def call(*kinds: TurnKind) -> None:
-            with turns.call("a"):
+            with turns.call():
                 for kind in kinds:
                     await take_turn(kind)
                     await asyncio.sleep(0)
@@ -340,11 +293,11 @@ def test_a_call_that_is_cancelled_while_it_waits_ends_no_turn_of_another():
     async def run() -> bool:
         """Cancel a call that waits; return whether the first still has its turn."""
         turns = Turns(1)
-        with turns.call("a"):
+        with turns.call():
             await take_turn("call")
 
             async def wait() -> None:
-                with turns.call("a"):
+                with turns.call():
                     await take_turn("call")
 
             waiting = asyncio.create_task(wait())

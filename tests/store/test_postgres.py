@@ -386,11 +386,11 @@ SCHEMAS = [
     pytest.param(
         "update schema_version set number = 1",
         StoreOlder,
-        r"has schema 1, this heedful needs \d+; run heedful migrate --part pre as",
+        r"has schema 1 of a heedful before its first release",
         id="older",
     ),
     pytest.param(
-        "insert into schema_version values (999, 'post', 0)",
+        "insert into schema_version values (999, 0)",
         StoreNewer,
         "upgrade heedful",
         id="newer",

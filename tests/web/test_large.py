@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful.service.auth import Callers
+from heedful.service.middleware import MAX_LARGE_CALLS
 from heedful.store.offload import take_turn
 from heedful.web import days, figures
 from tests.service.support import Api, read_data
@@ -217,8 +219,11 @@ def test_pages_of_traces_take_turns(browser: Browser):
     async def show() -> list[int]:
         """Return how a page is answered, and the page that waited for its turn."""
         caller = await Callers(api.setup).identified(f"Bearer {api._all}")
-        with api.app.state.admission.caller(caller):
-            await take_turn("read")
+        admission = api.app.state.admission
+        with ExitStack() as others:
+            for _ in range(MAX_LARGE_CALLS):
+                others.enter_context(admission.caller(caller))
+                await take_turn("read")
             address = f"/ui/traces/{digest}.json?project=main"
             waiting = asyncio.create_task(browser.client.get(address))
             other = await browser.client.get("/ui/quarantine/decided.json?project=main")

@@ -118,7 +118,7 @@ COMMAND_GROUPS = {
             "transfer:db",
             "Copy a SQLite file, as a backup or to PostgreSQL; count rows.",
         ),
-        "migrate": ("transfer:migrate", "Update the schema of a PostgreSQL database."),
+        "migrate": ("transfer:migrate", "Create the tables in a PostgreSQL database."),
     },
 }
 COMMAND_TABLE = {

@@ -6,7 +6,7 @@ copy of a database has everything, of every tenant.
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -143,18 +143,14 @@ def count(
 
 
 def migrate(
-    part: Annotated[
-        Literal["pre", "post", "all"],
-        Option(help="pre: before an update; post: after it."),
-    ] = "all",
     role: Annotated[
         str, Option(help="Create this role for the service if it is missing.")
     ] = "",
 ) -> int:
-    """Update the schema of a PostgreSQL database, in one transaction.
+    """Create the tables of heedful in a PostgreSQL database, in one transaction.
 
     Run it with the role that owns, or will own, the tables. The service needs another
-    role. A SQLite file needs no migration.
+    role. A SQLite file needs no migration. A second call changes nothing.
     """
     url = settings().db
     if not url.startswith(POSTGRES_PREFIXES):
@@ -163,28 +159,13 @@ def migrate(
         )
 
     needs_psycopg()
-    from heedful.store import postgres_migrations
+    from heedful.store import postgres_schema
 
-    done = postgres_migrations.migrate(url, part, role)
-    result = "nothing was left to apply"
-    if done.applied:
-        result = f"{counted(len(done.applied), 'part')} applied"
-    lines = [f"{shown(url)} has schema {done.schema}, {result}"]
+    is_new = postgres_schema.migrate(url, role)
+    lines = [f"{shown(url)} has the schema of this heedful already"]
+    if is_new:
+        lines = [f"{shown(url)} has the schema of this heedful now"]
     if role:
         lines.append(f"role {role} may serve; name it in the URL of the service")
-
-    then = DOCTOR_HINT
-    if done.waiting:
-        next_part = done.waiting[0].part
-        then = f"Next: heedful migrate --part {next_part}"
-        if next_part == "post":
-            then += " when no older heedful runs any more"
-
-    document = {
-        "store": shown(url),
-        "role": role,
-        "applied": [step._asdict() for step in done.applied],
-        "waiting": [step._asdict() for step in done.waiting],
-        "schema": done.schema,
-    }
-    return answer(document, lines, then)
+    document = {"store": shown(url), "role": role, "created": is_new}
+    return answer(document, lines, DOCTOR_HINT)

@@ -58,7 +58,7 @@ log: logging.Logger = logging.getLogger("heedful.http")
 # MIN_TURN_BODY_BYTES waits for the turn of its call, because it needs much memory.
 MIN_THREAD_BODY_BYTES = 64 * 1024
 MIN_TURN_BODY_BYTES = 1024 * 1024
-MAX_LARGE_CALLS = 2  # at a time, each of another tenant
+MAX_LARGE_CALLS = 2  # at a time
 TRACES_PATH = "/v1/traces"
 PROTOBUF_TYPE = "application/x-protobuf"
 # `application/json`, or a kind of it such as `application/merge-patch+json`.
@@ -249,7 +249,7 @@ class Admission:
         Raises Problem 429 if the caller sends too many.
         """
         self._rate.take(caller.key.id)
-        with self._turns.call(caller.key.tenant):
+        with self._turns.call():
             yield
 
 

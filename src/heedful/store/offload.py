@@ -5,7 +5,7 @@ because an event loop would wait longer for its turn among several.
 
 A call that reads much data holds it in memory until it ends. So a service lets few such
 calls run at a time: `Turns` says whose turn it is, and a `Store` asks for a turn before
-a large read. In the queue of the thread, each tenant has one computation at a time.
+a large read.
 """
 
 import asyncio
@@ -13,10 +13,9 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Literal, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,8 +31,7 @@ async def offload(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
     context = contextvars.copy_context()
     job = partial(context.run, partial(function, *args, **kwargs))
     event_loop = asyncio.get_running_loop()
-    async with _place_in_queue():
-        return await event_loop.run_in_executor(_executor(os.getpid()), job)
+    return await event_loop.run_in_executor(_executor(os.getpid()), job)
 
 
 @cache
@@ -43,23 +41,22 @@ def _executor(process: int) -> ThreadPoolExecutor:
 
 
 class Turns:
-    """Turns to use much memory: one call of each tenant at a time, `most` calls in all.
+    """Turns to use much memory, `most` at a time.
 
     Reads that are short have turns of their own, so that they do not wait for a large
     report that a model judges.
     """
 
     def __init__(self, most: int) -> None:
-        self._all: dict[TurnKind, asyncio.Semaphore] = {
+        self.semaphores: dict[TurnKind, asyncio.Semaphore] = {
             "read": asyncio.Semaphore(most),
             "call": asyncio.Semaphore(most),
         }
-        self._of_tenants = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
 
     @contextmanager
-    def call(self, tenant: str) -> Iterator[None]:
+    def call(self) -> Iterator[None]:
         """Let a call take a turn while the block runs; it ends with the block."""
-        turn = _Turn(self, tenant)
+        turn = _Turn(self)
         token = _current.set(turn)
         try:
             yield
@@ -67,65 +64,43 @@ class Turns:
             _current.reset(token)
             turn.end()
 
-    def semaphores(self, kind: TurnKind, tenant: str) -> tuple[asyncio.Semaphore, ...]:
-        """Return the semaphores that a call acquires for its turn, in this order."""
-        return self.of_tenant(kind, tenant), self._all[kind]
-
-    def of_tenant(self, purpose: str, tenant: str) -> asyncio.Semaphore:
-        """Return the semaphore of a tenant for a purpose; one call at a time has it."""
-        key = purpose, tenant
-        return self._of_tenants.setdefault(key, asyncio.Semaphore(1))
-
 
 class _Turn:
-    """The turn of one call, which holds its semaphores from `take` to `end`.
+    """The turn of one call, which holds a semaphore from `take` to `end`.
 
     A call has one turn, of the kind that it asked for first. If it could wait for
     another kind, two calls could wait for each other. A part of a call that outlives it
     gets no turn, because nobody would end that.
     """
 
-    def __init__(self, turns: Turns, tenant: str) -> None:
+    def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._tenant = tenant
         self._ended = False
-        self._held: list[asyncio.Semaphore] = []
+        self._held: asyncio.Semaphore | None = None
         self._lock = asyncio.Lock()  # parts of a call may run at the same time
 
     async def take(self, kind: TurnKind) -> None:
         """Wait until it is the turn of the call, unless it has one."""
         async with self._lock:
-            if self._held:
+            if self._held is not None:
                 return
-            for semaphore in self._turns.semaphores(kind, self._tenant):
-                await semaphore.acquire()
-                self._held.append(semaphore)
-                if self._ended:
-                    self.end()
-                    return
+            semaphore = self._turns.semaphores[kind]
+            await semaphore.acquire()
+            self._held = semaphore
+            if self._ended:
+                self.end()
 
     def end(self) -> None:
         """Let the next call have its turn."""
         self._ended = True
-        while self._held:
-            self._held.pop().release()
-
-    def place_in_queue(self) -> asyncio.Semaphore:
-        """Return the place of the tenant in the queue for long computations."""
-        return self._turns.of_tenant("queue", self._tenant)
+        if self._held is not None:
+            self._held.release()
+            self._held = None
 
 
 _current: contextvars.ContextVar[_Turn | None] = contextvars.ContextVar(
     "heedful_turn", default=None
 )
-
-
-def _place_in_queue() -> AbstractAsyncContextManager[None]:
-    """Return the place of the current call's tenant in the queue of the thread."""
-    turn = _current.get()
-    if turn is None:
-        return nullcontext()
-    return turn.place_in_queue()
 
 
 async def take_turn(kind: TurnKind) -> None:

@@ -22,17 +22,17 @@ from psycopg import errors, sql
 from heedful.errors import RoleRefused
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, ReadLane, Row, Work
-from heedful.store.postgres_migrations import check_server
+from heedful.store.postgres_schema import check_server
 from heedful.store.postgres_session import (
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
     Address,
     CommitInDoubt,
     PostgresSession,
+    check_version,
     parse_url,
     translate_error,
 )
-from heedful.store.postgres_versions import check_versions
 from heedful.store.store import Store
 from heedful.store.threads import Threads
 
@@ -54,9 +54,7 @@ from pg_roles r left join (
 ) on c.relkind = 'r'
 where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
 """
-_SCHEMA_VERSIONS_SQL = (
-    f"select part, max(number)::int from {SCHEMA_NAME}.schema_version group by part"
-)
+_SCHEMA_VERSION_SQL = f"select max(number)::int from {SCHEMA_NAME}.schema_version"
 _BEGIN_READ_SQL = "begin isolation level repeatable read read only"
 
 
@@ -97,15 +95,10 @@ def check_schema(session: PostgresSession, role: Row) -> None:
 
     Raises StoreOlder, StoreNewer.
     """
-    # Each part of a migration has a version: `pre` and, once it was applied, `post`.
-    versions: dict[str, int] = {}
+    version = None
     if role["made"]:
-        versions = {row[0]: row[1] for row in session.execute(_SCHEMA_VERSIONS_SQL)}
-    check_versions(
-        f"database {role['database']}",
-        pre=versions.get("pre", 0),
-        post=versions.get("post", 0),
-    )
+        version = session.execute(_SCHEMA_VERSION_SQL).fetchone()[0]
+    check_version(f"database {role['database']}", version)
 
 
 # The longest pause before each retry of a transaction, in seconds. The pause is a

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -28,12 +28,12 @@ from heedful.errors import (
     StoreCorrupt,
     StoreError,
     StoreInDoubt,
+    StoreNewer,
     StoreOlder,
     StoreUnavailable,
 )
 from heedful.store import shown
 from heedful.store.connection import Db, Rows, Work
-from heedful.store.postgres_versions import check_versions
 from heedful.store.sqlite import invalid_value
 from heedful.store.statements import Dialect, statements
 
@@ -53,11 +53,11 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "60s",
 }
 _PROCESS_SQL = "select pg_backend_pid()"
-# One row: whether the server takes no writes, and the newest parts of migrations.
+POSTGRES_SCHEMA_VERSION: Final = 5  # that of `postgres_schema.sql`
+# One row: whether the server takes no writes, and the version of the schema.
 _STATE_SQL = f"""
 select current_setting('transaction_read_only') = 'on' as reads_only,
-  coalesce(max(number) filter (where part = 'pre'), 0)::int as pre,
-  coalesce(max(number) filter (where part = 'post'), 0)::int as post
+  max(number)::int as schema
 from {SCHEMA_NAME}.schema_version
 """
 # One of `options`: `-c name=value` or `--name=value`; a backslash escapes a space.
@@ -416,10 +416,33 @@ class PostgresSession(Db):
             raise StoreUnavailable(
                 f"{self.url} is read-only; name the primary in the URL"
             )
-        check_versions(self.url, pre=row["pre"], post=row["post"])
+        check_version(self.url, row["schema"])
 
     def close(self) -> None:
         self._connection.close()
+
+
+def check_version(where: str, version: int | None) -> None:
+    """Check that a schema has the version of this heedful; None means no schema.
+
+    Raises StoreOlder, StoreNewer.
+    """
+    if version is None:
+        raise StoreOlder(
+            f"{where} has no schema; run heedful migrate as the role that owns, or "
+            "will own, its tables"
+        )
+    if version > POSTGRES_SCHEMA_VERSION:
+        raise StoreNewer(
+            f"{where} has schema {version}, this heedful knows "
+            f"{POSTGRES_SCHEMA_VERSION}; upgrade heedful to open it"
+        )
+    if version < POSTGRES_SCHEMA_VERSION:
+        raise StoreOlder(
+            f"{where} has schema {version} of a heedful before its first release, this "
+            f"one needs {POSTGRES_SCHEMA_VERSION}; export it with the heedful that "
+            "made it, and import that into a new database"
+        )
 
 
 # What has no parameters (a string such as 'a:b', a quoted name, a comment, or the `::`

@@ -1,17 +1,14 @@
-"""The migrations of a PostgreSQL database, and the rights of the service's role.
+"""The schema of a PostgreSQL database, and the rights of the service's role.
 
-A migration is a file of `sql/` with a number and a part: apply `pre` while the old
-version still runs, and `post` after it has stopped. The table `schema_version` has a
-row for each part that was applied. A new database begins with `postgres_schema.sql`,
-which is as if the migrations up to `POSTGRES_SCHEMA_VERSION` had been applied. The job
-queue has migrations of its own.
+`postgres_schema.sql` is the whole schema; the table `schema_version` has its number.
+The job queue has migrations of its own.
 """
 
 import os
 import re
 import time
 from contextlib import closing
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from psycopg import errors, sql
 
@@ -20,28 +17,20 @@ from heedful.errors import (
     PackageMissing,
     RoleRefused,
     StoreError,
-    StoreNewer,
-    StoreOlder,
     StoreUnavailable,
 )
 from heedful.store.postgres_session import (
     PATIENT_TRANSACTION_SQL,
+    POSTGRES_SCHEMA_VERSION,
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
     PostgresSession,
+    check_version,
     parse_url,
     translate_error,
 )
-from heedful.store.postgres_versions import (
-    POSTGRES_SCHEMA_VERSION,
-    MigrationPart,
-    all_parts,
-    newest_version,
-    schema_version,
-)
 from heedful.store.statements import read_sql
 
-Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
@@ -52,12 +41,9 @@ _MIGRATION_ROLE_FIX = (
     "may create a schema in this database (grant create on database … to …) and, with "
     "--role, may create roles"
 )
-_SCHEMA_VERSION_DDL = """
+_VERSION_TABLES_SQL = """
 create table if not exists schema_version (
-  number integer not null,
-  part text not null check (part in ('pre', 'post')),
-  at double precision not null,
-  primary key (number, part)
+  number integer primary key, at double precision not null
 );
 create table if not exists queue_version (
   name text primary key, at double precision not null
@@ -65,25 +51,16 @@ create table if not exists queue_version (
 """
 
 
-class MigrationResult(NamedTuple):
-    """The result of `migrate`: applied parts, waiting parts, the schema's version."""
+def migrate(url: str, role: str = "") -> bool:
+    """Create the schema of the database at `url`, in one transaction.
 
-    applied: tuple[MigrationPart, ...]
-    waiting: tuple[MigrationPart, ...]
-    schema: int
-
-
-def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
-    """Migrate the database at `url` to the schema of this version, in one transaction.
-
-    `part` may limit this to the `pre` or the `post` parts. A second call changes
-    nothing. The role in the URL creates and owns the tables. `role` is the role of the
-    service, which may read and write rows. If `role` does not exist, it is created
-    without a password. Raises StoreError, InvalidInput.
+    Returns False if it was there. The role in the URL creates and owns the tables.
+    `role` is the role of the service, which may read and write rows. If `role` does not
+    exist, it is created without a password. Raises StoreError, InvalidInput.
     """
     try:
         with closing(PostgresSession(parse_url(url))) as session:
-            return session.transact(["begin"], lambda _: _migrate(session, part, role))
+            return session.transact(["begin"], lambda _: _migrate(session, role))
     except errors.InsufficientPrivilege as error:
         raise RoleRefused(
             f"{error.diag.message_primary}; {_MIGRATION_ROLE_FIX}"
@@ -92,8 +69,8 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
         raise translate_error(error) from error
 
 
-def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
-    """Migrate the tables and the job queue, and grant `role` its rights; "" means no
+def _migrate(db: PostgresSession, role: str) -> bool:
+    """Create the tables and the job queue, and grant `role` its rights; "" means no
     role.
 
     The caller begins and commits the transaction.
@@ -110,70 +87,24 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
     # `create schema if not exists` needs a right even if the schema exists.
     if db.execute(f"select to_regnamespace('{SCHEMA_NAME}')").fetchone()[0] is None:
         db.script(f"create schema {SCHEMA_NAME}")
-    db.script(_SCHEMA_VERSION_DDL)
+    db.script(_VERSION_TABLES_SQL)
 
-    rows = db.execute("select number, part from schema_version")
-    before = {MigrationPart(row["number"], row["part"]) for row in rows}
-    if before and schema_version(before) < POSTGRES_SCHEMA_VERSION:
-        raise StoreOlder(
-            f"the database has schema {schema_version(before)} of a heedful before its "
-            "first release; export it with the heedful that made it, and import that "
-            "into a new database"
-        )
-    unknown = sorted(before - set(all_parts()))
-    if unknown:
-        raise StoreNewer(
-            f"the database has migration {unknown[-1].number}, this heedful knows "
-            f"{newest_version()}; upgrade heedful"
-        )
+    version = db.execute("select max(number) from schema_version").fetchone()[0]
+    if version is None:
+        db.script(read_sql("postgres_schema.sql"))
+        values = {"number": POSTGRES_SCHEMA_VERSION, "at": time.time()}
+        db.execute("insert into schema_version values (:number::int, :at)", values)
+    else:
+        check_version(db.url, version)
 
-    applied = _apply_parts(db, before, part)
-    _migrate_jobs(db, part)
+    _migrate_jobs(db)
     if role:
         _grant_rights(db, role)
-
-    after = before.union(applied)
-    return MigrationResult(
-        applied=tuple(applied),
-        waiting=tuple(other for other in all_parts() if other not in after),
-        schema=schema_version(after),
-    )
+    return version is None
 
 
-def _apply_parts(
-    db: PostgresSession, before: set[MigrationPart], part: Part
-) -> list[MigrationPart]:
-    """Apply the parts that were not applied `before`; return them.
-
-    Stops before the first one that `part` excludes, because later parts need it.
-    """
-    if not before and part != "post":
-        db.script(read_sql("postgres_schema.sql"))
-
-    applied = []
-    for migration in all_parts():
-        if migration in before:
-            continue
-        if part not in ("all", migration.part):
-            break
-
-        # A new database has the older parts from the whole schema.
-        if before or migration.number > POSTGRES_SCHEMA_VERSION:
-            db.script(read_sql(f"postgres_{migration.number:04}_{migration.part}.sql"))
-        values = {**migration._asdict(), "at": time.time()}
-        db.execute(
-            "insert into schema_version values (:number::int, :part, :at)", values
-        )
-        applied.append(migration)
-    return applied
-
-
-def _migrate_jobs(db: PostgresSession, part: str) -> None:
-    """Migrate the job queue to the installed version of procrastinate.
-
-    A migration of procrastinate is a `post` part if its name says so, otherwise a `pre`
-    part.
-    """
+def _migrate_jobs(db: PostgresSession) -> None:
+    """Migrate the job queue to the installed version of procrastinate."""
     try:
         from procrastinate.schema import SchemaManager
     except ImportError as error:
@@ -186,18 +117,13 @@ def _migrate_jobs(db: PostgresSession, part: str) -> None:
     before = {row["name"] for row in db.execute("select name from queue_version")}
     if not before:
         db.script(SchemaManager.get_schema())
-        applied = names
-    else:
-        applied = []
-        for name in names:
-            part_of_name = "post" if "_post_" in name else "pre"
-            if name in before or part not in ("all", part_of_name):
-                continue
+
+    for name in names:
+        if name in before:
+            continue
+        if before:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 db.script(file.read())
-            applied.append(name)
-
-    for name in applied:
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
     db.script(read_sql("postgres_queue.sql"))
@@ -237,8 +163,8 @@ def check_pgvector(db: PostgresSession) -> None:
 def _grant_rights(db: PostgresSession, role: str) -> None:
     """Let `role` read and write rows under row-level security; create it if necessary.
 
-    This includes tables that a later migration creates. The role may add audit rows,
-    but not change them or their head.
+    This includes tables that are created later. The role may add audit rows, but not
+    change them or their head.
     """
     if not role.isprintable() or len(role) > MAX_ROLE_CHARS:
         raise InvalidInput("role", role, "1 to 63 printable characters")
