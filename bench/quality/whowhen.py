@@ -105,17 +105,12 @@ def attribution(key: str, runs: Sequence[WrongStep]) -> Iterator[Row]:
     for run in runs:
         signals = heedful.signals(run.episode)
         by_strength = sorted(signals, key=lambda signal: -signal.strength)
-        blamed = list(map(blamed_step, by_strength))
+        blamed = [signal.at for signal in by_strength]
         strongest.append(blamed[:1] == [run.step])
         among.append(run.step in blamed)
     for name, marks in (("strongest", strongest), ("any", among)):
         anchor = f"{sum(marks)} of {len(runs)} runs"
         yield Row(key=f"{key}.{name}", ours=share(marks), anchor=anchor)
-
-
-def blamed_step(signal: heedful.Signal) -> int:
-    """Return the step that a signal blames: of a retry, the call that failed first."""
-    return signal.fix.tries[0] if signal.fix else signal.at
 
 
 def wrong_message(row: dict[str, Any]) -> WrongStep:

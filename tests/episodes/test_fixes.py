@@ -1,17 +1,21 @@
 """Which call worked after another had failed, and what made the difference."""
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pytest
 
 from heedful import Episode, Event
-from heedful.episodes.course import call_failed, call_worked, course
+from heedful.episodes.course import Course, call_failed, call_worked, course
 from heedful.episodes.fixes import (
+    CallIndex,
     Correction,
+    FoundFix,
     find_corrections,
-    find_fixes,
+    find_fix,
     was_dropped,
     was_meant,
+    was_wanted,
 )
 from tests.linear import assert_linear
 
@@ -39,12 +43,20 @@ class Retry(NamedTuple):
     works: int
 
 
+def find_fixes(run: Course) -> list[FoundFix]:
+    """Return what put the failed calls of a run right, tool by tool."""
+    index = CallIndex(run)
+    fixes: list[FoundFix] = []
+    for failed in chain.from_iterable(index.by_tool.values()):
+        if call_failed(run, failed) and not any(failed in fix.tries for fix in fixes):
+            fixes += filter(None, [find_fix(run, failed, index)])
+    return [fix for fix in fixes if not was_wanted(run, fix.tries[-1], fix.works)]
+
+
 def retries_of(*steps: tuple[Event, ...], task: str = "") -> list[Retry]:
     events = [event for parts in steps for event in parts]
     run = course(Episode(tuple(events), "success", task=task))
-    return [
-        Retry(fix.tries, (*fix.vain, *fix.steps), fix.works) for fix in find_fixes(run)
-    ]
+    return [Retry(fix.tries, fix.steps, fix.works) for fix in find_fixes(run)]
 
 
 MADE = step("make", {"target": "site"}, "Error: no key 'pages.toml'")

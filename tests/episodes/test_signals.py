@@ -54,14 +54,6 @@ OTHER = result("Error: the disk is full")
 STEP = (call(), result("nothing"))
 
 
-def late_result(error: str, code: str = "") -> Event:
-    return result(error, error=error or "late", code=code)
-
-
-def retry_events(first: Any, second: Any) -> tuple[Event, ...]:
-    return call(arguments=first), LOST, call(arguments=second), result()
-
-
 # kind, the events that show it, its decisive event with the evidence, and the near miss
 TABLE: list[
     tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Event]]
@@ -78,39 +70,6 @@ TABLE: list[
         (call(), Event("error_event", error="refused")),
         (0, (1,)),
         (call(), chat("Error")),
-    ),
-    (
-        "timeout",
-        (call(), late_result("", "DEADLINE_EXCEEDED")),
-        (0, (1,)),
-        (call(), late_result("", "E1")),
-    ),
-    (
-        "timeout",
-        (call(), late_result("ReadTimeout: x")),
-        (0, (1,)),
-        (call(), result("Error: time-outs")),
-    ),
-    *(
-        ("retry", retry_events(old, new), (2, (0, 2)), retry_events(old_near, new_near))
-        for (old, new), (old_near, new_near) in (
-            (
-                ({"item": "ketle", "n": 1}, {"item": "kettle", "n": 1}),
-                ({"n": 1}, {"n": 7}),
-            ),
-            (
-                ('{"order": "10-44A"}', {"order": "A-1044"}),
-                ({"o": "10-44A"}, {"o": "88"}),
-            ),
-            (({"unit": "usd"}, {"unit": "USD"}), ({"id": 17}, {"id": 88})),
-            (("a = 1\nc = d", "a = 1\nc = a"), ("a = 1", "b = 2; d")),
-        )
-    ),
-    (
-        "retry",
-        retry_events("a", "a"),
-        (2, (0, 2)),
-        (call("a"), LOST, call("b"), result()),
     ),
     ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
     (
@@ -129,13 +88,6 @@ TABLE: list[
         "a failed result",
         "two equal failures",
         "an error event",
-        "a code of a time-out",
-        "an exception of a time-out",
-        "a typing error",
-        "an id in another form",
-        "a unit in another case",
-        "a changed line of code",
-        "the same arguments",
         "three equal steps",
         "a value in a wrong answer",
     ],
@@ -150,7 +102,7 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
     [signal] = find_signals("cause", [replace(call(), id="c"), replace(LOST, id="r")])
     assert signal.id == "c"
     assert signal.evidence_ids == ("r",)
-    assert signal.strength == 0.5
+    assert signal.strength == 0.68
     assert str(signal) == "event c: fails first here: Error: no file '/data/prices.csv'"
     assert str(find_signals("cause", [call(), LOST])[0]).startswith("event 0: ")
     assert (
@@ -163,7 +115,7 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
     other = result("Error: cannot open '/data/prices.csv' for reading")
     assert positions_of("cause", [call(), LOST, call("list"), other]) == [(0, (1, 3))]
     [signal] = find_signals("cause", (30 * (call(), LOST)))
-    assert signal.strength == pytest.approx(30 / 31)
+    assert len(signal.evidence_ids) == MAX_EVIDENCE_EVENTS
     assert len(signal.evidence) == MAX_EVIDENCE_EVENTS
     assert "29 later failures" in signal.words
     events = (call("prise"), result(), call("prise"), result())
@@ -264,38 +216,6 @@ def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
 )
 def test_a_result_that_begins_with_an_error_is_a_failure(text, failed):
     assert positions_of("cause", [call(), result(text)]) == [(0, (1,))] * failed
-
-
-def test_what_changed_in_a_retry_is_said():
-    before = {"item": "ketle", "n": 1}
-    after = {"item": "kettle", "n": 1, "unit": "EUR"}
-    [signal] = find_signals(
-        "retry", [call(arguments=before), LOST, call(arguments=after), result()]
-    )
-    assert "item: 'ketle' became 'kettle'" in signal.words
-    assert "unit: '' became 'EUR'" in signal.words
-    [signal] = find_signals(
-        "retry", [call(arguments='{"n":1}'), LOST, call(arguments='{"n": 1}'), result()]
-    )
-    assert signal.words.endswith("what changed: nothing")
-    assert not find_signals("retry", [call(agent="a"), LOST, call(agent="b"), result()])
-
-
-def test_what_came_between_two_equal_calls_is_named():
-    test = call("test", {"path": "a"})
-    edit = call("edit", {"new": "b"})
-    ok = result("done")
-    events = (test, LOST, call("read"), ok, *(3 * (edit, ok)), test, result("5 passed"))
-    [signal] = find_signals("retry", events)
-    assert signal.words.startswith(
-        "works after a call that failed and edit in between; what changed"
-    )
-    assert signal.evidence == (0, 4, 6, 8, 10)
-    [signal] = find_signals(
-        "retry", [test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok]
-    )
-    assert signal.evidence == (0, 2, 4)
-    assert "edit in between" in signal.words
 
 
 def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():

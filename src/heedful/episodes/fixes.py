@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise, starmap
+from itertools import islice, pairwise, starmap
 
 from heedful.episodes.comparison import (
     MIN_WORD_CHARS,
@@ -125,16 +125,14 @@ class FoundFix:
 
     `tries` failed, the first of them first, and `works` is the call that worked.
     `steps` lay between and were needed: steps before the same call, edits, or what
-    showed the new values of the call. `vain` were done, too, and changed nothing. Of
-    the steps in `maybe`, it is not known which was the fix. Without steps, nothing is
-    known to have made the same call work.
+    showed the new values of the call. Of the steps in `maybe`, it is not known which
+    was the fix. Without steps, nothing is known to have made the same call work.
     """
 
     kind: FixKind
     tries: tuple[int, ...]
     works: int
     steps: tuple[int, ...] = ()
-    vain: tuple[int, ...] = ()
     maybe: tuple[int, ...] = ()
 
 
@@ -184,21 +182,6 @@ class CallIndex:
         calls = self._successes.get(self._key(run.events[call]), [])
         start = bisect_right(calls, call)
         return calls[start] if start < len(calls) else None
-
-
-def find_fixes(run: Course) -> Iterator[FoundFix]:
-    """Yield what put the failed calls of a run right, tool by tool."""
-    fixed: set[int] = set()
-    index = CallIndex(run)
-    for call in chain.from_iterable(index.by_tool.values()):
-        if call in fixed or not call_failed(run, call) or found_nothing(run, call):
-            continue
-        fix = find_fix(run, call, index)
-        if fix is None:
-            continue
-        fixed.update(fix.tries)
-        if not was_wanted(run, fix.tries[-1], fix.works):
-            yield fix
 
 
 def find_fix(
@@ -299,7 +282,7 @@ def _fix_between(
     if edits == steps:
         fix = replace(fix, kind="edit")
     lasting = _without_replaced(run, steps)
-    return replace(fix, steps=tuple(lasting[-MAX_STEPS_BETWEEN:]), vain=tuple(vain))
+    return replace(fix, steps=tuple(lasting[-MAX_STEPS_BETWEEN:]))
 
 
 def _changing_steps(run: Course, start: int, end: int) -> list[int]:

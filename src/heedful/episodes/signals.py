@@ -1,7 +1,7 @@
 """Signals: the mistakes that a finished run shows, found without a model. Pure.
 
-Only the structure of the trace is used: which calls failed, which were repeated or
-retried, and where the values in the answer first appeared. No step is named as the
+Only the structure of the trace is used: which calls failed, which were repeated, and
+where the values in the answer first appeared. No step is named as the
 cause of the failure: on recorded failures no rule of this kind beats a constant answer
 (`make quality ONLY=whowhen`).
 
@@ -15,47 +15,27 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
 from typing import Any, Literal
 
-from heedful.episodes.comparison import differences
 from heedful.episodes.course import (
     RESULT_EVENTS,
     Course,
     answered,
     course,
 )
-from heedful.episodes.episode import (
-    TIMEOUT_CODE_PATTERN,
-    Episode,
-    Event,
-    call_arguments,
-    json_default,
-)
+from heedful.episodes.episode import Episode, Event, call_arguments, json_default
 from heedful.episodes.error_lines import error_line
-from heedful.episodes.fixes import (
-    FoundFix,
-    find_corrections,
-    find_fixes,
-    found_nothing,
-)
+from heedful.episodes.fixes import found_nothing
 from heedful.lessons.signature import signature
 from heedful.sanitize import clean
 from heedful.validation import check_integer, require
 
-Kind = Literal[
-    "answer", "cause", "corrected", "repeated", "retry", "timeout", "unknown_tool"
-]
+Kind = Literal["answer", "cause", "repeated", "unknown_tool"]
 # Events without news from outside: words of agents, and results of their steps.
 NO_NEWS_EVENTS = RESULT_EVENTS | {"llm_call", "llm_response"}
 MAX_EVIDENCE_EVENTS = 20  # events that prove one signal
 # Of the steps that gave a wrong answer its values, 46 of 366 were the mistake in the
 # recorded runs of `make quality ONLY=whowhen`; of those that failed, 13 of 19.
 ANSWER_STRENGTH = 0.13
-# What says that a call ran out of time: "timed out", "ReadTimeout: 30 s", "504 Gateway
-# Timeout", "statement timeout", but not "--timeout" nor "time-outs".
-_TIMEOUT_WORDS_PATTERN = re.compile(
-    r"(?<!-)timed?[ -]?out(?:error|exception)?\b(?![='\"`])|\bdeadline[ _]exceeded\b"
-    r"|\btook (?:more|longer) than\b",
-    re.IGNORECASE,
-)
+FAILURE_STRENGTH = 0.68
 # A text in quotation marks, or a path: 'users', "my key", src/app/main.py.
 _ENTITY_PATTERN = re.compile(
     r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})"
@@ -69,8 +49,7 @@ class Signal:
     `at` is the position of the decisive event, from 0, and `id` the id of this event or
     "". `evidence` holds the positions of the events that prove the sign, at most 20,
     and `evidence_ids` their ids. `strength` is 0..1: how reliable the sign is, not how
-    bad the mistake was. A "retry" has the `fix`; an "answer" has the first `values`
-    that it took from the step.
+    bad the mistake was. An "answer" has the first `values` that it took from the step.
     """
 
     kind: Kind
@@ -81,7 +60,6 @@ class Signal:
     words: str
     id: str = ""
     evidence_ids: tuple[str, ...] = ()
-    fix: FoundFix | None = None
     values: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -96,7 +74,6 @@ def _make_signal(
     evidence: Sequence[int],
     strength: float,
     words: str,
-    fix: FoundFix | None = None,
     values: tuple[str, ...] = (),
 ) -> Signal:
     """Return the signal whose decisive event is at `position`, with the events' ids."""
@@ -109,7 +86,6 @@ def _make_signal(
         words=words,
         id=events[position].id,
         evidence_ids=tuple(events[place].id for place in positions),
-        fix=fix,
         values=values,
     )
 
@@ -285,8 +261,7 @@ def _cause_signals(run: Course) -> Iterator[Signal]:
             "cause",
             run.step_of(first),
             evidence=group,
-            # A failure that came back is a surer sign: 0.5, 0.67, 0.75 …
-            strength=len(group) / (len(group) + 1),
+            strength=FAILURE_STRENGTH,
             words=words,
         )
 
@@ -303,72 +278,6 @@ def _failure_keys(line: str) -> list[str]:
 def _repeated_signals(run: Course) -> Iterator[Signal]:
     """Yield the first step that was made three times in a row."""
     yield from filter(None, [repeated_step(run.events, 3)])
-
-
-def _retry_signals(run: Course) -> Iterator[Signal]:
-    """Yield calls that worked after others had failed, with what changed."""
-    for fix in find_fixes(run):
-        first = run.events[fix.tries[0]]
-        last = run.events[fix.works]
-        changes = [
-            f"{quote(name)}: {quote(old or '')!r} became {quote(new or '')!r}"
-            for name, old, new in differences(first, last)
-        ]
-        if first.tool != last.tool:
-            changes = [f"{quote(last.tool)} was called instead of {quote(first.tool)}"]
-        changed = "; ".join(changes) or "nothing"
-
-        between = (*fix.vain, *fix.steps)
-        words = "works after a call that failed"
-        if between:
-            tools = dict.fromkeys(quote(run.events[call].tool) for call in between)
-            words += f" and {', '.join(tools)} in between"
-
-        yield _make_signal(
-            run.events,
-            "retry",
-            fix.works,
-            evidence=(*fix.tries, *between, fix.works),
-            strength=0.9,
-            words=f"{words}; what changed: {changed}",
-            fix=fix,
-        )
-
-
-def _corrected_signals(run: Course) -> Iterator[Signal]:
-    """Yield the answer that was accepted after a remark had refused another."""
-    for correction in find_corrections(run):
-        event = run.events[correction.remark]
-        remark = quote(event.error or event.content)
-        steps = [correction.answer, correction.remark]
-        if correction.call is not None:
-            steps.append(correction.call)
-        steps.append(correction.accepted)
-        yield _make_signal(
-            run.events,
-            "corrected",
-            correction.accepted,
-            evidence=steps,
-            strength=0.9,
-            words=f"answers again after a remark: {remark}",
-        )
-
-
-def _timeout_signals(run: Course) -> Iterator[Signal]:
-    """Yield failures with the code or the words of a time-out."""
-    for position, text in enumerate(run.failure):
-        line = error_line(text) if text else ""
-        code = run.events[position].code
-        has_words = _TIMEOUT_WORDS_PATTERN.search(line) is not None
-        if line and (has_words or TIMEOUT_CODE_PATTERN.search(code)):
-            yield _make_signal(
-                run.events,
-                "timeout",
-                run.step_of(position),
-                evidence=(position,),
-                strength=0.8,
-                words=f"the call ran out of time: {quote(line)}",
-            )
 
 
 def _unknown_tool_signals(run: Course) -> Iterator[Signal]:
@@ -397,8 +306,5 @@ SIGNAL_RULES: tuple[Callable[[Course], Iterator[Signal]], ...] = (
     _answer_signals,
     _cause_signals,
     _repeated_signals,
-    _retry_signals,
-    _corrected_signals,
-    _timeout_signals,
     _unknown_tool_signals,
 )
