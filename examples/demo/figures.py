@@ -5,9 +5,10 @@ on them.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import log1p, sqrt
+from math import sqrt
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any, TextIO
@@ -15,7 +16,7 @@ from typing import Any, TextIO
 from heedful.cli.output import TextTable, show
 from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, Effect, Wealth
+from heedful.lessons.proof import Effect, compare_pairs
 from heedful.lessons.sentence import ProofWords, say_calls, word_gain
 from heedful.loop import share
 
@@ -151,34 +152,10 @@ class Compared:
 
 
 def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
-    """Return how much larger the share of the first is than that of the second.
-
-    The interval holds whenever one stops, also if tasks depend on each other: a task
-    may rest on what an earlier task taught (`heedful.lessons.proof`).
-    """
-    better = sum(1 for first, second in pairs if first and not second)
-    worse = sum(1 for first, second in pairs if second and not first)
-    same = len(pairs) - better - worse
-    value = (better - worse) / len(pairs)
-    low, high = paired_interval(better, same, worse, level=0.025)
-    return Estimate(value, min(low, value), max(high, value))
-
-
-def paired_interval(
-    better: int, same: int, worse: int, level: float
-) -> tuple[float, float]:
-    """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
-
-    Both of a pair were observed on the same task, so no coin is needed.
-    """
-    return _least(better, same, worse, level), -_least(worse, same, better, level)
-
-
-def _least(better: int, same: int, worse: int, level: float) -> float:
-    parts = tuple(part for _, part in BET_GRID)
-    bets = zip(BET_LOG_WEIGHTS, parts, strict=True)
-    logs = tuple(log + better * log1p(b) + worse * log1p(-b) for log, b in bets)
-    return Wealth(logs, ((parts, better + same + worse),)).least(level)
+    """Return how much larger the share of the first is than that of the second."""
+    results = Counter((float(first), float(second)) for first, second in pairs)
+    effect = compare_pairs(results)
+    return Estimate(float(effect.gain or 0.0), effect.low, effect.high)
 
 
 def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Estimate:

@@ -32,7 +32,7 @@ from heedful.models import weights
 from heedful.models.contract import Embedder, Model
 from heedful.models.embedded import available_cores
 from heedful.models.weights import Weights
-from heedful.store import lessons as lesson_store, shown
+from heedful.store import lessons as lesson_store, shown, trials
 from heedful.store.store import Store
 
 from .figures import (
@@ -55,6 +55,7 @@ REPORT = "report.html"
 # The arm with memory is the default project: its pages and commands need no name;
 # the other arm has a project of its own, so that no figure mixes them.
 SCOPES = {WITHOUT: Scope(project="without-memory"), MEMORY: Scope()}
+SOURCE = "heedful demo"  # whose pairs of loops the proof of the default project has
 # The system prompt says nothing about any rule.
 SYSTEM = "Answer with the result only, on one line."
 MAX_TOKENS = 48
@@ -319,6 +320,7 @@ async def measure(
             screen=Screen(len(chosen.tasks)),
         )
         ran = await lab.run()
+        await record_pairs(ran, store)
         lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
     return Measured(
         ran=ran,
@@ -329,6 +331,19 @@ async def measure(
         machine=machine(),
         commands=tuple(next_commands(ran, db)),
     )
+
+
+async def record_pairs(ran: Ran, store: Store) -> None:
+    """Store how each task began in both arms, so that `heedful proof` compares them."""
+    for without, memory in zip(ran.without, ran.memory, strict=True):
+        await store.write(
+            SCOPES[MEMORY],
+            trials.pair,
+            SOURCE,
+            memory.id,
+            score=1000 * memory.at_once,
+            without=1000 * without.at_once,
+        )
 
 
 def announce(needed: list[Weights], cache: Path) -> None:

@@ -26,7 +26,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
 from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, folded
-from .lab import SCOPES, TOP, Ended, Ledger, next_commands
+from .lab import SCOPES, TOP, Ended, Ledger, next_commands, record_pairs
 from .stories import LEGEND, Screen, story
 
 RECORDING = Path(__file__).with_name("recorded.zip")
@@ -121,6 +121,7 @@ async def replay(values: Settings, out: Path, again: str) -> Measured:
     values = replace(values, db=db)
     async with opened_store(values) as store:
         ran = await _show(recording, ids, store)
+        await record_pairs(ran, store)
         lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
 
     recorded = {"recorded": str(recording), "command": again}

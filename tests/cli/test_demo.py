@@ -21,6 +21,7 @@ from examples.demo.lab import fetch
 from examples.demo.recording import RECORDING
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
+from heedful.loop.share import points
 from heedful.models import weights
 from tests.cli.support import Desk, await_end
 from tests.engines import opened
@@ -210,7 +211,7 @@ def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(
 ):
     from heedful.service.setup import Setup
     from tests.service.support import Api
-    from tests.web.support import Browser
+    from tests.web.support import Browser, words_of
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     desk, _ = finished
@@ -231,7 +232,14 @@ def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(
         assert page["loops"] == figures[arm]["tasks"]
         assert page["right"]["value"] == figures[arm]["at_once"]["value"]
         assert page["calls"] == figures[arm]["calls"]
-    assert "No verdict yet" in proof
+    said = desk.heedful(f"proof --json --db {db}").json
+    gain = figures["gain"]
+    (trial,) = said["trials"]
+    ends = f"{points(gain['low'])} to {points(gain['high'])}"
+    assert trial["uplift"]["gain"] == pytest.approx(gain["value"])
+    assert ends in said["sentence"]
+    assert ends in words_of(proof)
+    assert home["saved"]["sentence"] == said["sentence"]
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):

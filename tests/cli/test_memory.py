@@ -609,7 +609,7 @@ def test_proof_says_how_many_loops_are_missing(desk, session):
 
     assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
     assert "until memory as a whole has a conclusion or 200 loops have ended" in text
-    missing = f"about {balance['missing']} more loops"
+    missing = f"about {balance['missing']} to {3 * balance['missing']} more loops"
     assert f"missing for a verdict: {missing}" in text
 
 
@@ -687,9 +687,14 @@ def test_proof_of_a_memory_on_trial(desk, session):
 
     asyncio.run(play())
     session(
-        ("proof", 0, "Next: heedful proof --source mem0", "--source skills"),
+        ("proof", 0, "; 3", " loops with mem0, ", "\nskills\n  insufficient data"),
         ("proof --source mem0", 0, "helps: shown", "passed 100 % against 0 %"),
-        ("proof --source skills", 0, "insufficient data", "missing: loops with"),
+        (
+            "proof --source skills",
+            0,
+            "insufficient data",
+            "missing: loops: none has ended",
+        ),
         ("proof --source mem1", 2, "there are: mem0, skills"),
     )
     document = desk.heedful("proof --source mem0 --json").json

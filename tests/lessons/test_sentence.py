@@ -9,7 +9,9 @@ import pytest
 from heedful.lessons.proof import (
     Case,
     CasesByModel,
+    Effect,
     Proof,
+    TrialProof,
     prove as prove_models,
     prove_cases,
 )
@@ -67,7 +69,7 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     proof = prove((12, 4), (4, 8))
     missing = proof.balance.missing
     assert missing
-    words = f"; missing for a verdict: about {missing} more loops"
+    words = f"; missing for a verdict: about {missing} to {3 * missing} more loops"
     low = points(proof.pooled.uplift.low)
     high = points(proof.pooled.uplift.high)
     assert say(proof).startswith(
@@ -130,3 +132,59 @@ def test_a_lesson_has_the_number_of_missing_loops_of_its_own():
     assert lesson.missing
     assert later.missing is not None
     assert later.missing < lesson.missing
+
+
+def pairs_of(source: str, *, pairs: int = 0) -> TrialProof:
+    """Return a trial whose texts made 19 of 20 loops right, against none."""
+    uplift = Effect(0.95, 0.0, gain=0.95, low=0.5, high=1.0)
+    return TrialProof(
+        source=source,
+        shown=20,
+        withheld=20,
+        pending=0,
+        uplift=uplift,
+        conclusion="helps",
+        missing=0,
+        pairs=pairs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("proof", "trial", "words"),
+    [
+        pytest.param(
+            prove((0, 0), (0, 0)),
+            pairs_of("mem0"),
+            "; 20 loops with mem0, 20 without",
+            id="a file with a trial only",
+        ),
+        pytest.param(
+            prove((9, 1), (0, 0), share=0.0),
+            pairs_of("demo", pairs=20),
+            "; the same 20 tasks with memory and without",
+            id="pairs beside loops without a draw",
+        ),
+        pytest.param(
+            prove((9, 1), (0, 0), share=0.0),
+            pairs_of("mem0"),
+            "so there is nothing to compare with",
+            id="another memory does not speak for this one",
+        ),
+        pytest.param(
+            prove((63, 37), (11, 89)),
+            pairs_of("demo", pairs=20),
+            "; 52 more right at the first try, of 100 loops",
+            id="draws come first",
+        ),
+    ],
+)
+def test_a_trial_says_whether_memory_helps_where_no_draw_does(proof, trial, words):
+    sentence = word_proof(
+        proof.pooled,
+        holdout=0.0,
+        ended=10,
+        pending=0,
+        coins=proof.coins,
+        trials=[trial],
+    ).sentence
+    assert sentence.endswith(words)

@@ -353,3 +353,30 @@ def test_two_processes_at_once_decide_the_same(file):
         assert program.wait() == 0
     assert outputs[0] == outputs[1]
     assert set(outputs[0].split()) == {"0", "1"}
+
+
+async def test_pairs_on_the_same_tasks_are_compared_task_by_task(trial, store):
+    for number in range(30):
+        right = (number % 10 > 2, number % 10 > 7)
+        await store.write(
+            trial.scope,
+            trials.pair,
+            trial.source,
+            f"task {number}",
+            score=1000 * right[0],
+            without=1000 * right[1],
+        )
+    proof = await trial.prove()
+    (listed,) = (await Memory(store, trial.scope).prove()).trials
+    assert listed == proof
+    assert proof.pairs == proof.shown == proof.withheld == 30
+    assert proof.uplift.gain == pytest.approx(0.5)
+    assert proof.conclusion == "helps"
+
+
+async def test_a_pair_that_is_recorded_again_keeps_its_first_results(trial, store):
+    for right in (1000, 0):
+        await store.write(
+            trial.scope, trials.pair, trial.source, "a", score=right, without=0
+        )
+    assert (await trial.prove()).uplift.gain == 1

@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 
 import heedful
-from examples.demo.figures import paired_interval
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import LoopExposures, MemoryVerdict
-from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, interval, payoffs, stakes
+from heedful.lessons.proof import (
+    BET_GRID,
+    BET_LOG_WEIGHTS,
+    compare_pairs,
+    interval,
+    payoffs,
+    stakes,
+)
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.conftest import SOAK
@@ -215,11 +221,12 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
         )
         for look in (1, 9, 120, 300) if seed < 3 else ():
             up, same, down = (int((gains[:look] == kind).sum()) for kind in (1, 0, -1))
-            low, high = paired_interval(up, same, down, LEVEL)
+            counts = {(1.0, 0.0): up, (0.0, 0.0): same, (0.0, 1.0): down}
+            effect = compare_pairs(counts)
             for gain in np.linspace(-0.99, 0.99, 25):
                 sides = paired_wealth(gains, gain), paired_wealth(-gains, -gain)
                 covered = all(side[look - 1] < -log(LEVEL) for side in sides)
-                assert (low <= gain <= high) == covered
+                assert (effect.low <= gain <= effect.high) == covered
     assert misses <= at_most(RUNS, 2 * LEVEL)
     (percent,) = read_documented(
         r"([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was"

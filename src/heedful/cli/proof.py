@@ -16,7 +16,6 @@ from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import LoopExposures
 from heedful.lessons.sentence import say_draws, say_missing, word_proof
 from heedful.memory.memory import Memory
-from heedful.memory.trial import Trial
 from heedful.store import exposures, trials
 
 # The fields of a lesson that are shown with its proof.
@@ -38,15 +37,13 @@ class LessonEvidence:
     """What the store says about the lessons.
 
     It has the proof, the lessons by `kind/digest`, the number of ended loops with the
-    verdict in force, and the share of lessons that is withheld. `sources` names the
-    other memories on trial.
+    verdict in force, and the share of lessons that is withheld.
     """
 
     proof: proofs.Proof
     lessons: Mapping[str, StoredLesson]
     past: LoopExposures
     holdout: float
-    sources: Sequence[str]
 
 
 def proof(
@@ -95,6 +92,7 @@ def proof(
         ended=evidence.past.ended,
         pending=evidence.proof.pending,
         coins=evidence.proof.coins,
+        trials=evidence.proof.trials,
     )
     document = {
         "model": model,
@@ -109,10 +107,10 @@ def proof(
         "ended": evidence.past.ended,
         "verdict": evidence.past.verdict,
         "holdout": evidence.holdout,
-        "sources": evidence.sources,
+        "trials": evidence.proof.trials,
     }
     ladders = ladder_tables(evidence.proof.ladders)
-    others = [following("proof", source=source) for source in evidence.sources]
+    trial_texts = [_trial_text(trial) for trial in evidence.proof.trials]
 
     if not (comparisons or pooled.shown or pooled.withheld):
         words = "no lesson was put into the prompt of a loop yet"
@@ -122,10 +120,12 @@ def proof(
         if evidence.proof.pending:
             running = counted(evidence.proof.pending, "loop")
             words = f"no loop with lessons has ended; {running} running"
+        if trial_texts:
+            words = proof_words.sentence
         next_command = following("recall", "TASK")
         if evidence.proof.models:
             next_command = following("proof")
-        return answer(document, words, ladders, [next_command, *others])
+        return answer(document, [words, *trial_texts], ladders, next_command)
 
     text = page(
         "proof",
@@ -140,22 +140,27 @@ def proof(
         holdout=evidence.holdout,
         more=len(comparisons) - len(pairs),
     )
-    return answer(document, text, ladders, [_next_command(pairs), *others])
+    return answer(document, [text, *trial_texts], ladders, _next_command(pairs))
+
+
+async def _read_trials(memory: Memory) -> Sequence[proofs.TrialProof]:
+    """Return what the memories on trial prove."""
+    return await memory.store.read(memory.scope, trials.proven)
+
+
+def _trial_text(trial: proofs.TrialProof) -> str:
+    """Return what is proven of a memory on trial, below an empty line."""
+    return "\n" + page("trial", proven=trial, say_missing=say_missing)
 
 
 def _prove_source(source: str) -> int:
     """Show whether a memory on trial helps. Raises UnknownName if it has no loops."""
-
-    async def read(memory: Memory) -> tuple[list[str], proofs.TrialProof]:
-        """Return the names of the memories on trial, and what is proven of this one."""
-        sources = await memory.store.read(memory.scope, trials.sources)
-        trial = Trial(source, memory.store, memory.scope)
-        return sources, await trial.prove()
-
-    sources, proven = ask(read)
-    if source not in sources:
-        raise UnknownName("memory on trial", source, sources)
-    return answer(asdict(proven), page("trial", proven=proven))
+    proven = ask(_read_trials)
+    trial_of = {trial.source: trial for trial in proven}
+    if source not in trial_of:
+        raise UnknownName("memory on trial", source, list(trial_of))
+    trial = trial_of[source]
+    return answer(asdict(trial), _trial_text(trial))
 
 
 def _lesson_document(
@@ -191,7 +196,6 @@ async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
         lessons=lessons,
         past=await memory.store.read(memory.scope, exposures.past, ""),
         holdout=memory.holdout,
-        sources=await memory.store.read(memory.scope, trials.sources),
     )
 
 

@@ -23,6 +23,8 @@ from heedful.loop.share import percent, points, without
 # How often each result of a loop occurred: (the probability that the lesson is
 # withheld, whether it was shown, the outcome 0..1, where 1 is best).
 Cells = Mapping[tuple[float, bool, float], int]
+# How often each pair of results occurred: (with, without) on the same task, 0..1.
+Pairs = Mapping[tuple[float, float], int]
 # A bet has a centre and a stake. The centres m are evenly spread in asin(sqrt(m)). The
 # stakes are parts of the largest stake that never leads to debt; small parts have less
 # weight. Both were chosen by the widths of the intervals that they give.
@@ -280,7 +282,8 @@ class Proof:
     loops of each model, by its name, which is "" if it is unknown. Each of their
     intervals is valid by itself. `ladders` has what each rung answered and spent in
     loops with several generators. `mean_cost` is None if no loop that is compared has
-    a cost. In `coins` loops a draw decided whether memory was shown.
+    a cost. In `coins` loops a draw decided whether memory was shown. `trials` has what
+    other memories on trial prove.
     """
 
     pooled: Comparison
@@ -291,6 +294,7 @@ class Proof:
     ladders: LadderFigures = LadderFigures()
     mean_cost: MeanCost | None = None
     coins: int = 0
+    trials: "tuple[TrialProof, ...]" = ()
 
     _repr_html_ = html_form
 
@@ -598,7 +602,8 @@ class TrialProof:
     """What a trial proves about the texts of its `source`.
 
     `shown` and `withheld` count the loops that ended, `pending` those that have not.
-    `uplift` compares the mean results of loops, 0..1. `missing` is about how many more
+    `uplift` compares the mean results of loops, 0..1. In `pairs` tasks, one loop had
+    the texts and one had none, so no draw decided. `missing` is about how many more
     loops a conclusion needs, if they end as the earlier ones did: 0 if there is a
     conclusion, None without loops of both kinds, or if more than a million are missing.
     """
@@ -610,14 +615,21 @@ class TrialProof:
     uplift: Effect
     conclusion: Conclusion
     missing: int | None
+    pairs: int = 0
 
 
-def prove_trial(source: str, results: Cells, pending: int) -> TrialProof:
+def prove_trial(
+    source: str, results: Cells, pending: int, pairs: Pairs | None = None
+) -> TrialProof:
     """Return what the results of loops prove about the texts of a source.
 
     The interval is valid at all times at once, with a probability of at least 95 %.
-    Loops without a holdout count only if there are no others.
+    Loops without a holdout count only if there are no others, and `pairs` only if no
+    other loop ended.
     """
+    if pairs and not results:
+        return _prove_pairs(source, pairs)
+
     cells = {cell: n for cell, n in results.items() if cell[0] > 0} or dict(results)
     uplift = _effect(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
     shown_loops = _count_shown(cells)
@@ -630,6 +642,57 @@ def prove_trial(source: str, results: Cells, pending: int) -> TrialProof:
         conclusion=_conclude(uplift),
         missing=_missing_loops(cells, END_ERROR_LEVEL, END_ERROR_LEVEL),
     )
+
+
+def _prove_pairs(source: str, pairs: Pairs) -> TrialProof:
+    """Return what pairs of loops prove about the texts of a source."""
+    uplift = compare_pairs(pairs)
+    tasks = sum(pairs.values())
+    return TrialProof(
+        source=source,
+        shown=tasks,
+        withheld=tasks,
+        pending=0,
+        uplift=uplift,
+        conclusion=_conclude(uplift),
+        missing=None,
+        pairs=tasks,
+    )
+
+
+def compare_pairs(pairs: Pairs) -> Effect:
+    """Return the gain of the first results over the second ones.
+
+    The interval holds whenever one stops, also if tasks depend on each other: a task
+    may rest on what an earlier task taught.
+    """
+    tasks = sum(pairs.values())
+    counts = pairs.items()
+    first = fsum(n * with_texts for (with_texts, _), n in counts) / tasks
+    second = fsum(n * without_texts for (_, without_texts), n in counts) / tasks
+    gains = Counter[float]()
+    for (with_texts, without_texts), n in counts:
+        gains[with_texts - without_texts] += n
+    gain = fsum(n * gain for gain, n in gains.items()) / tasks
+    low = min(_least_pair_gain(gains), gain)
+    losses = {-gain: n for gain, n in gains.items()}
+    high = max(-_least_pair_gain(losses), gain)
+    return Effect(first, second, gain=gain, low=low, high=high)
+
+
+def _least_pair_gain(gains: Mapping[float, int]) -> float:
+    """Return the smallest mean gain of pairs that is not refuted.
+
+    Both results of a pair were observed on the same task, so a bet is a part of the
+    gain of a pair.
+    """
+    stake_parts = tuple(part for _, part in BET_GRID)
+    logs = list[float]()
+    for log_weight, part in zip(BET_LOG_WEIGHTS, stake_parts, strict=True):
+        won = fsum(n * log1p(part * gain) for gain, n in gains.items())
+        logs.append(log_weight + won)
+    tosses = ((stake_parts, sum(gains.values())),)
+    return Wealth(tuple(logs), tosses).least(END_ERROR_LEVEL)
 
 
 def _missing_loops(cells: Cells, low: float, high: float) -> int | None:

@@ -4,6 +4,7 @@ The command line, pages, their data and reports show these sentences, so that al
 them have the same words and the same rounding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from heedful.lessons.holdout import (
@@ -11,10 +12,12 @@ from heedful.lessons.holdout import (
     MemoryVerdict,
     why_nothing_withheld,
 )
-from heedful.lessons.proof import Comparison, Effect, Total
+from heedful.lessons.proof import Comparison, Effect, Total, TrialProof
 from heedful.loop.share import percent, points, say_doubt, without
 
 MAX_SAID_LOOPS = 10_000
+# A verdict takes up to so many times the loops that a forecast says.
+FORECAST_SPREAD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def say_missing(
     From few loops, more than `MAX_SAID_LOOPS` would be far off.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
-    ('loops without it (19 had it)', 'about 130 more loops')
+    ('loops without it (19 had it)', 'about 130 to 390 more loops')
     >>> say_missing(16, 12, 504_756)
     'more than 10,000 more loops'
     """
@@ -180,7 +183,8 @@ def say_missing(
         return "loops with it" if bare else f"loops with it ({withheld:,} had none)"
     if missing is None or missing > MAX_SAID_LOOPS:
         return f"more than {MAX_SAID_LOOPS:,} more loops"
-    return f"about {missing:,} more loops"
+    # The loops so far are few: their shares, and so the forecast, are off by this much.
+    return f"about {missing:,} to {FORECAST_SPREAD * missing:,} more loops"
 
 
 def say_draws(holdout: float, ended: int, verdict: MemoryVerdict) -> str:
@@ -210,6 +214,25 @@ conclusion or 200 loops have ended; such a loop counts for no lesson by itself'
     )
 
 
+def headline(pooled: Comparison, trials: Sequence[TrialProof]) -> TrialProof | None:
+    """Return the trial that says whether memory helps where its own loops do not.
+
+    That is one of pairs, or any where no loop was shown lessons.
+    """
+    if pooled.uplift.gain is not None:
+        return None
+    telling = [trial for trial in trials if trial.pairs or not pooled.shown]
+    return next((trial for trial in telling if trial.uplift.gain is not None), None)
+
+
+def word_trial(trial: TrialProof) -> ProofWords:
+    """Return what a trial found: its gain, and in which loops."""
+    loops = f"{trial.shown:,} loops with {trial.source}, {trial.withheld:,} without"
+    if trial.pairs:
+        loops = f"the same {trial.pairs:,} tasks with memory and without"
+    return replace(word_gain(trial.uplift), facts=(loops,))
+
+
 def word_proof(
     pooled: Comparison,
     *,
@@ -217,13 +240,17 @@ def word_proof(
     ended: int,
     pending: int,
     coins: int,
+    trials: Sequence[TrialProof] = (),
 ) -> ProofWords:
-    """Return what is proven of memory as a whole.
+    """Return what is proven of memory as a whole, or else by one of the `trials`.
 
     `holdout` is the share that was asked for, `ended` counts the loops of the scope
     with lessons and an outcome, `pending` those without an outcome, and `coins` those
     in which a draw decided.
     """
+    trial = headline(pooled, trials)
+    if trial is not None:
+        return word_trial(trial)
     if pooled.uplift.gain is None:
         why = "no loop with lessons has ended"
         if pending:

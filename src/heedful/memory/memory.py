@@ -753,10 +753,11 @@ class Memory:
         check_texts(model=model)
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         proven = await asyncio.to_thread(proof.prove, evidence, model)
-        from heedful.store import ladders  # slow to import for a hook
+        from heedful.store import ladders, trials  # slow to import for a hook
 
         figures = await self.store.read(self.scope, ladders.figures, model)
-        return replace(proven, ladders=figures)
+        tried = () if model else await self.store.read(self.scope, trials.proven)
+        return replace(proven, ladders=figures, trials=tried)
 
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.

@@ -140,11 +140,9 @@ class Trial:
         """Return whether the texts help, with intervals. Raises StoreError."""
         from heedful.lessons.proof import prove_trial
 
-        results, pending = await self.store.read(
-            self.scope, trials.evidence, self.source
-        )
+        results = await self.store.read(self.scope, trials.evidence, self.source)
         # With many different holdouts this takes seconds.
-        return await asyncio.to_thread(prove_trial, self.source, results, pending)
+        return await asyncio.to_thread(prove_trial, self.source, *results)
 
 
 def _check_name(field: str, name: object) -> None:

@@ -643,7 +643,8 @@ class ProofAnswer:
     in all loops that were shown it, and `mean_cost` the mean cost of a loop with and
     without memory. `ladders` says what each rung answered and spent in the newest loops
     with several generators. `reminders` counts the reminders in sessions of coding
-    agents, and the mistakes that came again. `verdict` is the verdict in force, or "":
+    agents, and the mistakes that came again. `trials` has what memories on trial prove,
+    and the demo. `verdict` is the verdict in force, or "":
     if memory "hurts", only one loop in 40 is shown it, unless the `holdout` is 0.
     `sentence` says what is proven of memory as a whole, or what is missing; `words` has
     its parts.
@@ -658,6 +659,7 @@ class ProofAnswer:
     mean_cost: proof.MeanCost | None
     ladders: LadderFigures
     reminders: ReminderFigures
+    trials: list[proof.TrialProof]
     lessons: list[proof.Comparison]
     pending: int
     ended: int

@@ -7,7 +7,7 @@ same loop gets the stored decision, and adds only texts that are new.
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
@@ -20,8 +20,10 @@ from heedful.store.connection import (
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 
 if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
-    from heedful.lessons.proof import Cells
+    from heedful.lessons.proof import Cells, Pairs, TrialProof
 
+# The end of the name of the loop without texts, where a task has a loop of each kind.
+WITHOUT = " without"
 MAX_LOOP_TEXTS = 1_000  # different texts that one source may offer to one loop
 
 
@@ -88,8 +90,39 @@ def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
         )
 
 
-def evidence(db: Db, scope: Scope, source: str) -> "tuple[Cells, int]":
-    """Return how often each result occurred, and the number of loops still open."""
+@resumable(result=None)
+def pair(
+    db: Db, scope: Scope, source: str, task: str, *, score: int, without: int
+) -> None:
+    """Record the results of two loops on one task, in thousandths: with and without.
+
+    No draw decided, so neither counts as offered. The first results of a task stay.
+    """
+    now = time.time()
+    row = {
+        **key_of(scope),
+        "source": source,
+        "share": 0.5,
+        "texts": "[]",
+        "at": now,
+        "ended": now,
+    }
+    first = {**row, "loop": task, "shown": True, "score": score}
+    second = {**row, "loop": task + WITHOUT, "shown": False, "score": without}
+    db.insert("trial", first, CONFLICT_SKIP_SQL)
+    db.insert("trial", second, CONFLICT_SKIP_SQL)
+
+
+class TrialEvidence(NamedTuple):
+    """How often each result occurred, in `pairs` of loops too, and the open loops."""
+
+    cells: "Cells"
+    pending: int
+    pairs: "Pairs"
+
+
+def evidence(db: Db, scope: Scope, source: str) -> TrialEvidence:
+    """Return how the loops of a trial ended."""
     values = {
         "source": source,
         "day": ABANDONED_LOOP_SECONDS,
@@ -101,7 +134,22 @@ def evidence(db: Db, scope: Scope, source: str) -> "tuple[Cells, int]":
         for row in results
     }
     (pending,) = db.all("trial_pending", scope, **values)
-    return cells, int(pending["n"])
+    pairs = {
+        (row["score"] / 1000, row["without"] / 1000): row["n"]
+        for row in db.all("trial_pairs", scope, source=source, suffix=WITHOUT)
+    }
+    return TrialEvidence(cells, int(pending["n"]), pairs)
+
+
+def proven(db: Db, scope: Scope) -> "tuple[TrialProof, ...]":
+    """Return what each trial proves, in the order of the names of their sources."""
+    names = sources(db, scope)
+    if not names:
+        return ()
+
+    from heedful.lessons.proof import prove_trial
+
+    return tuple(prove_trial(name, *evidence(db, scope, name)) for name in names)
 
 
 def offered(db: Db, scope: Scope, source: str, loop: str) -> tuple[str, ...]:

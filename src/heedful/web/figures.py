@@ -29,7 +29,7 @@ from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
-from heedful.store import exposures, quarantine as quarantine_store
+from heedful.store import exposures, quarantine as quarantine_store, trials
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES
@@ -154,6 +154,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
         ended=ended,
         pending=sum(evidence.pending.values()),
         coins=coins,
+        trials=trials.proven(db, scope),
     )
     return {
         **asdict(saved),

@@ -205,6 +205,7 @@ async def proof(
         ended=past.ended,
         pending=proven.pending,
         coins=proven.coins,
+        trials=proven.trials,
     )
     return schemas.ProofAnswer(
         model=model,
@@ -216,6 +217,7 @@ async def proof(
         mean_cost=proven.mean_cost,
         ladders=proven.ladders,
         reminders=await caller.read(reminders.figures),
+        trials=list(proven.trials),
         lessons=most_exposed_first[:limit],
         pending=proven.pending,
         ended=past.ended,

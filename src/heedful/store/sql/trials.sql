@@ -14,3 +14,12 @@ where tenant = :tenant and project = :project and source = :source and texts <> 
 
 -- name: trial_sources
 select distinct source from trial where tenant = :tenant and project = :project order by source;
+
+-- name: trial_pairs
+-- How often each pair of results occurred in tasks that had a loop with the texts and one without.
+select one.score, other.score as without, count(*) as n
+from trial one join trial other
+on other.tenant = one.tenant and other.project = one.project and other.source = one.source and other.loop = one.loop || :suffix
+where one.tenant = :tenant and one.project = :project and one.source = :source and one.texts = '[]'
+  and one.shown and not other.shown
+group by 1, 2;
