@@ -147,6 +147,10 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     )
     net_ends = f"{signed(net['low'])} and {signed(net['high'])}"
     assert f"net {signed(net['gain'])}, between {net_ends}" in terminal
+    net_row = f"net {signed(net['gain'])} {signed(net['low'])} to {signed(net['high'])}"
+    in_all = f"right in all {right} of {with_memory} about "
+    assert in_all in page
+    assert net_row in page
     # Each row has one unit: a share is not beside a number of loops.
     row = f"{points(uplift['gain'])} points {low} to {high}"
     assert f"loops {with_memory} {without} right at the first try" in page
@@ -159,13 +163,15 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         assert f"{abs(100 * recurrence['gain']):.0f} points {word}" in page
     if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
         saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
-        unbounded = data["pooled"]["unbounded_calls"]
+        unbounded = data["unbounded_calls"]
         if unbounded:
             assert f"({unbounded})" in data["sentence"]
             assert unbounded in terminal
             assert unbounded in page
             return
         assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
+        ends = f"{signed(saved['low'])} to {signed(saved['high'])}"
+        assert f"calls saved {signed(saved['gain'])} {ends}" in page
         doubt = ": no difference shown yet"
         is_doubtful = may_be_0(data["pooled"]["calls"])
         assert (f"calls a loop{doubt}" in data["sentence"]) == is_doubtful

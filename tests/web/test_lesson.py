@@ -197,7 +197,6 @@ def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
     assert listed["loops"] == 4
     proof = words_of(browser.get("/proof").text)
     assert "By chance, memory was withheld in none of the 4 loops" in proof
-    assert "With the default holdout, one loop in ten" in proof
 
 
 def test_the_share_of_a_lesson_stands_beside_that_of_all_loops(browser: Browser):
@@ -272,8 +271,8 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
         assert "sort=-effect" not in page
         assert "sort=-verdict" not in page
     proof = words_of(browser.get("/proof").text)
-    assert "without a comparison: none was withheld by itself yet" in proof
-    assert "harm" not in browser.data("/proof")
+    assert "1 lesson without a comparison" in proof
+    assert not browser.data("/proof")["harm"]
 
 
 def hold_texts(browser: Browser) -> dict[str, Any]:
@@ -323,9 +322,7 @@ def test_pages_say_how_many_loops_count_for_a_lesson_by_itself(browser: Browser)
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=2, wrong=0, name="a")
     show_to_loops(browser, lesson, right=3, wrong=0, name="b", together=True)
-    proof = words_of(browser.get("/proof").text)
     counts = "5 loops were shown it, 3 of them in one draw with other lessons"
-    assert counts in proof
     page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
     assert counts in page
 

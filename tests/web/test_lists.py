@@ -215,17 +215,6 @@ def test_a_loop_that_was_retried_says_what_failed_before_it_passed(browser):
     assert "$0.060" in words
 
 
-def test_a_proof_of_loops_without_memory_names_none_with_it(browser):
-    change_rows(
-        browser.api.setup.store.url,
-        "update loop set created = created - 86400 where id = 'sql-1'",
-    )
-    words = words_of(browser.get("/proof").text)
-    assert "the share of loops" in browser.get("/proof").text
-    assert "Of 6 loops of the last 30 days." in words
-    assert "those with memory" not in words
-
-
 def change_times(browser: Browser, times: dict[str, float]) -> None:
     """Let loops have changed last at these times."""
     store = browser.api.setup.store

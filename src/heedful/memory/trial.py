@@ -140,9 +140,15 @@ class Trial:
         """Return whether the texts help, with intervals. Raises StoreError."""
         from heedful.lessons.proof import prove_trial
 
-        results = await self.store.read(self.scope, trials.evidence, self.source)
+        found = await self.store.read(self.scope, trials.evidence, self.source)
         # With many different holdouts this takes seconds.
-        return await asyncio.to_thread(prove_trial, self.source, *results)
+        return await asyncio.to_thread(
+            prove_trial,
+            self.source,
+            found.cells,
+            found.pending,
+            found.pairs,
+        )
 
 
 def _check_name(field: str, name: object) -> None:

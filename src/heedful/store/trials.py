@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
     from heedful.lessons.proof import Cells, Pairs, TrialProof
 
 # The end of the name of the loop without texts, where a task has a loop of each kind.
-WITHOUT = " without"
+WITHOUT_ENDING = " without"
 MAX_LOOP_TEXTS = 1_000  # different texts that one source may offer to one loop
 
 
@@ -108,7 +108,7 @@ def pair(
         "ended": now,
     }
     first = {**row, "loop": task, "shown": True, "score": score}
-    second = {**row, "loop": task + WITHOUT, "shown": False, "score": without}
+    second = {**row, "loop": task + WITHOUT_ENDING, "shown": False, "score": without}
     db.insert("trial", first, CONFLICT_SKIP_SQL)
     db.insert("trial", second, CONFLICT_SKIP_SQL)
 
@@ -136,7 +136,7 @@ def evidence(db: Db, scope: Scope, source: str) -> TrialEvidence:
     (pending,) = db.all("trial_pending", scope, **values)
     pairs = {
         (row["score"] / 1000, row["without"] / 1000): row["n"]
-        for row in db.all("trial_pairs", scope, source=source, suffix=WITHOUT)
+        for row in db.all("trial_pairs", scope, source=source, suffix=WITHOUT_ENDING)
     }
     return TrialEvidence(cells, int(pending["n"]), pairs)
 
@@ -149,7 +149,11 @@ def proven(db: Db, scope: Scope) -> "tuple[TrialProof, ...]":
 
     from heedful.lessons.proof import prove_trial
 
-    return tuple(prove_trial(name, *evidence(db, scope, name)) for name in names)
+    proofs = []
+    for name in names:
+        found = evidence(db, scope, name)
+        proofs.append(prove_trial(name, found.cells, found.pending, found.pairs))
+    return tuple(proofs)
 
 
 def offered(db: Db, scope: Scope, source: str, loop: str) -> tuple[str, ...]:

@@ -10,9 +10,16 @@ from weakref import WeakKeyDictionary
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import LESSON_KINDS, Match, Matches, State
-from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
+from heedful.lessons.proof import (
+    NO_CONCLUSION,
+    Comparison,
+    Conclusion,
+    Effect,
+    TrialProof,
+)
 from heedful.lessons.ranking import as_text
 from heedful.lessons.sentence import (
+    headline,
     say_draws,
     say_missing,
     say_repeats,
@@ -20,6 +27,7 @@ from heedful.lessons.sentence import (
     unbounded,
     word_gain,
 )
+from heedful.loop.codec import from_document
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.pages.report import counted
@@ -29,7 +37,6 @@ from heedful.store import editions
 from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
-from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_SAVED_AGE_SECONDS,
     MIN_CACHED_LOOPS,
@@ -317,31 +324,42 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
 
 
 async def proof(visit: Visit) -> Document:
-    """Show whether memory helps: in all, for each lesson, and as it grows."""
+    """Show whether memory helps: in all, on trial, for each lesson and each model."""
     model = visit.query.get("model", "")
     proof = await read_proof(visit, model)
     answer = deepcopy(proof.answer)
-    answer["lessons"] = answer["lessons"][:MAX_PAGE_LESSONS]
-    names = [comparison["lesson"] for comparison in answer["lessons"]]
+    lessons = sorted(answer["lessons"][:MAX_PAGE_LESSONS], key=_by_conclusion)
+    names = [comparison["lesson"] for comparison in lessons]
     lesson_of = await visit.caller.read(figures.named, names)
-    loops_of = {} if model else (await measure(visit)).loops
-    gone = {"id": 0, "text": ""}
-    for comparison in answer["lessons"]:
-        comparison |= lesson_of.get(comparison["lesson"], gone)
-        comparison["loops"] = loops_of.get(comparison["lesson"], 0)
+    for comparison in lessons:
+        lesson = lesson_of.get(comparison["lesson"], {"id": 0, "text": ""})
+        comparison["name"] = lesson["text"] or comparison["lesson"]
+        comparison["path"] = f"/lessons/{lesson['id']}" if lesson["id"] else ""
+    models = [
+        {**one, "name": name or "not reported", "path": "/proof" if name else ""}
+        | {"query": {"model": name}}
+        for name, one in answer["models"].items()
+    ]
+    trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
 
-    comparisons = [answer["pooled"], *answer["lessons"], *answer["models"].values()]
-    for comparison in comparisons:
+    pooled = answer["pooled"]
+    for comparison in (pooled, *lessons, *models, *trials):
         comparison |= words_of(comparison)
-    answer["lessons"].sort(key=_by_conclusion)
-
-    if answer["verdict"] == "hurts":
-        answer["harm"] = HARMFUL_MEMORY.reason.capitalize()
-
-    home = await read_home(visit.caller.setup.store, visit.caller.scope)
+    trial = headline(
+        from_document(Comparison, pooled),
+        [from_document(TrialProof, trial) for trial in trials],
+    )
+    sources = [one for one in trials if trial and one["source"] == trial.source]
+    is_harmful = answer["verdict"] == "hurts" and answer["holdout"]
     return {
         **answer,
-        **home,
+        "whole": sources[0] if sources else pooled,
+        "known": [one for one in lessons if one["uplift"]["gain"] is not None],
+        "others": [one for one in lessons if one["uplift"]["gain"] is None],
+        "by_model": models,
+        "trials": trials,
+        "unbounded_calls": unbounded(Effect(**pooled["calls"])),
+        "harm": HARMFUL_MEMORY.reason.capitalize() if is_harmful else "",
         "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
@@ -365,27 +383,28 @@ def words_of(comparison: Document) -> Document:
     if uplift.gain is not None:
         gain = word_gain(uplift).sentence
 
-    missing = ""
-    if comparison["conclusion"] == NO_CONCLUSION:
-        # Fewer loops can be compared than had it, and pages count the latter.
-        lacks = say_missing(
+    lacks = ""
+    if comparison["conclusion"] == NO_CONCLUSION and not comparison.get("pairs"):
+        missing = say_missing(
             comparison["shown"],
             comparison["withheld"],
             comparison.get("missing"),
             bare=True,
         )
-        missing = f"{NEEDS} {lacks}"
+        lacks = f"{NEEDS} {missing}"
         # A loop may go without all lessons, which tells nothing of one of them.
         is_shown_only = comparison["shown"] and not comparison["withheld"]
-        if comparison["lesson"] and is_shown_only:
-            missing = f"{NEEDS} loops from which it alone is withheld"
+        if comparison.get("lesson") and is_shown_only:
+            lacks = f"{NEEDS} loops from which it alone is withheld"
+    repeats = ""
+    if "recurrence" in comparison:
+        repeats = say_repeats(Effect(**comparison["recurrence"]))
     return {
         "gain": gain,
         "shares": say_shares(uplift),
-        "lacks": missing,
-        "repeats": say_repeats(Effect(**comparison["recurrence"])),
+        "lacks": lacks,
+        "repeats": repeats,
         "verdict": _verdict_of(comparison),
-        "unbounded_calls": unbounded(Effect(**comparison["calls"])),
     }
 
 
