@@ -16,7 +16,7 @@ from heedful.lessons.origin import Origin
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
 
-Difference = Literal["digits", "negation", "names"]
+Difference = Literal["digits", "negation"]
 # Numbers in words, and more words that negate than `heedful.loop.stop` has.
 _NUMBER_WORDS = frozenset(
     "two three four five six seven eight nine ten hundred half twice".split()
@@ -24,24 +24,16 @@ _NUMBER_WORDS = frozenset(
 _NEGATION_WORDS = frozenset("avoid unless except hardly seldom rarely".split())
 # A word, with the end of a negation such as "don't".
 _LESSON_WORD_PATTERN = re.compile(r"[^\W_]+(?:['’]t\b)?")
-# What names a particular thing. On the first line quoted texts, on the second
-# identifiers and paths ("a_b.c"), calls ("open(") and single letters, on the third
-# words that are capitalised within a sentence.
-_PARTICULAR_NAME_PATTERN = re.compile(
-    r"[\"“`][^\"”`\n]{1,100}[\"”`]|(?<!\w)'[^'\n]{1,100}'(?!\w)"
-    r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|(?<!['’])\b[b-z]\b(?!['’])"
-    r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
-)
 # A hyphen or a slash between letters, which is not an operator: "read-only", "and/or".
 _HYPHEN_PATTERN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")
 
 
 @lru_cache(8_192)  # each text is compared with many others
 def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
-    """Return a text's digits (numbers and operators), negations and names, in order.
+    """Return a text's digits (numbers and operators) and its negations, in order.
 
     >>> particulars("Ask Ada for 'big box' at a_b.c, not twice.")
-    {'digits': ['twice'], 'negation': ['not'], 'names': ['ada', 'big box', 'a_b.c']}
+    {'digits': ['twice'], 'negation': ['not']}
     """
     digits: list[str] = []
     negations: list[str] = []
@@ -55,10 +47,7 @@ def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
     digits += [word for word in text_words if word in _NUMBER_WORDS]
     negations += [word for word in text_words if word in _NEGATION_WORDS]
 
-    matches = _PARTICULAR_NAME_PATTERN.findall(text)
-    names = dict.fromkeys(match.strip("\"“”`' .,;:!?").lower() for match in matches)
-    names.pop("", None)
-    return {"digits": digits, "negation": negations, "names": list(names)}
+    return {"digits": digits, "negation": negations}
 
 
 def _lower_words(text: str) -> list[str]:
@@ -174,7 +163,7 @@ def _subject(lesson: DreamLesson) -> tuple[str | int, ...]:
     It is the failure, how far the rule is trusted, how many numbers the text has, and
     its words without numbers and negations.
     """
-    digits, negations, _ = particulars(lesson.text).values()
+    digits, negations = particulars(lesson.text).values()
     masked = {*digits, *negations}
     bare = " ".join(word for word in _lower_words(lesson.text) if word not in masked)
     failure = lesson.failure or lesson.signature

@@ -11,6 +11,7 @@ the edits of it, and those helped nobody. Nor did a group with a single cure.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from operator import attrgetter
 
 from heedful.lessons import render
 from heedful.lessons.consolidate import LOOKBACK_SECONDS, DreamLesson, Mode
@@ -30,7 +31,7 @@ MIN_RECURRING_FAILURES = 3
 MIN_RECURRING_RUNS = 2
 MIN_CURED_FAILURES = 2
 MAX_CITED_FAILURES = 6
-MAX_ACCOUNT_CHARS = 200
+MAX_ACCOUNT_CHARS = 360
 MAX_CURE_CHARS = 160
 # The error type of a reflection of a dream, which is its outcome, too.
 PARTIAL_OUTCOME = "partial"
@@ -55,6 +56,11 @@ class Failure:
         runs = "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
         cure = f"; what put it right: {self.cure}" if self.cure else ""
         return f"- {self.text}{cure} ({runs}, lesson {self.lesson.id})"
+
+    @property
+    def order(self) -> tuple[int, bool, int]:
+        """A sort key that puts the failure first that came back most often."""
+        return -len(self.runs), not self.is_cured, self.lesson.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,39 +147,25 @@ def _failing_words(lesson: LessonWords) -> LessonWords:
 
 def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:
     """Return what a lesson says about a failure."""
-    account = lesson.text
+    mistake = lesson.mistake
+    account = render.account(mistake) if mistake else lesson.text
     cure = ""
-    max_chars = MAX_ACCOUNT_CHARS
-    if lesson.mistake is None:  # it may say both in one sentence
-        max_chars += MAX_CURE_CHARS
-    else:
-        account = render.account(lesson.mistake)
-        cure = "; ".join(render.fix_lines(lesson.mistake))
-    is_cured = bool(cure) or lesson.mended or lesson.state == "verified"
-    fix = lesson.mistake and lesson.mistake.fix
-    if fix and fix.kind == "edit":
-        cure = ""
-        is_cured = False
+    is_edited = False
+    if mistake is not None and mistake.fix is not None:
+        is_edited = mistake.fix.kind == "edit"
+        if not is_edited:
+            cure = clean("; ".join(render.fix_lines(mistake)), MAX_CURE_CHARS)
 
+    is_cured = bool(cure) or lesson.mended or lesson.state == "verified"
     first_line = account.strip().partition("\n")[0]
     return Failure(
         lesson=lesson,
         digest=lesson.failure or lesson.signature,
-        text=clean(first_line, max_chars).rstrip("."),
-        cure=clean(cure, MAX_CURE_CHARS).rstrip("."),
-        is_cured=is_cured,
+        text=clean(first_line, MAX_ACCOUNT_CHARS).rstrip("."),
+        cure=cure.rstrip("."),
+        is_cured=is_cured and not is_edited,
         runs=frozenset(runs),
     )
-
-
-def _most_runs_first(failure: Failure) -> tuple[int, bool, int]:
-    """Return a sort key that puts the failure first that came back most often."""
-    return -len(failure.runs), not failure.is_cured, failure.lesson.id
-
-
-def _cured_first(failure: Failure) -> tuple[bool, tuple[int, bool, int]]:
-    """Return a sort key that puts lessons first that say what put the failure right."""
-    return not failure.is_cured, _most_runs_first(failure)
 
 
 def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
@@ -182,12 +174,13 @@ def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
     Lessons with one cure are about one failure. Those without a cure are about one
     failure if they were seen in the same runs: they quote other lines of one output.
     """
+    in_order = sorted(failures, key=attrgetter("order"))
     by_digest: dict[str, Failure] = {}
-    for failure in sorted(failures, key=_cured_first):
+    for failure in sorted(in_order, key=attrgetter("is_cured"), reverse=True):
         by_digest.setdefault(failure.digest, failure)
 
     distinct: dict[str | frozenset[str], Failure] = {}
-    for failure in sorted(by_digest.values(), key=_most_runs_first):
+    for failure in sorted(by_digest.values(), key=attrgetter("order")):
         words = failure.cure or failure.text
         distinct.setdefault(words if failure.is_cured else failure.runs, failure)
     return list(distinct.values())
