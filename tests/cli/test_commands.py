@@ -256,7 +256,7 @@ BAD = {
     "export none/x.jsonl": (4, "No such file or directory"),
     "export x.jsonl --db none.db": (3, "no database 'none.db'"),
     "import loops.jsonl": (2, "loops.jsonl:1: "),
-    "import none.jsonl --trust much": (2, "trust is 'much'"),
+    "import none.jsonl --origin much": (2, "origin is 'much'"),
     "nope": (2, "is called 'nope'; there are: run, demo, why"),
     "policy check": (2, "no command of heedful is called 'policy'"),
     "loops --limit x": (2, "'--limit': 'x' is not a valid int"),

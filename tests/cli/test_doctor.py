@@ -185,11 +185,3 @@ def test_missing_vectors_are_embedded_in_the_tenant_that_is_asked_for(
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
     command = "HEEDFUL_TENANT=acme heedful reembed"
     session((f"{WELL} --tenant acme", 1, f"; {command}"))
-
-
-def test_a_retention_is_said_with_what_it_removes(session, monkeypatch):
-    session((WELL, 0, "!✓ retention"))
-    monkeypatch.setenv("HEEDFUL_FORGET", "180d")
-    monkeypatch.setenv("HEEDFUL_FORGET_LOOPS", "365d")
-    removed = "removes lessons unused for 180d and loops that ended 365d ago"
-    session((WELL, 0, f"✓ retention: {removed}, once a day by heedful serve"))

@@ -197,8 +197,7 @@ def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, s
         (
             f"{ended} --dry-run",
             0,
-            "2 loops would be removed, ended 2001-09-",
-            " to 2004-11-",
+            "2 loops would be removed",
             f"Next: heedful {ended}",
         ),
         (f"{ended} --keep 9 --json", 0, '"removed": []', '"loops": 2'),
@@ -216,26 +215,6 @@ def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, s
 
 FIX = "Raise the limit:\n  - limit = 10\n  + limit = " + "9" * 300 + "\nand restart."
 LOG = b"INFO all is well\n" * 6_000  # more than a pipe holds
-
-
-def test_an_error_with_other_names_names_the_nearest_lesson(desk, session):
-    remember(
-        desk, "LookupError", "no room 'Aurora' in Berlin", lesson="List the rooms."
-    )
-    remember(desk, "Timeout", "no answer", lesson="Wait.")
-    error = """seen LookupError "no room 'Borealis' in Oslo\""""
-    session(
-        (
-            error,
-            1,
-            "seen: 0\n",
-            "not seen; lesson 1 is about something like it",
-            "Next: heedful lessons --related 1",
-        ),
-        ("lessons --related 1", 0, "List the rooms."),
-        (f"{error} --json", 1, '"nearest": 1'),
-        ("seen OSError 'disk is full'", 1, "seen: 0\n", "!something like it"),
-    )
 
 
 def test_fixes_are_shown_whole(desk, session):
@@ -877,7 +856,6 @@ def test_names_are_stated_listed_and_taken_back(session, desk):
         ("trust --list --json", 0, "pytest", '!"docs"'),
         ("quarantine log", 0, "docs (removed)"),
         ("trust network", 2, "network"),
-        ("trust set user operator", 2, "give the names alone: heedful trust gh docs"),
     )
     desk.write("heedful.toml", 'trust = ["network"]\n')
     session(("lessons", 2, "network"))

@@ -158,13 +158,6 @@ def test_doctor_says_that_jobs_wait_and_no_worker_is_alive(invoke, postgres):
     assert "start more: heedful worker" in done.out
 
 
-def test_doctor_says_when_a_worker_removes_what_is_old(doctor, postgres, monkeypatch):
-    monkeypatch.setenv("HEEDFUL_FORGET_LOOPS", "365d")
-    _, signs = doctor(postgres.service)
-    assert "ended 365d ago, next " in signs["retention"]["found"]
-    assert " 03:00 UTC by a worker" in signs["retention"]["found"]
-
-
 def test_what_is_released_is_queued_to_be_embedded(invoke, postgres, monkeypatch):
     asyncio.run(prepare(postgres.service, keep_waiting, "a lesson"))
     monkeypatch.setenv("HEEDFUL_DB", postgres.service)

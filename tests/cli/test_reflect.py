@@ -114,7 +114,7 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
     session_of_traces(
         (
-            "reflect chat.json --trust operator",
+            "reflect chat.json --origin user",
             0,
             "Error: 3 items match",
             "!\x1b",
@@ -159,7 +159,7 @@ def test_a_model_that_failed_the_judge_check_is_checked_word_by_word(
     assert refused is not is_believed
 
 
-def test_what_failed_is_shown_by_doctor_and_tried_again(session_of_traces):
+def test_what_failed_is_listed_and_tried_again(session_of_traces):
     late = "failed: no answer within 3 s"
     session_of_traces(
         ("reflect runs.jsonl --model reflectors:gone", 5, "no key", "!episode"),
@@ -170,18 +170,10 @@ def test_what_failed_is_shown_by_doctor_and_tried_again(session_of_traces):
             "2 episodes: 0 new, 0 known, 2 fa",
         ),
         ("lessons", 0, "no lesson in project"),
-        (
-            "doctor",
-            1,
-            "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout:",
-        ),
+        ("jobs", 0, "ModelTimeout: "),
         ("worker --once --model reflectors:late", 0, "0 jobs done, 0 given up"),
         ("worker --once --model reflectors:good", 0, "2 jobs done, 0 given up"),
-        (
-            "doctor --model toy:answer",
-            0,
-            "✓ episodes: 2 reflected on, 0 waiting, 0 failed",
-        ),
+        ("jobs", 0, "!ModelTimeout: "),
     )
 
 
@@ -357,7 +349,7 @@ ROOM_RUN = {
 def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
     desk.write("room.json", json.dumps(ROOM_RUN))
     session(
-        ("reflect room.json --trust operator", 0),
+        ("reflect room.json --origin user", 0),
         (
             """before --tool rooms -- '{"room": "Aurora"}'""",
             0,
@@ -420,10 +412,8 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
             0,
             "!answer with P0 to P3",
             "nothing to show: ",
-            "\nwith --key bugs.triage: 1 lesson\n",
-            "\nNext: heedful recall 'A typo' --key bugs.triage\n",
+            "heedful recall TASK --key KEY",
         ),
-        ("recall 'A typo' --json", 0, '"bugs.triage": 1'),
         (
             "recall 'A typo' --key bugs.triage",
             0,

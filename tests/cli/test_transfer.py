@@ -12,7 +12,7 @@ from tests.cli.support import next_line
 from tests.memory.transfers import export_bytes, fill_memory, import_own
 from tests.store.support import opened
 
-OWN = "--trust operator --by ada --why 'my laptop'"
+OWN = "--origin user --by ada --why 'my laptop'"
 DATA: bytes = asyncio.run(export_bytes(asyncio.run(fill_memory())))
 
 

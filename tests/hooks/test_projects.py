@@ -209,14 +209,6 @@ def test_commands_in_a_repository_use_the_file_of_its_hooks(home: Home) -> None:
     assert below.startswith(f"heedful uses {home.shop / 'heedful.db'}")
 
 
-@pytest.mark.parametrize("option", ["--trust own", "--trust make,Read", "--no-trust"])
-def test_the_option_trust_is_taken_and_ignored(option: str, home: Home) -> None:
-    screen = run_command(home, f"hook install --yes {option}")
-    assert screen.count("--trust is ignored") == 1
-    assert f"memory: {home.database()}" in screen
-    assert (home.shop / ".claude" / "settings.json").exists()
-
-
 def test_uninstall_names_what_stays(home: Home) -> None:
     run_command(home, "hook install --yes")
     home.start()

@@ -126,8 +126,8 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     ]
     with pytest.raises(errors.InvalidInput, match="mode"):
         await run_task(tools, "dream", mode="deep")
-    await run_task(replace(tools, keep=1), "prune")
-    assert await store.read(SCOPE, lesson_store.count) == 1
+    await run_task(replace(tools, unused_for=YEAR), "prune")
+    assert await store.read(SCOPE, lesson_store.count) == 3
 
 
 async def test_the_nightly_dream_reflects_on_what_recurred_that_day(store):
@@ -339,7 +339,7 @@ async def test_a_night_is_for_every_scope_as_the_settings_say(store):
     assert await told(Tools(store=store)) == []
     await Tools(store=store).memory(SCOPE).remember("k", "one")
     assert await told(Tools(store=store, mode="lite")) == ["prove"]
-    full = Tools(store=store, embedder=FixedEmbedder(), keep=9)
+    full = Tools(store=store, embedder=FixedEmbedder(), unused_for=YEAR)
     assert await told(replace(full, enabled=False)) == ["prove", "embed", "prune"]
     assert await told(full) == ["prove", "embed", "dream", "prune"]
 

@@ -93,7 +93,7 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     await put(
         store, OTHER, "pan"
     )  # kept by a service that was killed before it handed it over
-    tools = Tools(store=store, loops={"short": short}, keep=9)
+    tools = Tools(store=store, loops={"short": short}, unused_for=1e9)
     async with PostgresQueue(url, works=True) as queue:
         for task in ("prune", "dream", "dream", "prove"):
             await queue.defer(task, SCOPE)
@@ -323,7 +323,7 @@ async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(
 
 
 async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url, heard):
-    tools = Tools(store=open_store(url), keep=9)
+    tools = Tools(store=open_store(url), unused_for=1e9)
     for scope in (SCOPE, OTHER):
         await tools.memory(scope).remember("k", "one")
     async with PostgresQueue(url, works=True) as queue, at_work(queue, tools, heard):

@@ -1,11 +1,9 @@
 """The database that the settings of a command name, opened for one command."""
 
-import sqlite3
 from asyncio import gather
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import asdict, astuple
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,13 +17,8 @@ from heedful.store.projects import prepare_database, user_folder
 from heedful.store.store import Store
 
 T = TypeVar("T")
-HAS_RECORDS_QUERY = (
-    "select exists (select 1 from loop) or exists (select 1 from lesson) "
-    "or exists (select 1 from episode)"
-)
-UNNAMED_IN_REPOSITORY = (
-    "; pass --db with the file that your program names: in a git repository heedful "
-    "looks into no other .db file by itself"
+NAME_DATABASE_HINT = (
+    "; pass --db with the file that your program names, or let heedful run create one"
 )
 
 
@@ -72,74 +65,6 @@ def db_exists(db: str) -> bool:
     return "://" in db or Path(db).exists()
 
 
-def is_blank(path: Path) -> bool:
-    """Return True if a database file has no loop, lesson or session and no log.
-
-    Nothing is written, and no log beside the file is read.
-    """
-    log = Path(f"{path}-wal")
-    has_log = log.exists() and log.stat().st_size > 0
-    # SQLite would wait for the other end of a pipe.
-    if has_log or not path.is_file():
-        return False
-
-    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(uri, uri=True)) as db:
-            (has_records,) = db.execute(HAS_RECORDS_QUERY).fetchone()
-    except sqlite3.Error:
-        return False
-    return not has_records
-
-
-def missing_database(db: str, remedy: str) -> NotFound:
-    """Return the error that the file `db` does not exist, and where it was looked for.
-
-    `remedy` says what to do.
-    """
-    folder = Path(db).absolute().parent
-    return NotFound("database", db, f"the folder {folder}", remedy=remedy)
-
-
-def databases_beside(db: str) -> str:
-    """Return how to open other databases in the folder of the file `db`, 3 at most.
-
-    It is the end of a sentence about `db`, "" if there is no other. "" is the current
-    folder with all its files. No empty one is named, and none in a repository: an agent
-    would follow one that came with a clone.
-    """
-    from heedful.store.workspace import find_repository
-
-    if find_repository(Path(db).parent.resolve()) is not None:
-        # The default database of a repository is in the user's folder.
-        return UNNAMED_IN_REPOSITORY if _files_beside(Path(), db) else ""
-    options = " or ".join(f"--db {quote_words([name])}" for name in filled_beside(db))
-    return f"; pass {options}" if options else ""
-
-
-def filled_beside(db: str) -> list[str]:
-    """Return other databases in the folder of the file `db`, 3 at most.
-
-    There are none in a repository, as in `databases_beside`.
-    """
-    from heedful.store.sqlite import has_mark  # slow to import
-    from heedful.store.workspace import find_repository
-
-    folder = Path(db).parent
-    if find_repository(folder.resolve()) is not None:
-        return []
-    # To open a pipe would block.
-    files = sorted(str(path) for path in _files_beside(folder, db) if path.is_file())
-    names = (file for file in filter(str.isprintable, files) if has_mark(file))
-    filled = (name for name in names if not is_blank(Path(name)))
-    return list(islice(filled, 3))
-
-
-def _files_beside(folder: Path, db: str) -> list[Path]:
-    """Return the files in a folder that may be databases, without `db`."""
-    return [path for path in folder.glob("*.db") if path.name != Path(db).name]
-
-
 async def other_scopes(store: Store, scope: Scope) -> str:
     """Return how to see what a local file has of other projects and tenants, 3 at most.
 
@@ -174,22 +99,15 @@ def check_database(db: str, *, new: bool = False) -> None:
 
     Raises StoreUnavailable if it may be new, and its folder does not exist.
     """
+    if db_exists(db):
+        return
     folder = Path(db).absolute().parent
+    if not new:
+        place = f"the folder {folder}"
+        raise NotFound("database", db, place, remedy=NAME_DATABASE_HINT)
     # heedful makes the folders of its own.
-    has_folder = folder.is_dir() or folder.is_relative_to(user_folder())
-    if not (has_folder or db_exists(db)):
-        if new:
-            place = missing_folder(str(folder))
-            raise StoreUnavailable(f"no database {db!r} in {place}")
-        place = f"the folder {folder}, which is missing"
-        raise NotFound("database", db, place, remedy=databases_beside(""))
-
-    if not (new or db_exists(db)):
-        hint = (
-            "; pass --db with the file that your program names, or let heedful run "
-            "create one"
-        )
-        raise missing_database(db, databases_beside(db) or hint)
+    if not (folder.is_dir() or folder.is_relative_to(user_folder())):
+        raise StoreUnavailable(f"no database {db!r} in {missing_folder(str(folder))}")
 
 
 @asynccontextmanager

@@ -7,13 +7,12 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -33,9 +32,6 @@ from heedful.cli.resources import (
 )
 from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError, install_line
-from heedful.integrations.hook import read_settings
-from heedful.integrations.install import installed, settings_path
-from heedful.integrations.rules import ACCEPT_COMMAND, doubt_about_rules
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces, space_of
 from heedful.models import (
@@ -43,8 +39,7 @@ from heedful.models import (
     embedder_weights_here,
     weights,
 )
-from heedful.sanitize import clean
-from heedful.store import POSTGRES_PREFIXES, episodes, search, shown
+from heedful.store import POSTGRES_PREFIXES, search, shown
 from heedful.store.connection import Db
 from heedful.validation import require
 
@@ -113,8 +108,6 @@ def doctor() -> int:
         _describe_recall(values),
         _check_stored_judge(values),
         *_check_weights(values),
-        *_check_hooks(),
-        *_describe_retention(values),
     ]
     try:
         signs += _check_database(values)
@@ -239,53 +232,6 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
         )
 
 
-def _check_hooks() -> Iterator[Sign]:
-    """Check that hooks, where they are installed, follow the team's rules here."""
-    if not any(map(_has_hooks, (False, True))):
-        return
-
-    settings_of_hooks = read_settings(Path.cwd())
-    doubt = doubt_about_rules(Path.cwd())
-    yield Sign(
-        name="hooks",
-        well=not doubt,
-        found=doubt or f"they use {shown(settings_of_hooks['db'])}",
-        todo=f"{ACCEPT_COMMAND} shows it and asks",
-    )
-
-
-def _has_hooks(is_user: bool) -> bool:
-    """Return True if the user's settings, or those of this project, have hooks."""
-    with suppress(HeedfulError):
-        events, _ = installed(settings_path(is_user))
-        return bool(events)
-    return False
-
-
-def _describe_retention(values: Settings) -> Iterator[Sign]:
-    """Say what is removed for its age and when, if a setting says so."""
-    removed = []
-    if values.forget is not None:
-        removed.append(f"lessons unused for {values.forget}")
-    if values.forget_loops is not None:
-        removed.append(f"loops that ended {values.forget_loops} ago")
-    if not removed:
-        return
-
-    times = "once a day by heedful serve"
-    if values.db.startswith(POSTGRES_PREFIXES):
-        now = datetime.now(UTC)
-        night = now.replace(hour=3, minute=0)
-        if night <= now:
-            night += timedelta(days=1)
-        times = f"next {night:%Y-%m-%d %H:%M} UTC by a worker with this setting"
-    yield Sign(
-        name="retention",
-        well=True,
-        found=f"removes {' and '.join(removed)}, {times}",
-    )
-
-
 def _check_database(values: Settings) -> list[Sign]:
     """Check the database and, on PostgreSQL, the queue. No database yet is well."""
     if not db_exists(values.db):
@@ -345,9 +291,6 @@ def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
             )
         )
 
-    counts = episodes.counts(db, scope)
-    if counts:
-        signs.append(_check_episodes(db, scope, counts))
     return signs
 
 
@@ -377,20 +320,6 @@ def _check_integrity(db: Db, file: str) -> Sign:
         well=result == "ok",
         found=f"{file}, {result}",
         todo="restore a copy, or move the file away",
-    )
-
-
-def _check_episodes(db: Db, scope: Scope, counts: Mapping[Any, int]) -> Sign:
-    """Check that no reflection on an episode has failed. `counts` are by state."""
-    reflected = counts.get("reflected", 0)
-    waiting = counts.get("waiting", 0)
-    failed = counts.get("failed", 0)
-
-    state = f"{reflected} reflected on, {waiting} waiting, {failed} failed"
-    for episode in episodes.page(db, scope, limit=1, state="failed"):
-        state += f" (the last: {clean(episode.error, 200)})"
-    return Sign(
-        name="episodes", well=not failed, found=state, todo="heedful worker --once"
     )
 
 

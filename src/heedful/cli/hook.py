@@ -45,7 +45,6 @@ from heedful.store.projects import (
 
 hook: Typer = group()
 
-TRUST_IS_GONE = "--trust is ignored: hook install no longer asks whom to trust"
 Agents = Annotated[
     list[str] | None,
     Argument(help="The agents, claude-code by default; --list shows them."),
@@ -151,8 +150,6 @@ def install(
     http: Annotated[
         str, Option(help="The address of heedful serve, instead of commands.")
     ] = "",
-    trust: Annotated[str, Option(hidden=True)] = "",
-    no_trust: Annotated[bool, Option("--no-trust", hidden=True)] = False,
     yes: Yes = False,
 ) -> int:
     """Write the hooks into the settings of agents, after showing what changes.
@@ -161,8 +158,6 @@ def install(
     """
     if listed:
         return list_agents()
-    if trust or no_trust:
-        say(TRUST_IS_GONE)
     targets = _installable(agents, is_all, user)
     changes = _plan(targets, user, http)
     if dry_run:

@@ -31,7 +31,6 @@ from heedful.cli.output import (
     repeated,
     say,
     shorten,
-    when,
 )
 from heedful.cli.resources import ask, ask_all
 from heedful.cli.settings import (
@@ -65,7 +64,6 @@ MAX_LINE_TEXT_CHARS = 200
 # In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
-MAX_ASKED_KEYS = 20  # for which recall is tried if it finds nothing without a key
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
@@ -240,14 +238,7 @@ def seen(
             "error"
         )
 
-    lines, notes = _seen_texts(result, pattern.pattern, error_type, db)
-    nearest = 0
-    if error_text.strip() and not result:
-        nearest_db, nearest = _nearest_lesson(error_text)
-        db = nearest_db or db
-    if nearest:
-        notes.append(f"not seen; lesson {nearest} is about something like it")
-        notes.append(following("lessons", related=nearest, db=db))
+    lines, notes = _seen_texts(result, pattern.pattern, db)
     document = {
         "seen": result.count,
         "signature": pattern.digest,
@@ -255,7 +246,6 @@ def seen(
         "group": result.group,
         "lessons": result.lessons,
         "lines": result.lines,
-        "nearest": nearest or None,
     }
 
     # An agent may ask, too, so the words of a retired lesson are not among the others.
@@ -273,9 +263,7 @@ def seen(
     return 0 if result else 1
 
 
-def _seen_texts(
-    result: Seen, pattern: str, error_type: str, db: str
-) -> tuple[list[str], list[str]]:
+def _seen_texts(result: Seen, pattern: str, db: str) -> tuple[list[str], list[str]]:
     """Return the lines that show what was looked up, and the notes for the end."""
     lines = list(result.lines)
     if not lines:
@@ -303,22 +291,6 @@ def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:
         if any(lesson["text"] for lesson in result.lessons):
             return db, result
     return (seen_answers or answers)[0]
-
-
-def _nearest_lesson(error_text: str) -> tuple[str, int]:
-    """Return the id of the lesson that recall finds for an error, after its database.
-
-    The id is 0 if recall finds none.
-    """
-    text = error_text[:2_000]
-    answers = ask_all(lambda memory: memory.recall(text, 1))
-    matches = list[tuple[str, Match]]()
-    for db, matched in answers:
-        matches += [(db, match) for match in matched]
-    if not matches:
-        return "", 0
-    db, nearest = max(matches, key=lambda entry: entry[1].relevance)
-    return db, nearest.lesson_id
 
 
 def _origin(db: str) -> str:
@@ -447,14 +419,12 @@ class Recalled(NamedTuple):
     """What one memory recalls for a task.
 
     `waiting` says whether texts wait in quarantine. `spaces` is None if recall compares
-    only words. If nothing is recalled, `keys` counts the lessons that loops of a memory
-    key would be shown.
+    only words.
     """
 
     matches: Matches
     waiting: bool
     spaces: Spaces | None
-    keys: Mapping[str, int]
 
 
 def recall(
@@ -477,7 +447,6 @@ def recall(
     With the memory key of a function or a stage, it also shows the rules that this
     function or stage broke.
     """
-    task_word = task  # as it is named in a command
     if task == STANDARD_INPUT:
         stdin = sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES)
         task = stdin.decode("utf-8", "replace")
@@ -508,7 +477,6 @@ def recall(
         "examples": matches,
         "spaces": first.spaces,
         "silence": "",
-        "keys": first.keys,
     }
     if matches:
         return answer(document, page("recall", found=matches), KEY_NOTICE)
@@ -518,26 +486,7 @@ def recall(
     ]
     document["silence"] = silences[0][1]
     lines = [f"nothing to show: {silence}{_origin(db)}" for db, silence in silences]
-    key_lines = _key_lines(task_word, answers)
-    return answer(document, lines, key_lines or KEY_NOTICE, notices)
-
-
-def _key_lines(task: str, answers: Sequence[tuple[str, Recalled]]) -> list[str]:
-    """Return the keys whose loops would be shown lessons, with a command for one of
-    each database.
-    """
-    if len(task) > MAX_LINE_TEXT_CHARS or not task.isprintable():
-        task = "TASK"
-
-    lines: list[str] = []
-    for db, recalled in answers:
-        for key, lessons in recalled.keys.items():
-            count = counted(lessons, "lesson")
-            lines.append(f"with --key {clean(key, MAX_LINE_TEXT_CHARS)}: {count}")
-        if recalled.keys:
-            first_key = next(iter(recalled.keys))
-            lines.append(following("recall", task, key=first_key, db=db))
-    return lines
+    return answer(document, lines, KEY_NOTICE, notices)
 
 
 async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
@@ -550,23 +499,7 @@ async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
         examples = counted(spaces.behind, "example")
         say(f"recall compares {examples} by words only ({spaces})")
         say(following("reembed"))
-    keys = {} if matches else await _count_by_key(memory, task)
-    return Recalled(matches, waiting=bool(waiting), spaces=spaces, keys=keys)
-
-
-async def _count_by_key(memory: Memory, task: str) -> dict[str, int]:
-    """Return how many lessons loops of a memory key would be shown, if there are any.
-
-    Only the first `MAX_ASKED_KEYS` keys in the order of the alphabet are asked for.
-    """
-    keys = await memory.store.read(memory.scope, memory_keys)
-    counts = {}
-    for key in sorted(keys)[:MAX_ASKED_KEYS]:
-        briefing = await _brief(memory, task=task, key=key)
-        lessons = {match.lesson_id for match in briefing.found}
-        if lessons:
-            counts[key] = len(lessons)
-    return counts
+    return Recalled(matches, waiting=bool(waiting), spaces=spaces)
 
 
 def _check_key(key: str) -> None:
@@ -649,32 +582,28 @@ def prune(
     unused_seconds = seconds_if_given("--unused-for", unused_for)
     ended = ended_seconds("--ended-for", ended_for)
 
-    async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int, str]:
+    async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
         lessons: Sequence[Mapping[str, Any]] = ()
         if prunes_lessons:
             lessons = await memory.prune(
                 unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run
             )
         if ended is None:
-            return lessons, 0, ""
+            return lessons, 0
 
         from heedful.store import retention  # few commands need it
 
-        if not dry_run:
-            loops = await retention.remove(
-                memory.store, memory.scope, ended_for=ended, by=by
+        if dry_run:
+            expired = await memory.store.read(
+                memory.scope, retention.find, time.time() - ended
             )
-            return lessons, loops, ""
-
-        expired = await memory.store.read(
-            memory.scope, retention.find, time.time() - ended
+            return lessons, expired.loops
+        loops = await retention.remove(
+            memory.store, memory.scope, ended_for=ended, by=by
         )
-        times = ""
-        if expired.earliest is not None and expired.latest is not None:
-            times = f", ended {when(expired.earliest)} to {when(expired.latest)}"
-        return lessons, expired.loops, times
+        return lessons, loops
 
-    removed, loops, times = ask(remove)
+    removed, loops = ask(remove)
     numbers = [counted(len(removed), "lesson")] if prunes_lessons else []
     if ended is not None:
         numbers.append(counted(loops, "loop"))
@@ -685,7 +614,7 @@ def prune(
     return answer(
         {"dry_run": dry_run, "removed": removed, "loops": loops},
         shorten(REMOVED_LESSON_COLUMNS, removed, text_columns=3),
-        f"{' and '.join(numbers)} {outcome}{times}",
+        f"{' and '.join(numbers)} {outcome}",
         then,
     )
 

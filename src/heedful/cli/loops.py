@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from heedful.cli.databases import ask_scope, databases_beside, other_scopes
+from heedful.cli.databases import ask_scope, other_scopes
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -31,7 +31,6 @@ from heedful.cli.settings import (
     By,
     Limit,
     Why,
-    settings,
     time_after,
     where,
 )
@@ -119,7 +118,7 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
     newest, _ = await store.read(scope, loops.newest, limit=1)
     if not newest:
         place = f"{where()}, which has no loop yet"
-        beside = await _elsewhere(store, scope)
+        beside = await other_scopes(store, scope)
         raise NotFound("loop", name, place, remedy=beside)
 
     stored_loop = await loop_of(store, scope, newest[0].id)
@@ -234,14 +233,6 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
             return runs[0]
         raise NotFound("run of a pipeline", name, where()) from error
     return await store.read(scope, loops.read, id)
-
-
-async def _elsewhere(store: Store, scope: Scope) -> str:
-    """Return where else loops may be than in a scope that has none.
-
-    That is in other projects of the database, or else in other databases.
-    """
-    return await other_scopes(store, scope) or databases_beside(settings().db)
 
 
 async def newest_runs(
@@ -470,7 +461,7 @@ def list_loops(
         )
         if newest or state:
             return newest, ""
-        return newest, await _elsewhere(store, scope)
+        return newest, await other_scopes(store, scope)
 
     stored_loops, beside = ask_scope(read)
     rows = []

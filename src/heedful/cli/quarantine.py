@@ -26,7 +26,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.resources import ask, embed_later
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Texts, Why, where
-from heedful.errors import NotFound, UsageError
+from heedful.errors import NotFound
 from heedful.lessons.commands import option_words, quote_words, trust_words
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
@@ -331,10 +331,6 @@ def list_reviews(limit: Limit = 50) -> int:
     )
 
 
-# The commands of earlier versions.
-_OLDER_COMMANDS = frozenset(("list", "set", "unset"))
-
-
 def trust(
     names: Annotated[
         list[str] | None,
@@ -350,8 +346,6 @@ def trust(
     """State sources by name: agents see their words at once. Texts that wait only
     because of these sources are released. Without a name, list the stated sources.
     """
-    if names and names[0] in _OLDER_COMMANDS:
-        raise UsageError("give the names alone: heedful trust gh docs; or --list")
     if listed or not (names or remove):
         return _list_names()
 

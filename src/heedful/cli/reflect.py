@@ -102,7 +102,6 @@ def reflect(
     origin: Annotated[
         str, Option(help="Whose runs these are: user, local, outside.")
     ] = "user",
-    trust: Annotated[str, Option(hidden=True)] = "",
     keep: Annotated[
         bool, Option("--store/--no-store", help="Store the lessons.")
     ] = True,
@@ -116,7 +115,7 @@ def reflect(
     Each run counts once, however often it is read. What is from outside waits in
     quarantine.
     """
-    author = read_origin(trust, "trust") if trust else read_origin(origin)
+    author = read_origin(origin)
     # Failures are printed below.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     values = settings().with_one_model()

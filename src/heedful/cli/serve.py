@@ -13,22 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
 from heedful.checks.loading import load
-from heedful.cli.databases import (
-    check_database,
-    databases_beside,
-    db_exists,
-    filled_beside,
-    is_blank,
-    opened_store,
-)
+from heedful.cli.databases import check_database, db_exists, opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
-from heedful.cli.output import current_command, following, page, say, show
+from heedful.cli.output import following, page, say, show
 from heedful.cli.resources import (
     embedder_of,
     judge_doubt,
@@ -39,7 +31,6 @@ from heedful.cli.resources import (
 from heedful.cli.settings import (
     Settings,
     ended_seconds,
-    is_stated,
     scope_of,
     seconds_if_given,
     settings,
@@ -55,7 +46,7 @@ from heedful.memory.memory import MAX_EMBEDDER_LOAD_SECONDS, log_failure
 from heedful.pipeline.thresholds import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
-from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, keys, shown
+from heedful.store import POSTGRES_PREFIXES, keys, shown
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
@@ -245,19 +236,14 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.web import add_pages
 
     is_new = not db_exists(values.db)
-    is_empty = is_new or is_blank(Path(values.db))
-    # A person who names a file beside heedful.db has hardly meant a new one.
-    default = Path(values.db).parent / DEFAULT_DATABASE_FILE
-    is_misnamed = "db" in current_command().options and default.exists()
     # Who may change nothing makes no file.
-    may_make = not (read_only or is_misnamed or _is_beside_others(values))
-    check_database(values.db, new=may_make)
+    check_database(values.db, new=not read_only)
 
     say("starting …")
-    hint = "another --port (it may be heedful ui)"
+    other_port = "another --port (it may be heedful ui)"
     # The port comes first: without one, no file is made.
-    with bound(PAGES_HOST, values.port, hint) as listener:
-        async with opened_store(values, new=may_make) as store:
+    with bound(PAGES_HOST, values.port, other_port) as listener:
+        async with opened_store(values, new=not read_only) as store:
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 
@@ -276,8 +262,9 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                 def ready() -> None:
                     """Print the address, and open it."""
                     lines = [f"heedful shows {shown(values.db)} at {url}"]
-                    if is_empty:
-                        lines.append(_say_empty(values.db, is_new))
+                    if is_new:
+                        hint = "the page says how to fill it"
+                        lines.append(f"created {values.db}; {hint}")
                     lines.append("Ctrl-C ends it")
                     show("\n".join(lines))
                     if browser:
@@ -291,19 +278,6 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                     ready=ready,
                     stopping=site.end_streams,
                 )
-
-
-def _is_beside_others(values: Settings) -> bool:
-    """Return True if no database is named, and others are where a new one would be."""
-    if is_stated("db") or db_exists(values.db):
-        return False
-    return bool(filled_beside(values.db))
-
-
-def _say_empty(db: str, is_new: bool) -> str:
-    """Return the line that tells of an empty database and of others beside it."""
-    state = f"created {db}" if is_new else f"{db} is empty"
-    return state + (databases_beside(db) or "; the page says how to fill it")
 
 
 async def _mcp(values: Settings) -> None:

@@ -47,7 +47,6 @@ def import_(
     origin: Annotated[
         str, Option(help="outside, or user if you confirm it.")
     ] = "outside",
-    trust: Annotated[str, Option(hidden=True)] = "",
     by: By = "",
     why: Why = "",
     dry_run: DryRun = False,
@@ -58,7 +57,7 @@ def import_(
     they keep their own origin and state. A damaged file is refused before anything is
     written.
     """
-    author = read_origin(trust, "trust") if trust else read_origin(origin)
+    author = read_origin(origin)
     values = settings()
     if dry_run and not db_exists(values.db):
         values = replace(values, db=":memory:")

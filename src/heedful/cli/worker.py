@@ -24,12 +24,9 @@ from heedful.cli.output import counted, current_command, say
 from heedful.cli.resources import embedder_of, look_here, model_here, opened_model
 from heedful.cli.settings import (
     NO_MODEL,
-    Keep,
     Settings,
     Texts,
-    UnusedFor,
     ended_seconds,
-    seconds,
     seconds_if_given,
     settings,
     warn_of_unknown_variables,
@@ -65,8 +62,6 @@ def worker(
     drives: Annotated[
         Texts, Option(help="Loops to drive: name=module:function.")
     ] = None,
-    unused_for: UnusedFor = None,
-    keep: Keep = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
@@ -85,10 +80,6 @@ def worker(
     limit_logs()
     look_here()
 
-    unused_seconds = seconds_if_given("forget", values.forget)
-    if unused_for is not None:
-        unused_seconds = seconds("--unused-for", unused_for)
-
     names = [name.strip() for name in queues.split(",") if name.strip()]
     work = WorkerRun(
         values,
@@ -96,8 +87,7 @@ def worker(
         concurrency=concurrency,
         once=once,
         loops=dict(map(_import_loop, drives or ())),
-        unused_for=unused_seconds,
-        keep=keep,
+        unused_for=seconds_if_given("forget", values.forget),
         ended_for=ended_seconds("forget_loops", values.forget_loops),
         names_model="model" in current_command().options and values.model != NO_MODEL,
     )
@@ -161,7 +151,6 @@ class WorkerRun:
     once: bool
     loops: Mapping[str, Opens]
     unused_for: float | None
-    keep: int | None
     ended_for: float | None
     names_model: bool
 
@@ -224,7 +213,6 @@ class WorkerRun:
             patience=Patience(values.settled),
             loops=self.loops,
             unused_for=self.unused_for,
-            keep=self.keep,
             ended_for=self.ended_for,
         )
 

@@ -167,17 +167,15 @@ class Tools(Resources):
     If `enabled` is False, the worker neither reflects nor dreams. `loops` maps names to
     functions that open loops; a job `drive` contains one of these names. In the `mode`
     "full" the worker dreams every night, in "lite" only on request. Every night it
-    removes the lessons that were not used for `unused_for` seconds, and all but the
-    best `keep` lessons, and the loops that ended `ended_for` seconds ago; None turns a
-    limit off. `patience` says how long to wait until a trace is complete. The job
-    `embed` calls `pause` before each batch; `embedded` has the time up to which it has
-    seen the examples of a scope.
+    removes the lessons that were not used for `unused_for` seconds, and the loops that
+    ended `ended_for` seconds ago; None turns a limit off. `patience` says how long to
+    wait until a trace is complete. The job `embed` calls `pause` before each batch;
+    `embedded` has the time up to which it has seen the examples of a scope.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
     mode: Literal["lite", "full"] = "full"
     unused_for: float | None = None
-    keep: int | None = None
     ended_for: float | None = None
     enabled: bool = True
     patience: Patience = Patience()
@@ -187,7 +185,7 @@ class Tools(Resources):
     @property
     def prunes(self) -> bool:
         """Return True if the worker removes lessons every night."""
-        return self.unused_for is not None or self.keep is not None
+        return self.unused_for is not None
 
 
 async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
@@ -268,21 +266,18 @@ async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
-    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`.
+    """Remove the lessons that were not used for `tools.unused_for` seconds.
 
-    Nothing is removed for its age if that would be most of the memory. Raises
-    StoreError.
+    Nothing is removed if that would be most of the memory. Raises StoreError.
     """
+    if tools.unused_for is None:
+        return
     memory = tools.memory(scope)
-    unused_for = tools.unused_for
-    if unused_for is not None:
-        doubt = await memory.doubt_age(unused_for)
-        if doubt:
-            log.warning("prune_refused", extra={"scope": str(scope), "reason": doubt})
-            unused_for = None
-
-    if unused_for is not None or tools.keep is not None:
-        await memory.prune(by=WORKER_ACTOR, unused_for=unused_for, keep=tools.keep)
+    doubt = await memory.doubt_age(tools.unused_for)
+    if doubt:
+        log.warning("prune_refused", extra={"scope": str(scope), "reason": doubt})
+        return
+    await memory.prune(by=WORKER_ACTOR, unused_for=tools.unused_for)
 
 
 async def expire(tools: Tools, scope: Scope) -> None:
