@@ -94,6 +94,13 @@ def quarantined(
     return entries
 
 
+def count_waiting(db: Db, scope: Scope) -> int:
+    """Return how many examples wait in quarantine."""
+    key = {"scope": token(scope), "state": "quarantined"}
+    (row,) = db.select("count(*) as number", "example", key)
+    return int(row["number"])
+
+
 def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
     """Map the ids of the examples in quarantine to those of their lessons.
 
@@ -193,24 +200,29 @@ def release_stated(
     why: str = "the sources of the run are stated now",
 ) -> list[int]:
     """Release those of the examples whose sources are all stated; return their ids."""
-    stated = believed_names(db, scope, own)
-    released = [id for id in ids if _is_stated_now(db, id, stated)]
+    released = only_of_stated(db, scope, ids, believed_names(db, scope, own))
     if released:
         settle(db, scope, ids=released, action="release", by=by, why=why, trust="local")
     return released
 
 
-def _is_stated_now(db: Db, example: int, stated: Set[str]) -> bool:
-    """Return True if an example waits for sources only that are stated now.
+def only_of_stated(
+    db: Db, scope: Scope, ids: Collection[int], stated: Set[str]
+) -> list[int]:
+    """Return those of the examples that wait only for sources that are stated.
 
     A person decides about what was derived from another example.
     """
-    rows = db.select("source", "origin", {"example": example})
-    sources = {row["source"] for row in rows}
-    waits_for = [source for source in sources if is_outside(source)]
-    if not waits_for or db.select("parent", "lineage", {"child": example}):
-        return False
-    return not any(is_outside(source, stated) for source in waits_for)
+    key = {"scope": token(scope), "ids": json.dumps(list(ids))}
+    sources_by_example: dict[int, list[str]] = {}
+    for row in db.run("own_sources", key):
+        sources_by_example.setdefault(row["example"], []).append(row["source"])
+    return [
+        example
+        for example, sources in sources_by_example.items()
+        if any(map(is_outside, sources))
+        and not any(is_outside(source, stated) for source in sources)
+    ]
 
 
 @resumable(result=None)

@@ -2,7 +2,7 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `loop.py`, `lessons.py`, `lesson.py`, `inbox.py`, `decisions.py`,
+- `loops.py`, `loop.py`, `lessons.py`, `lesson.py`, `inbox.py`,
   `runs.py`, `trace.py`, `work.py`: the pages of a subject. A function
   makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
   declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
@@ -13,7 +13,7 @@ All that belongs to a page is in this room:
 - `summaries.py`: what lists show of loops. `days.py`: how all loops went.
 - `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
   common.
-- `menu.py`: the groups of the menu, and pages that were renamed or are gone.
+- `menu.py`: the pages of the menu, and where those of earlier versions are now.
 - `site.py`: who may see a page, and the way from an address to a page; `addresses.py`
   reads what a request asks for.
 """
@@ -32,7 +32,6 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
     from starlette.routing import Route
 
     from heedful.web import (
-        decisions,
         inbox,
         lesson,
         lessons,
@@ -55,7 +54,6 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
             *loop.PAGES,
             *lessons.PAGES,
             *lesson.PAGES,
-            *decisions.PAGES,
             *inbox.PAGES,
             *runs.PAGES,
             *trace.PAGES,
@@ -65,7 +63,6 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
             *loop.ACTIONS,
             *lesson.ACTIONS,
             *inbox.ACTIONS,
-            *decisions.ACTIONS,
             *trace.ACTIONS,
         ),
         read_only=read_only,

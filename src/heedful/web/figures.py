@@ -22,14 +22,13 @@ from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
-from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.sentence import word_proof
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
-from heedful.store import exposures, quarantine as quarantine_store, trials
+from heedful.store import exposures, trials
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES
@@ -45,7 +44,6 @@ SEARCH_WINDOWS = (1_000, MAX_SEARCHED_LOOPS)
 MAX_SEARCHED_BYTES = 32 * 2**20  # of their records, in which it searches
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
-MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are counted
 # Pages show only the beginning of a longer task or output: `MAX_PREVIEW_CHARS` of its
 # JSON.
 MAX_SHOWN_TASK_CHARS = 4_000
@@ -245,32 +243,6 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
 def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Plain]:
     """Return those of the lessons with these ids that are stored."""
     return [dict(row) for row in db.all("lessons_of", scope, ids=json.dumps(ids))]
-
-
-class Waiting(NamedTuple):
-    """What waits in quarantine: the newest lessons, the `total`, and main sources."""
-
-    lessons: list[QuarantinedLesson]
-    total: int
-    sources: list[Plain]
-
-
-def waiting(db: Db, scope: Scope, limit: int) -> Waiting:
-    """Return the newest texts in quarantine, and figures of all that wait.
-
-    The sources are of the newest `MAX_SOURCE_TEXTS` texts.
-    """
-    place = token(scope)
-    newest = rows(db, scope, "waiting", token=place, limit=limit)
-    lessons: list[QuarantinedLesson] = []
-    if newest:
-        lessons = quarantine_store.quarantined(db, scope, [row["id"] for row in newest])
-
-    sources = rows(db, scope, "waiting_sources", token=place, limit=MAX_SOURCE_TEXTS)
-    (total,) = db.select(
-        "count(*) as n", "example", {"scope": place, "state": "quarantined"}
-    )
-    return Waiting(lessons, total["n"], list(map(dict, sources)))
 
 
 def choices(briefing: Briefing) -> list[Plain]:

@@ -300,47 +300,6 @@ where l.tenant = :tenant and l.project = :project and l.id in (select cast(value
   and r.action = 'edit' and r.at > :at
 order by r.id;
 
--- name: inbox
--- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
-select e.id, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen, l.first_seen, l.last_seen,
-       coalesce((select min(source) from origin where example = e.id and source <> ''), '') as source,
-       (select count(*) from (select 1 from occurrence o where o.lesson_id = e.lesson_id and o.at > e.at limit :missed) as again) as missed
-from example as e join lesson l on l.id = e.lesson_id
-where e.scope = :token and e.state = 'quarantined'
-  and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
-  and (:ids = '' or e.id in (select atom from json_each(case :ids when '' then '[]' else :ids end)))
-order by e.id desc limit :limit;
-
--- name: ruling_counts
--- How many decisions about texts in quarantine there are of each action.
-select r.action, count(*) as number from ruling r
-where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject', 'undo')
-  and json_extract(r.record, '$.example') is not null
-group by r.action;
-
--- name: rulings_on_texts
--- The newest decisions about texts in quarantine before one, with what the texts say, and one of their sources.
--- `shown` is when a loop was last shown the lesson since, 0 if none was; `is_last` says that no later decision is about the text.
-select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text,
-       coalesce(l.error_type, '') as error_type, coalesce(l.pattern, '') as pattern, coalesce(e.record, '{}') as record, coalesce(e.state, '') as text_state, case when l.last_shown > r.at then l.last_shown else 0.0 end as shown,
-       (select min(source) from origin where example = e.id) as source,
-       not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject and n.id > r.id
-                   and n.action in ('release', 'reject', 'undo') and json_extract(n.record, '$.example') = json_extract(r.record, '$.example')) as is_last
-from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
-left join lesson l on l.id = e.lesson_id
-where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject', 'undo')
-  and (:action = '' or r.action = :action) and (:before = 0 or r.id < :before)
-  and json_extract(r.record, '$.example') is not null
-order by r.id desc limit :limit;
-
--- name: waiting
-select id from example where scope = :token and state = 'quarantined' order by id desc limit :limit;
-
--- name: waiting_sources
-select o.source, count(*) as texts from (
-  select id from example where scope = :token and state = 'quarantined' order by id desc limit :limit
-) as e join origin o on o.example = e.id where o.source <> '' group by o.source order by count(*) desc, o.source limit 20;
-
 -- name: sources_of
 -- Without reviews, texts that nobody has reviewed are left out.
 select distinct o.source from example e join origin o on o.example = e.id
@@ -371,21 +330,8 @@ select distinct l.id, case when l.trust = 'outside' then '' else l.text end as t
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
 
--- name: in_use_from
--- The lessons that recall may show and that have a text from a source.
-select distinct l.id from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
-where o.scope = :token and o.source = :source and l.state in ('unverified', 'verified') order by l.id limit :limit;
-
--- name: lesson_of
-select l.id, l.first_seen, l.last_seen, l.text, l.state from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
-
--- name: seen_since
--- Where the errors of equal texts were seen again since the first of them waited.
-select o.loop, o.text, o.at from occurrence o join (
-  select lesson_id, min(at) as since from example
-  where scope = :token and id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id
-) as waited on o.lesson_id = waited.lesson_id and o.at > waited.since
-order by o.at desc limit :limit;
+-- name: lessons_of_texts
+select id, lesson_id as lesson from example where scope = :token and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: links_of
 select child, relation, parent, dream from link

@@ -1,492 +1,373 @@
-"""The pages of quarantine: what waits, in the order in which to look at it, and a text.
+"""The inbox: a text that waits, as a prompt would show it, and what was decided.
 
-Texts that nobody has reviewed are ordered by how often their error came back while they
-waited. Rows of which a prompt would say the same, or the same but for numbers, are one
-group. A ruling of the list is about all of a group; one on the page of a text is about
-the equal texts.
+What one run taught is decided about at once, and so are texts of which a prompt would
+show the same: they are one case.
 """
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from itertools import chain
-from operator import attrgetter
-from typing import Any, Literal
+from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
 from urllib.parse import unquote
 
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import ranking
-from heedful.lessons.lesson import Example, Match, Scope
+from heedful.lessons.commands import quote_words, trust_words
+from heedful.lessons.lesson import Example, Match
+from heedful.lessons.origin import NETWORK_SOURCE, names_to_state
+from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
+from heedful.lessons.scope import name_scope
 from heedful.pages.report import counted
-from heedful.service.problems import Problem
-from heedful.service.wire import lesson_from_wire
-from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, Row, bulk, token
+from heedful.store import exposures, quarantine as quarantine_store
+from heedful.store.connection import token
 from heedful.web import figures
-from heedful.web.decisions import (
-    EXAMPLE_TEXTS,
-    count_decisions,
-    read_ids,
-    texts_of,
-)
-from heedful.web.facets import unknown_filters
-from heedful.web.site import (
-    REVIEWING,
-    Document,
-    SiteAction,
-    SitePage,
-    Visit,
-    page_links,
-)
+from heedful.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
-MAX_PAGE_GROUPS = 50
-USED_STATES = ("unverified", "verified")
-# The newest texts that are put in order, and their characters.
-MAX_ORDERED_TEXTS = 1_000
-MAX_ORDERED_CHARS = 2**19
-MAX_GROUP_IDS = 500  # of a group that one form rules on
-MAX_MISSED = 1_000  # how often an error came back is counted up to here
+Case = list[QuarantinedLesson]
+MAX_QUEUE_TEXTS = 500  # the newest ones, of which the queue consists
+MAX_QUEUE_ROWS = 50
+MAX_CASE_TEXTS = 50  # the others of a run are the next case
+MAX_RULINGS = 500  # the newest ones, among which decisions are looked for
+MAX_DECISIONS = 20
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
-# What a revocation removes, by the names of its numbers.
-REMOVED_NOUNS: Mapping[str, str] = {
-    "examples": "example",
-    "lessons": "lesson",
-    "sightings": "sighting",
-    "prompts": "prompt",
-    "loops": "loop",
-    "attempts": "attempt",
-    "episodes": "episode",
-    "outcomes": "outcome",
-    "exposures": "exposure",
+RUN_PREFIX = "episode:"
+DECISION_WORDS = {
+    **quarantine_store.RULING_WORDS,
+    "trust": "stated",
+    "revoke": "revoked",
 }
-_NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wording:
-    """What equal texts of a group say; `ids` are theirs, the most often missed first.
+def cases_of(texts: Sequence[QuarantinedLesson]) -> list[Case]:
+    """Return what is decided about at once, in the order of its first text."""
+    cases: dict[object, Case] = {}
+    for text in texts:
+        case = cases.setdefault(_run_of(text) or _shown_parts(text), [])
+        if len(case) < MAX_CASE_TEXTS:
+            case.append(text)
+    return list(cases.values())
 
-    `patterns` are the errors that they are about.
+
+def _run_of(text: QuarantinedLesson) -> str:
+    """Return the run that taught a text; "" if none did."""
+    runs = [source for source in text.sources if source.startswith(RUN_PREFIX)]
+    return runs[0] if runs else ""
+
+
+def _shown_parts(text: QuarantinedLesson) -> tuple[str, ...]:
+    """Return what a prompt shows of a text."""
+    error_type = ranking.error_type_words(text.error_type)
+    return text.kind, text.lesson or text.pattern, error_type, repr(text.example)
+
+
+def row_of(case: Case) -> Document:
+    """Return what a list shows of a case: the words of its last text, and the names
+    for which nobody vouches.
     """
-
-    ids: tuple[int, ...]
-    words: str
-    error_type: str
-    patterns: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class InboxRow:
-    """Texts in quarantine of which a prompt would say the same.
-
-    `id` is that of the text most often missed, or of the newest of those, and `words`
-    are its words. If they differ by numbers, each of them is one of the `wordings`.
-    `lesson` is what the text `id` says, "" if it is only its error.
-    `error_type` is in the words that a prompt shows of it. `missed` counts how often
-    their errors came back while they waited; these were seen `seen` times, first at
-    `first_seen` and last `at`. `patterns` are those errors. `example` has the texts of
-    the example that they all have.
-    """
-
-    id: int
-    ids: tuple[int, ...]
-    words: str
-    lesson: str
-    kind: str
-    error_type: str
-    patterns: tuple[str, ...]
-    sources: tuple[str, ...]
-    missed: int
-    seen: int
-    first_seen: float
-    at: float
-    example: dict[str, str]
-    wordings: tuple[Wording, ...]
-
-    @property
-    def rank(self) -> tuple[int, ...]:
-        """The sort key: what is most often missed first, then the newest."""
-        return -self.missed, -self.id
-
-
-@bulk
-def groups(
-    db: Db,
-    scope: Scope,
-    source: str = "",
-    ids: Sequence[int] = (),
-) -> tuple[list[InboxRow], int]:
-    """Return the groups that wait, in the order in which to look at them.
-
-    Also returns how many of the newest texts they have. "" allows all sources. With
-    `ids`, they have all of these texts that wait, and no others.
-    """
-    rows = figures.rows(
-        db,
-        scope,
-        "inbox",
-        token=token(scope),
-        source=source,
-        ids=json.dumps(list(ids)) if ids else "",
-        limit=len(ids) or MAX_ORDERED_TEXTS,
-        missed=MAX_MISSED,
-    )
-    members: dict[tuple[str, ...], list[Row]] = {}
-    free_chars = MAX_ORDERED_CHARS
-    read = 0
-    for row in rows:
-        free_chars -= len(row["record"]) + len(row["lesson"]) + len(row["pattern"])
-        if read and free_chars < 0 and not ids:
-            break
-        read += 1
-        members.setdefault(_alike(row), []).append(row)
-
-    ordered = sorted(map(_group, members.values()), key=attrgetter("rank"))
-    return ordered, read
-
-
-def _alike(row: Row) -> tuple[str, ...]:
-    """Return what the rows of a group have in common.
-
-    That is what a prompt shows of them, without numbers. An example that a prompt would
-    show is in it as it is.
-    """
-    words = (row["kind"], *_words_of(row), row["record"])
-    unnumbered = [_NUMERAL_PATTERN.sub("0", part) for part in words]
-    if _has_shown_texts(json.loads(row["record"]), row["lesson"]):
-        unnumbered.append(row["record"])
-    return tuple(unnumbered)
-
-
-def _words_of(row: Row) -> tuple[str, str]:
-    """Return what a text says, and its error type in the words of a prompt."""
-    return row["lesson"] or row["pattern"], ranking.error_type_words(row["error_type"])
-
-
-def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
-    """Return the wordings of the texts of a group."""
-    rows_of: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        rows_of.setdefault(_words_of(row), []).append(row)
-
-    wordings = []
-    for words, equal_rows in rows_of.items():
-        wording = Wording(
-            ids=tuple(row["id"] for row in equal_rows),
-            words=words[0],
-            error_type=words[1],
-            patterns=tuple(dict.fromkeys(row["pattern"] for row in equal_rows)),
-        )
-        wordings.append(wording)
-    return tuple(wordings)
-
-
-def _group(members: Sequence[Row]) -> InboxRow:
-    """Return the group of these rows; the one most often missed stands for it."""
-    rows = sorted(members, key=lambda row: (-row["missed"], -row["id"]))
-    first = rows[0]
-    # A lesson has one row for each text, but its error is missed only once.
-    missed = {row["lesson_id"]: row["missed"] for row in reversed(rows)}
-    patterns = tuple(dict.fromkeys(row["pattern"] for row in rows))
-    records = dict.fromkeys(row["record"] for row in rows)
-    examples = [texts_of(json.loads(record)) for record in records]
-    wordings = _wordings(rows)
-    # A prompt shows the error type, the rest of the error only if there is no lesson,
-    # which is then the wording, and an example that says more than the lesson.
-    is_shown = _has_shown_texts(examples[0], first["lesson"])
-    example = examples[0] if is_shown else {}
-    return InboxRow(
-        id=first["id"],
-        ids=tuple(row["id"] for row in rows),
-        words=wordings[0].words,
-        lesson=first["lesson"],
-        kind=first["kind"],
-        error_type=wordings[0].error_type,
-        patterns=patterns,
-        sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
-        missed=sum(missed.values()),
-        seen=sum(row["seen"] for row in rows),
-        first_seen=min(row["first_seen"] for row in rows),
-        at=max(row["last_seen"] for row in rows),
-        example=example,
-        wordings=wordings,
-    )
-
-
-def _has_shown_texts(example: Document, lesson: str) -> bool:
-    """Return True if an example has texts that its lesson does not have."""
-    has_answers = bool(example.get("accepted") or example.get("wrong"))
-    return has_answers or example.get("task", "") not in ("", lesson)
-
-
-async def quarantine(visit: Visit) -> Document:
-    """Show what waits for a review, what to look at first, and the main sources."""
-    source = visit.query.get("source", "")
-    waiting = await visit.caller.read(figures.waiting, 1)
-    inbox, read = await visit.caller.read(groups, source)
-    first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
-    page_rows = inbox[first : first + MAX_PAGE_GROUPS]
-    end = first + len(page_rows)
-
-    previews: list[Document] = []
-    in_use: list[Row] = []
-    if source:
-        previews = await _preview_revocations(visit, [source])
-        in_use = await visit.caller.read(
-            figures.rows,
-            "in_use_from",
-            token=token(visit.caller.scope),
-            source=source,
-            limit=MAX_GROUP_IDS,
-        )
-
+    text = case[-1]
+    sources = [source for text in case for source in text.sources]
     return {
-        "waiting": list(map(asdict, page_rows)),
-        "texts": waiting.total,
-        "groups": len(inbox),
-        "fitting": len(inbox),
-        "fitting_texts": sum(len(group.ids) for group in inbox),
-        "read": read,
-        "unread": 0 if source else max(0, waiting.total - read),
-        "unknown": unknown_filters(visit.query, "source"),
-        "sources": waiting.sources,
-        "source": source,
-        "would": previews,
-        "in_use": [row["id"] for row in in_use],
-        "decided": await visit.caller.read(count_decisions),
-        **page_links(visit, end if end < len(inbox) else 0),
+        "id": text.id,
+        "words": text.lesson or text.pattern,
+        "texts": len(case),
+        "names": names_to_state(sources) or sorted(set(sources)),
     }
+
+
+async def next_cases(visit: Visit, limit: int) -> tuple[int, list[Document]]:
+    """Return how many texts wait, and what a list shows of the first cases.
+
+    That is nothing for a key that may not review.
+    """
+    if not visit.may(*REVIEWING):
+        return 0, []
+    waiting = await visit.caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
+    number = await visit.caller.read(quarantine_store.count_waiting)
+    return number, list(map(row_of, cases_of(waiting)[:limit]))
+
+
+async def inbox(visit: Visit, n: int = 0) -> Document:
+    """Show a text that waits or waited; without its id, the next one opens."""
+    caller = visit.caller
+    waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
+    number = await caller.read(quarantine_store.count_waiting)
+    queue = cases_of(waiting)
+    if queue and not n:
+        n = row_of(queue[0])["id"]
+        visit.following = visit.link(f"/inbox/{n}")
+
+    facts: Document = {"case": None, "following": "/inbox"}
+    others = queue
+    if n:
+        text = await caller.memory.quarantine.show(n)
+        case = next((case for case in queue if n in _ids_of(case)), [text])
+        others = [other for other in queue if other is not case]
+        # The next one in the order of the queue; after the last one, the first.
+        places = [other for other in others if other[0].id < case[0].id] or others
+        if places:
+            facts["following"] = f"/inbox/{row_of(places[0])['id']}"
+        facts["case"] = await _case_facts(visit, text, case)
+
+    sources = {name for case in others for name in row_of(case)["names"]}
+    return {
+        **facts,
+        "texts": number,
+        "others": number - len(facts["case"]["ids"]) if facts["case"] else number,
+        "sources": len(sources),
+        "queue": list(map(row_of, others[:MAX_QUEUE_ROWS])),
+        "decided": await _read_decided(visit),
+    }
+
+
+def _ids_of(case: Case) -> list[int]:
+    """Return the ids of the texts of a case."""
+    return [text.id for text in case]
+
+
+async def _case_facts(visit: Visit, text: QuarantinedLesson, case: Case) -> Document:
+    """Return what the page shows of a text, and of those decided about with it."""
+    caller = visit.caller
+    ids = _ids_of(case)
+    rows = await caller.read(
+        figures.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
+    )
+    lessons = {row["id"]: row["lesson"] for row in rows}
+    # One of the texts of which a prompt shows the same is enough.
+    shown = {_shown_parts(text): text for text in case}.values()
+    matches = [_match_of(text, lessons[text.id]) for text in shown]
+
+    sources = text.provenance.sources
+    stated = await caller.memory.believed()
+    names = names_to_state(sources, stated)
+    waiting = await caller.read(quarantine_store.lessons_of_waiting)
+    freed = await caller.read(
+        quarantine_store.only_of_stated, list(waiting), stated.union(names)
+    )
+    # A name that a page may show as another one is stated in a terminal.
+    trust = trust_words(names)
+    command = ""
+    if trust[:1] == ["trust"]:
+        command = name_scope(quote_words(["heedful", *trust]), caller.scope)
+    return {
+        "text": asdict(text),
+        "ids": ids if text.state == "quarantined" else [],
+        "prompt": ranking.as_text(ranking.as_messages(matches), 0, matches),
+        "errors": list(dict.fromkeys(text.pattern for text in case)),
+        "run": _run_of(text),
+        "names": names,
+        "unknown": NETWORK_SOURCE in sources,
+        "trust": command,
+        "frees": len(freed) if names else 0,
+        "lesson": lessons[text.id],
+        "revocations": await _preview_revocations(visit, sources),
+    }
+
+
+def _match_of(text: QuarantinedLesson, lesson: int) -> Match:
+    """Return a text as recall would find it, once it is released."""
+    return Match(
+        text.id,
+        lesson,
+        example=text.example or Example(text.lesson or text.pattern, ""),
+        kind=text.kind,
+        state="unverified",
+        seen=text.seen,
+        importance=text.importance,
+        at=text.at,
+        error_type=text.error_type,
+        lesson=text.lesson,
+        trust="user",
+    )
 
 
 async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
-    """Return for each source what its revocation would remove.
-
-    Returns [] if the key may not revoke.
-    """
+    """Return for each source what its revocation would remove; [] without the right."""
+    rows: list[Document] = []
     if not visit.may("approve"):
-        return []
-
-    rows = []
+        return rows
     for source in sources[:MAX_SOURCE_PREVIEWS]:
-        counts: Document = {}
         # The source may be unknown by now: nothing in memory comes from it any more.
-        with suppress(Problem):
-            body = {"source": source, "dry_run": True}
-            counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
-        rows.append({"source": source, "removed": _removed_rows(counts)})
+        with suppress(NotFound):
+            removed = await visit.caller.memory.quarantine.revoke(source, dry_run=True)
+            rows.append({"source": source, "removes": _removed_words(removed)})
     return rows
 
 
-def _removed_rows(revocation: Document) -> list[str]:
-    """Return how many rows of each kind a revocation removes, without zeros.
-
-    `revocation` is the answer of the service, {} if nothing comes from the source.
-    """
-    return [
-        counted(revocation[name], noun)
-        for name, noun in REMOVED_NOUNS.items()
-        if revocation.get(name)
+def _removed_words(removed: RevocationResult) -> str:
+    """Return how many rows of each kind a revocation removes, without zeros."""
+    counts = [
+        counted(value, name.removesuffix("s"))
+        for name, value in asdict(removed).items()
+        if value and isinstance(value, int)
     ]
+    return ", ".join(counts) or "nothing"
 
 
-async def held(visit: Visit, n: int) -> Document:
-    """Show a text that waits: as data, with its origin, and what it would change."""
-    entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
-    place = token(visit.caller.scope)
-    (lesson,) = await visit.caller.read(figures.rows, "lesson_of", token=place, id=n)
-
-    # After a review, the page of the next text in this order opens.
-    source = visit.query.get("source", "")
-    inbox, _ = await visit.caller.read(groups, source)
-    group_of_text = next((group for group in inbox if n in group.ids), None)
-    following = "/quarantine"
-    others = [group for group in inbox if group is not group_of_text]
-    if others:
-        behind = [
-            group
-            for group in others
-            if group_of_text and group.rank > group_of_text.rank
-        ]
-        following = f"/quarantine/{(behind or others)[0].id}"
-
-    wordings = group_of_text.wordings if group_of_text else ()
-    alone = Wording(
-        ids=(n,),
-        words=entry["lesson"],
-        error_type=entry["error_type"],
-        patterns=(entry["pattern"],),
-    )
-    equal = next((wording for wording in wordings if n in wording.ids), alone)
-    numbered = [wording for wording in wordings if n not in wording.ids]
-    like_ids = list(chain.from_iterable(wording.ids for wording in numbered))
-
-    missed = await visit.caller.read(
-        figures.rows,
-        "seen_since",
-        token=place,
-        ids=json.dumps(equal.ids),
-        limit=MAX_MISSED,
-    )
-    origin = entry["provenance"]
-    said_by = list(origin["sources"])
-    if group_of_text is not None and not numbered:
-        said_by += group_of_text.sources
-    sources = list(dict.fromkeys(said_by))
-    seen_in = {sighting["source"] for sighting in origin.get("sightings", ())}
-    return {
-        "entry": entry,
-        "ids": equal.ids[:MAX_GROUP_IDS],
-        "patterns": equal.patterns,
-        "copies": len(equal.ids),
-        "numbered": list(map(asdict, numbered)),
-        "like_ids": like_ids[:MAX_GROUP_IDS],
-        "missed": len(missed),
-        **_prompt_facts(entry, lesson),
-        "sources": sources,
-        "elsewhere": sorted(seen_in.difference([*sources, ""])),
-        "lesson": lesson["id"],
-        "first_seen": lesson["first_seen"],
-        "last_seen": lesson["last_seen"],
-        "again": [{"loop": row["loop"], "at": row["at"]} for row in missed],
-        "would": await _preview_revocations(visit, sources),
-        "following": visit.link(following, source=source),
-        "others": sum(len(group.ids) for group in others)
-        + sum(len(wording.ids) for wording in numbered),
-        "source": source,
+async def _read_decided(visit: Visit) -> list[Document]:
+    """Return the newest decisions, each with the texts that may be undone together."""
+    rulings = await visit.caller.read(exposures.rulings, MAX_RULINGS)
+    rulings = [ruling for ruling in rulings if ruling["action"] in DECISION_WORDS]
+    examples = [ruling["record"].get("example", 0) for ruling in rulings]
+    texts = {
+        text.id: text
+        for text in await visit.caller.read(quarantine_store.quarantined, examples)
     }
 
+    rows: list[Document] = []
+    later: set[int] = set()  # the texts of later decisions
+    for (action, at, by, why), group in groupby(
+        rulings, key=itemgetter("action", "at", "by", "why")
+    ):
+        decided = list(group)
+        ids = [ruling["record"].get("example", 0) for ruling in decided]
+        ruled_states = quarantine_store.RULED_STATES.get(action, ())
+        rows.append(
+            {
+                "decision": _decision_words(decided[0]),
+                "at": at,
+                "by": by,
+                "why": why,
+                # A statement is about names, a revocation about a source.
+                "subjects": [
+                    ruling["subject"]
+                    for ruling in decided
+                    if action in ("trust", "revoke")
+                ],
+                "texts": [
+                    {"id": id, "words": texts[id].lesson or texts[id].pattern}
+                    for id in ids
+                    if id in texts
+                ],
+                "undo": [
+                    id
+                    for id in ids
+                    if id not in later
+                    and id in texts
+                    and texts[id].state in ruled_states
+                ],
+            }
+        )
+        later.update(ids)
+        if len(rows) == MAX_DECISIONS:
+            break
+    return rows
 
-def _prompt_facts(entry: Document, lesson: Mapping[str, Any]) -> Document:
-    """Return what a prompt says of an entry of a lesson, in whose words.
 
-    Once it is released, they are those of the lesson, which may be another text's.
+def _decision_words(ruling: Document) -> str:
+    """Return what was decided in one word or two."""
+    if ruling["action"] == "trust" and not ruling["record"]["stated"]:
+        return "no longer stated"
+    return DECISION_WORDS[ruling["action"]]
+
+
+def _ids_in(visit: Visit) -> list[int]:
+    """Return the ids of the texts of a form. Raises InvalidInput."""
+    words = visit.form.get("id", "").split(",")
+    if not all(
+        word.isascii() and word.isdecimal() and len(word) <= 16 for word in words
+    ):
+        raise InvalidInput("id", visit.form.get("id", ""), "the ids of texts")
+    return [int(word) for word in words]
+
+
+async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
+    """Decide about those texts of a form about which nobody has decided before.
+
+    Returns what was done. Raises NotQuarantined, NotFound.
     """
-    words = entry["lesson"]
-    if lesson["state"] in USED_STATES and entry["state"] in USED_STATES:
-        words = lesson["text"] or words
-    return {
-        "prompt": prompt_of({**entry, "lesson": words}, lesson["id"]),
-        "is_reworded": words != entry["lesson"],
-    }
-
-
-def prompt_of(entry: Document, lesson_id: int) -> str:
-    """Return what a prompt would say of an entry of quarantine, once it is released."""
-    example = Example(entry["lesson"] or entry["pattern"], "")
-    if entry["example"]:
-        example = Example(**{name: entry["example"][name] for name in EXAMPLE_TEXTS})
-    match = Match(
-        entry["id"],
-        lesson_id,
-        example=example,
-        kind=entry["kind"],
-        state="unverified",
-        seen=entry["seen"],
-        importance=entry["importance"],
-        at=entry["at"],
-        error_type=entry["error_type"],
-        lesson=entry["lesson"],
-        trust="user",
-    )
-    return ranking.as_text(ranking.as_messages([match]), 0, [match])
-
-
-def ruled_ids(form: Mapping[str, str]) -> list[int]:
-    """Return the ids of the texts of a form, and of those like it. Raises InvalidInput.
-
-    Those like it are in a field of their own, which a reviewer may leave out.
-    """
-    return read_ids(f"{form.get('id', '')},{form.get('like', '')}")
-
-
-async def review(
-    visit: Visit, ruling: Literal["release", "reject"], one: str, several: str
-) -> str:
-    """Release or reject the texts whose ids a form names; return what was done.
-
-    `one` says it of one text, and `several` of another number. If all have been
-    reviewed before, raises Problem.
-    """
-    ids = ruled_ids(visit.form)
+    caller = visit.caller
+    ids = _ids_in(visit)
+    texts = await caller.read(quarantine_store.quarantined, ids)
+    # What waits is decided about, and what was decided about is undone.
+    open_ids = [
+        text.id for text in texts if (text.state == "quarantined") is (ruling != "undo")
+    ]
+    open_ids = open_ids or ids
     why = visit.form.get("why", "")
-    if not ids:
-        visit.session.reasons[""] = why
-        return "Nothing was decided: no text is ticked."
+    subject = ", ".join(map(str, open_ids))
+    caller.record(f"quarantine.{ruling}", subject, why=why)
+    quarantine = caller.memory.quarantine
+    decide = {
+        "release": quarantine.release,
+        "reject": quarantine.reject,
+        "undo": quarantine.undo,
+    }
+    await decide[ruling](open_ids, by=caller.by, why=why)
 
-    # The key of this ruling offers its reason again, for the next text.
-    visit.session.reasons = {**visit.session.reasons, ruling: why, "": ""}
-    waiting = await visit.caller.read(_still_waiting, ids)
-    for id in waiting or ids:
-        await visit.ask("POST", f"/v1/quarantine/{id}/{ruling}", {"why": why})
-
-    visit.session.undo = waiting
-    earlier = len(ids) - len(waiting)
-    before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
-    done = one if len(waiting) == 1 else several
-    return f"{counted(len(waiting), 'text')} {done}.{before}"
-
-
-def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
-    """Return those of the texts with these ids that wait."""
-    entries = quarantine_store.quarantined(db, scope, ids)
-    return [entry.id for entry in entries if entry.state == "quarantined"]
+    number = counted(len(open_ids), "text")
+    earlier = len(ids) - len(open_ids)
+    before = f" {counted(earlier, 'text')} had been decided before." if earlier else ""
+    if ruling == "undo":
+        return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{before}"
+    visit.session.why = why
+    visit.session.undo = open_ids
+    return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{before}"
 
 
 async def release(visit: Visit) -> str:
-    """Release texts."""
-    return await review(
-        visit,
-        "release",
-        one="released: recall may show it",
-        several="released: recall may show them",
-    )
+    """Release texts: prompts may have them."""
+    note = await _review(visit, "release")
+    await _embed(visit)
+    return note
 
 
 async def reject(visit: Visit) -> str:
-    """Reject texts."""
-    return await review(
-        visit,
-        "reject",
-        one="rejected: no loop is shown it",
-        several="rejected: no loop is shown them",
-    )
+    """Reject texts: no prompt has them, and they are not stored again."""
+    return await _review(visit, "reject")
 
 
-async def undecided(visit: Visit) -> str:
-    """Decide nothing: Enter in a reason sends its form without a ruling."""
-    visit.session.reasons[""] = visit.form.get("why", "")
-    return "Nothing was decided: choose Release or Reject."
+async def undo(visit: Visit) -> str:
+    """Take back what was decided about texts: they wait again."""
+    return await _review(visit, "undo")
+
+
+async def trust(visit: Visit) -> str:
+    """State sources by their names, as `heedful trust` does."""
+    caller = visit.caller
+    why = visit.form.get("why", "")
+    # A form has the names quoted: a page shows hidden characters in another way.
+    names = json.loads(unquote(visit.form.get("names", "")) or "[]")
+    caller.record("trust", ", ".join(names), why=why)
+    freed = await caller.memory.state(*names, by=caller.by, why=why)
+    await _embed(visit)
+    visit.session.why = why
+    return f"Stated: {', '.join(names)}; {counted(len(freed), 'text')} released."
+
+
+async def _embed(visit: Visit) -> None:
+    """Let released texts be embedded, if there is an embedder."""
+    if visit.caller.setup.embedder:
+        await visit.caller.setup.embed_soon(visit.caller.scope, since="")
 
 
 async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
     # A form has the source quoted: a page shows hidden characters in another way.
     source = unquote(visit.form.get("source", ""))
-    body = {"source": source, "why": visit.form.get("why", "")}
-    revocation = await visit.ask("POST", "/v1/quarantine/revoke", body)
-
-    removed = ", ".join(_removed_rows(revocation))
-    return f"Removed all of {source}: {removed or 'nothing'}."
+    why = visit.form.get("why", "")
+    visit.caller.record("quarantine.revoke", source, why=why)
+    removed = await visit.caller.memory.quarantine.revoke(
+        source, by=visit.caller.by, why=why
+    )
+    return f"Removed all of {source}: {_removed_words(removed)}."
 
 
 PAGES = (
     SitePage(
-        address="/quarantine",
-        template="quarantine",
-        title="Quarantine",
-        make=quarantine,
-        may=REVIEWING,
+        address="/inbox", template="inbox", title="Inbox", make=inbox, may=REVIEWING
     ),
     SitePage(
-        address="/quarantine/{n:int}",
-        template="held",
-        title="In quarantine",
-        make=held,
+        address="/inbox/{n:int}",
+        template="inbox",
+        title="Inbox",
+        make=inbox,
         may=REVIEWING,
     ),
 )
 ACTIONS = tuple(
-    SiteAction(do, ("approve",)) for do in (release, reject, undecided, revoke)
+    SiteAction(do, ("approve",)) for do in (release, reject, undo, trust, revoke)
 )

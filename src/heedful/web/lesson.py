@@ -1,7 +1,6 @@
 """The page of a lesson: its words, whether they help, where they were learnt."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -14,7 +13,7 @@ from heedful.loop.share import Share
 from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
-from heedful.store import editions, hardened, quarantine
+from heedful.store import hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.days import read_home
@@ -254,23 +253,6 @@ async def amend(visit: Visit) -> str:
     return f"The lesson is changed: {change}."
 
 
-async def retire(visit: Visit) -> str:
-    """Retire the lessons whose ids a form names; each can be restored on its page."""
-    retired = 0
-    texts = visit.form.get("id", "").split(",")
-    ids = [int(text) for text in texts if re.fullmatch("[0-9]{1,16}", text)]
-    for record in await visit.caller.read(editions.some, ids):
-        if record["state"] not in RETIRED_STATES:
-            await visit.ask(
-                "PATCH",
-                f"/v1/reflections/{record['id']}",
-                {"retired": True, "why": visit.form.get("why", "")},
-                headers={"if-match": f'"{record["edition"]}"'},
-            )
-            retired += 1
-    return f"{counted(retired, 'lesson')} retired; the page of each can restore it."
-
-
 PAGES = (
     SitePage(
         address="/lessons/{n:int}",
@@ -280,4 +262,4 @@ PAGES = (
         may=READING,
     ),
 )
-ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (amend, retire))
+ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (amend,))

@@ -37,7 +37,6 @@ from heedful.web.facets import (
     sort_loops,
     unknown_filters,
 )
-from heedful.web.inbox import InboxRow
 from heedful.web.recent import RecentLoop
 from heedful.web.runs import degraded_runs
 from heedful.web.site import (
@@ -113,13 +112,7 @@ async def saved_calls(store: Store, memory: Memory) -> Document:
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
-    waiting = figures.Waiting([], 0, sources=[])
-    groups: list[InboxRow] = []
-    if visit.may("read"):
-        waiting = await read(figures.waiting, limit=0)
-    if waiting.total:
-        groups, _ = await read(inbox.groups)
-
+    texts, cases = await inbox.next_cases(visit, MAX_HOME_ROWS)
     failing, unjudged = await read(figures.failing)
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
@@ -147,7 +140,7 @@ async def home(visit: Visit) -> Document:
         first_loops = await read(summaries, numbers)
     saved = await saved_calls(visit.caller.setup.store, visit.caller.memory)
     needs = {
-        "texts": waiting.total,
+        "texts": texts,
         "stopped": stopped["number"],
         "runs": len(degraded),
         "broken": len(broken),
@@ -161,9 +154,8 @@ async def home(visit: Visit) -> Document:
         "needs": {**needs, "number": sum(needs.values())},
         "jobs": jobs,
         "reviews": [dict(row) for row in reviews[:MAX_HOME_ROWS]],
-        # In the order of the page of quarantine.
-        "waiting": [asdict(group) for group in groups[:MAX_HOME_ROWS]],
-        "texts": waiting.total,
+        "waiting": cases,
+        "texts": texts,
         "degraded": degraded[:MAX_HOME_ROWS],
         "unsolved": unsolved,
         "broken": broken_loops,

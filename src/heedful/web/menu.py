@@ -1,59 +1,55 @@
-"""The menu of the pages: four groups, and the pages in each of them.
+"""The menu of the pages, and where the pages of earlier versions are now."""
 
-A page is named as its command, if there is one.
-"""
-
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MenuPage:
-    """A page in the menu: its name and its address."""
+    """A page in the menu, for keys that `may` one of these; "" is for every key.
+
+    `below` are the addresses of what it lists, if they are not below its own.
+    """
 
     name: str
     address: str
+    may: str = ""
+    below: tuple[str, ...] = ()
 
     def holds(self, path: str) -> bool:
         """Return whether a page is this one or below it."""
         if self.address == "/":
             return path in ("/", "/home")
-        return path == self.address or path.startswith(f"{self.address}/")
-
-
-@dataclass(frozen=True)
-class MenuGroup:
-    """A group of pages; the first one is opened by the name of the group."""
-
-    name: str
-    pages: tuple[MenuPage, ...]
-
-    def holds(self, path: str) -> bool:
-        """Return whether a page is in this group."""
-        return any(page.holds(path) for page in self.pages)
+        places = (self.address, *self.below)
+        return any(f"{path}/".startswith(f"{place}/") for place in places)
 
 
 MENU = (
-    MenuGroup("Home", (MenuPage("Home", "/"),)),
-    MenuGroup(
-        "Work",
-        (
-            MenuPage("Loops", "/loops"),
-            MenuPage("Runs", "/runs"),
-            MenuPage("Traces", "/traces"),
-        ),
-    ),
-    MenuGroup(
-        "Memory",
-        (
-            MenuPage("Lessons", "/lessons"),
-            MenuPage("Quarantine", "/quarantine"),
-        ),
-    ),
-    MenuGroup("Proof", (MenuPage("Proof", "/proof"),)),
+    MenuPage(name="Home", address="/"),
+    MenuPage(name="Loops", address="/loops"),
+    MenuPage(name="Runs and traces", address="/work", below=("/runs", "/traces")),
+    MenuPage(name="Lessons", address="/lessons"),
+    MenuPage(name="Inbox", address="/inbox", may="read"),
+    MenuPage(name="Proof", address="/proof"),
+    MenuPage(name="Keys", address="/keys", may="admin"),
 )
+# The addresses of earlier versions, and those of the pages that show the same now.
+MOVED: Mapping[str, str] = {
+    "/quarantine": "/inbox",
+    "/quarantine/decided": "/inbox",
+    "/quarantine/{n:int}": "/inbox/{n}",
+    "/runs": "/work",
+    "/traces": "/work",
+    "/search": "/loops",
+    "/recall": "/lessons",
+    "/dreams": "/lessons",
+    "/policies": "/",
+    "/spend": "/",
+    "/projects": "/",
+}
 
 
 async def lead_to_home(request: Request) -> Response:

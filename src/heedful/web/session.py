@@ -34,10 +34,9 @@ class Session:
     "" for the person at this machine, who needs none. `invited` is True for a visitor
     who opened the address of `heedful ui`; it stays True when the store gets its first
     key. `secure` is True if the browser used https. `token` is in every form of the
-    session. `note` says what the last form did, and is shown once. `reasons` has the
-    last reason of each ruling; that under "" was sent without a ruling. `undo` has the
-    ids of the texts that the last form decided about; their way back is shown once,
-    with the note.
+    session. `note` says what the last form did, and is shown once. `why` is the last
+    reason of a review, for the next one. `undo` has the ids of the texts that the last
+    form decided about; their way back is shown once, with the note.
     """
 
     authorization: str
@@ -47,7 +46,7 @@ class Session:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
     note: str = ""
-    reasons: dict[str, str] = field(default_factory=dict)
+    why: str = ""
     undo: Sequence[int] = ()
 
     @property

@@ -45,7 +45,7 @@ from heedful.service.middleware import (
 )
 from heedful.service.problems import RETRY_SOON_HEADERS, Problem
 from heedful.service.setup import Setup
-from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
+from heedful.store import DEFAULT_DATABASE_FILE, keys, quarantine, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
@@ -62,7 +62,8 @@ from heedful.web.addresses import (
     proxy_scheme,
     raw_path,
 )
-from heedful.web.render import address, page_text
+from heedful.web.menu import MOVED
+from heedful.web.render import DATA_ENDING, address, page_text
 from heedful.web.session import Session, Sessions, check_origin, check_token
 
 EVENTS_PATH = "/events"  # below it
@@ -307,6 +308,7 @@ class Site:
                 Route(EVENTS_PATH, self._events),
                 Route("/{path:path}", self._act, methods=["POST"]),
                 *(Route(page.address, self._show_of(page)) for page in pages),
+                *(Route(old, _lead_to(place)) for old, place in MOVED.items()),
                 Route("/{path:path}", self._missing),
             ],
             redirect_slashes=False,
@@ -592,6 +594,7 @@ class Site:
 
             if visit.following:
                 return RedirectResponse(visit.following, 303)
+            facts |= await _menu_facts(visit)
             template = f"ui/{page.template}.html.j2"
             return await offload(_html, template, visit, title=page.title, facts=facts)
 
@@ -721,6 +724,32 @@ class Site:
         )
         page.headers.update(problem.headers)
         return page
+
+
+def _lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return the function that leads from an address of an earlier version to a page.
+
+    The query stays, and data lead to data.
+    """
+
+    async def lead(request: Request) -> Response:
+        """Lead to the page that shows the same now."""
+        path = place.format(**request.path_params).rstrip("/")
+        if is_data(request):
+            path = f"{path or '/home'}{DATA_ENDING}"
+        target = f"{SITE_PATH}{path}?{request.url.query}"
+        return RedirectResponse(target.rstrip("?"), 301)
+
+    return lead
+
+
+async def _menu_facts(visit: Visit) -> Document:
+    """Return how many texts wait in the inbox, and whether the store has keys."""
+    texts = 0
+    if visit.may("read"):
+        texts = await visit.caller.read(quarantine.count_waiting)
+    has_keys = await visit.caller.read(keys.any_key)
+    return {"inbox_texts": texts, "has_keys": has_keys}
 
 
 def _html(

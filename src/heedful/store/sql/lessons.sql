@@ -202,6 +202,13 @@ select 1 from before where id = :example;
 select e.id from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined' order by e.id;
 
+-- name: own_sources
+-- The sources of those examples that were derived from no other one.
+select example, source from origin
+where scope = :scope and example in (select cast(value as bigint) from json_each(:ids))
+  and not exists (select 1 from lineage where child = example)
+order by example;
+
 -- name: is_refused
 -- Whether a person has refused one of these words.
 select 1 from refused
