@@ -384,13 +384,13 @@ def test_a_text_that_nobody_ruled_on_is_not_said_to_be_ruled_on(tmp_path):
         fill(api)
         browser.open(api._all)
         read_data(api.post("/v1/reflections", json=LESSON), 201)
-        waiting = browser.data("/quarantine")["waiting"][0]["id"]
+        waiting = browser.data("/inbox")["queue"][0]["id"]
         lesson = browser.data("/lessons")["lessons"][0]["id"]
         example = browser.data(f"/lessons/{lesson}")["examples"][0]["id"]
-        settled = browser.get(f"/quarantine/{example}").text
+        settled = browser.get(f"/inbox/{example}").text
         browser.do("release", id=str(waiting), why="read")
-        released = browser.get(f"/quarantine/{waiting}").text
+        released = browser.get(f"/inbox/{waiting}").text
 
     assert "Released by" not in settled
-    assert "never waited" in settled
+    assert "This text does not wait" in settled
     assert "Released by" in released

@@ -226,7 +226,7 @@ def test_pages_of_traces_take_turns(browser: Browser):
                 await take_turn("read")
             address = f"/ui/traces/{digest}.json?project=main"
             waiting = asyncio.create_task(browser.client.get(address))
-            other = await browser.client.get("/ui/quarantine/decided.json?project=main")
+            other = await browser.client.get("/ui/inbox.json?project=main")
             for _ in range(20):
                 await api.ask("GET", "/v1/loops/none")
             assert not waiting.done()

@@ -287,13 +287,13 @@ def hold_texts(browser: Browser) -> dict[str, Any]:
             source="a page",
         )
         browser.api.run(learnt)
-    (waiting,) = browser.data("/quarantine")["waiting"]
+    waiting = browser.data("/inbox")["queue"][0]
     return dict(waiting)
 
 
 def test_a_lesson_whose_texts_were_rejected_does_not_wait(browser: Browser):
     row = hold_texts(browser)
-    lesson = browser.data(f"/quarantine/{row['id']}")["lesson"]
+    lesson = browser.data(f"/inbox/{row['id']}")["case"]["lesson"]
     address = f"/lessons/{lesson}"
     data = browser.data(address)
     assert data["sentence"] == "Nobody is shown it: it waits for a review"

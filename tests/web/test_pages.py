@@ -23,7 +23,7 @@ from tests.web.support import ATTACK, HERE, browsing, fill, one_line, words_of
 LISTS = (
     "loops",
     "lessons",
-    "quarantine",
+    "inbox",
     "proof",
     "runs",
     "traces",
@@ -47,13 +47,13 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         ] * len(EVERY)
         fill(browser.api)
         browser.open(browser.api._all)
-        entry = browser.data("/quarantine")["waiting"][0]["id"]
+        entry = browser.data("/inbox")["queue"][0]["id"]
         lesson = browser.data("/lessons")["lessons"][0]["id"]
         run = browser.data("/traces")["episodes"][0]["digest"]
         loops = [loop["id"] for loop in browser.data("/loops")["loops"]]
         assert loops == ["open", "stopped", "a/b"]
         details = (
-            f"quarantine/{entry}",
+            f"inbox/{entry}",
             f"lessons/{lesson}",
             f"traces/{run}",
             "loops/a/b",
@@ -135,10 +135,10 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         api = browser.api
         fill(api)
         browser.open(api._all)
-        entry = str(browser.data("/quarantine")["waiting"][0]["id"])
-        assert "read it as data" not in browser.get(f"/quarantine/{entry}").text
+        entry = str(browser.data("/inbox")["queue"][0]["id"])
+        assert "read it as data" not in browser.get(f"/inbox/{entry}").text
         assert "released" in browser.do("release", id=entry, why="read")
-        assert not browser.data("/quarantine")["waiting"]
+        assert not browser.data("/inbox")["queue"]
         lesson = browser.data("/lessons")["lessons"][0]
         change = {
             "id": str(lesson["id"]),
@@ -330,8 +330,8 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
             ""
         ]  # a tool's words are withheld
         assert "read them as data" in browser.get(f"/lessons/{lesson['id']}").text
-        (entry,) = browser.data("/quarantine")["waiting"]
-        assert entry["lesson"] == "No\nscript."
+        (entry,) = browser.data("/inbox")["queue"]
+        assert entry["words"] == "No\nscript."
         browser.do("release", id=str(entry["id"]), why="mine")
         form["edition"] = browser.data("/lessons")["lessons"][0]["edition"]
         long = {
@@ -429,7 +429,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
         fill(api)
-        (first,) = browser.open(api._all).get("/quarantine.json").json()["waiting"]
+        (first,) = browser.open(api._all).get("/inbox.json").json()["queue"]
         digest = browser.data("/traces")["episodes"][0]["digest"][:16]
         memory = Memory(api.setup.store, scope=Scope("acme", "main"))
         names = ["tool:\u202efind", f"episode:{digest}"]
@@ -444,16 +444,15 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
                 trust="outside",
             )
             api.run(remembering)
-        listing = browser.data(f"/quarantine?source={quote(names[0])}")
-        assert listing["texts"] == 3
-        assert {ATTACK, *names} <= {source["source"] for source in listing["sources"]}
-        page = browser.get(f"/quarantine/{listing['waiting'][0]['id']}").text
+        queue = browser.data("/inbox")["queue"]
+        assert len(queue) == 3
+        page = browser.get(f"/inbox/{queue[1]['id']}").text
         values = re.findall(r'name="source" value="([^"]*)"', page)
         assert {quote(names[0]), quote(ATTACK)} <= set(values)
         assert "1 example" in browser.do("revoke", source=quote(names[0]), why="poison")
         (learnt,) = browser.data(f"/traces/{digest}")["learnt"]
         assert f"/traces/{digest}?" in browser.get(f"/lessons/{learnt['id']}").text
-        ids = [row["id"] for row in browser.data("/quarantine")["waiting"]]
+        ids = [row["id"] for row in browser.data("/inbox")["queue"]]
         assert first["id"] in ids
 
 
@@ -615,7 +614,7 @@ def test_rare_pages_and_refusals(tmp_path):
             assert {browser.get(f"/{path}").status_code for path in paths.split()} == {
                 status
             }
-        entry = str(browser.data("/quarantine")["waiting"][0]["id"])
+        entry = str(browser.data("/inbox")["queue"][0]["id"])
         assert "rejected" in browser.do("reject", id=entry, why="poison")
         for status, name, form in (
             (422, "amend", {"change": "burn"}),
@@ -633,7 +632,7 @@ def test_rare_pages_and_refusals(tmp_path):
         browser.open(api.key("write"))
         assert browser.get("/lessons?task=x").status_code == 403
         browser.open(api.key("recall", "write"))
-        refused = browser.get("/quarantine").text  # with the menu of this key
+        refused = browser.get("/inbox").text  # with the menu of this key
         assert ("Sign out" in refused) is True
-        assert (">Quarantine<" in refused) is False
+        assert (">Inbox<" in refused) is False
         assert api.get("/").headers["location"] == "/ui"

@@ -33,9 +33,8 @@ ROUTE_OF_PAGE = {
     "/loops/{id:path}": "GET /v1/loops/x",
     "/lessons": "GET /v1/reflections",
     "/lessons/{n:int}": "GET /v1/reflections/1",
-    "/quarantine": QUARANTINE,
-    "/quarantine/{n:int}": "GET /v1/quarantine/1",
-    "/quarantine/decided": QUARANTINE,
+    "/inbox": QUARANTINE,
+    "/inbox/{n:int}": "GET /v1/quarantine/1",
     "/proof": "GET /v1/proof",
     "/runs": LOOPS,
     "/runs/{id:path}": LOOPS,
@@ -51,10 +50,9 @@ ROUTE_OF_ACTION = {
     "release": "POST /v1/quarantine/1/release",
     "reject": "POST /v1/quarantine/1/reject",
     "undo": "POST /v1/quarantine/1/undo",
-    "undecided": "POST /v1/quarantine/1/reject",
+    "trust": "POST /v1/quarantine/1/release",
     "revoke": "POST /v1/quarantine/revoke",
     "amend": "PATCH /v1/reflections/1",
-    "retire": "PATCH /v1/reflections/1",
     "reflect_now": "POST /v1/episodes",
 }
 
@@ -120,7 +118,7 @@ def store_everything(api: Api) -> Mapping[str, str]:
     return {
         "/loops/{id:path}": "/loops/told",
         "/lessons/{n:int}": f"/lessons/{id}",
-        "/quarantine/{n:int}": f"/quarantine/{entry}",
+        "/inbox/{n:int}": f"/inbox/{entry}",
         "/runs/{id:path}": f"/runs/{pipeline_run}",
         "/traces/{digest:path}": f"/traces/{digest}",
     }

@@ -157,7 +157,7 @@ def test_the_first_key_ends_the_sessions_of_who_signed_in_without_one(tmp_path):
         # A page that was away meanwhile hears it when it asks again.
         assert browser.get("/events?project=main").text == site.ENDED_EVENT
         problem(api.get("/v1/loops", key=""), 401, "key_refused")
-        for address in ("/loops", "/quarantine"):
+        for address in ("/loops", "/inbox"):
             answer = browser.get(address)
             assert answer.status_code == 303
             assert answer.headers["location"].startswith("/ui/sign-in")

@@ -73,7 +73,7 @@ def row_of(case: Case) -> Document:
     return {
         "id": text.id,
         "words": text.lesson or text.pattern,
-        "texts": len(case),
+        "ids": [text.id for text in case],
         "names": names_to_state(sources) or sorted(set(sources)),
     }
 
@@ -95,43 +95,41 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
     caller = visit.caller
     waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
     number = await caller.read(quarantine_store.count_waiting)
-    queue = cases_of(waiting)
+    queue = list(map(row_of, cases_of(waiting)))
     if queue and not n:
-        n = row_of(queue[0])["id"]
+        n = queue[0]["id"]
         visit.following = visit.link(f"/inbox/{n}")
 
-    facts: Document = {"case": None, "following": "/inbox"}
+    facts = None
     others = queue
+    following = "/inbox"
     if n:
         text = await caller.memory.quarantine.show(n)
-        case = next((case for case in queue if n in _ids_of(case)), [text])
-        others = [other for other in queue if other is not case]
+        ids = next((row["ids"] for row in queue if n in row["ids"]), [n])
+        facts = await _case_facts(visit, text, ids)
+        others = [row for row in queue if row["ids"] != ids]
         # The next one in the order of the queue; after the last one, the first.
-        places = [other for other in others if other[0].id < case[0].id] or others
-        if places:
-            facts["following"] = f"/inbox/{row_of(places[0])['id']}"
-        facts["case"] = await _case_facts(visit, text, case)
+        later = [row for row in others if row["id"] < n]
+        if others:
+            following = f"/inbox/{(later or others)[0]['id']}"
 
-    sources = {name for case in others for name in row_of(case)["names"]}
     return {
-        **facts,
         "texts": number,
-        "others": number - len(facts["case"]["ids"]) if facts["case"] else number,
-        "sources": len(sources),
-        "queue": list(map(row_of, others[:MAX_QUEUE_ROWS])),
+        "case": facts,
+        "following": following,
+        "queue": queue[:MAX_QUEUE_ROWS],
+        "others": others[:MAX_QUEUE_ROWS],
+        "sources": len({name for row in others for name in row["names"]}),
         "decided": await _read_decided(visit),
     }
 
 
-def _ids_of(case: Case) -> list[int]:
-    """Return the ids of the texts of a case."""
-    return [text.id for text in case]
-
-
-async def _case_facts(visit: Visit, text: QuarantinedLesson, case: Case) -> Document:
+async def _case_facts(
+    visit: Visit, text: QuarantinedLesson, ids: Sequence[int]
+) -> Document:
     """Return what the page shows of a text, and of those decided about with it."""
     caller = visit.caller
-    ids = _ids_of(case)
+    case = await caller.read(quarantine_store.quarantined, ids)
     rows = await caller.read(
         figures.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
     )
@@ -141,6 +139,8 @@ async def _case_facts(visit: Visit, text: QuarantinedLesson, case: Case) -> Docu
     matches = [_match_of(text, lessons[text.id]) for text in shown]
 
     sources = text.provenance.sources
+    # A rule has no error of its own.
+    errors = [text.pattern for text in case if text.kind != "strategy"]
     stated = await caller.memory.believed()
     names = names_to_state(sources, stated)
     waiting = await caller.read(quarantine_store.lessons_of_waiting)
@@ -154,9 +154,9 @@ async def _case_facts(visit: Visit, text: QuarantinedLesson, case: Case) -> Docu
         command = name_scope(quote_words(["heedful", *trust]), caller.scope)
     return {
         "text": asdict(text),
-        "ids": ids if text.state == "quarantined" else [],
+        "ids": ids,
         "prompt": ranking.as_text(ranking.as_messages(matches), 0, matches),
-        "errors": list(dict.fromkeys(text.pattern for text in case)),
+        "errors": list(dict.fromkeys(errors)),
         "run": _run_of(text),
         "names": names,
         "unknown": NETWORK_SOURCE in sources,

@@ -30,19 +30,17 @@ class MenuPage:
 MENU = (
     MenuPage(name="Home", address="/"),
     MenuPage(name="Loops", address="/loops"),
-    MenuPage(name="Runs and traces", address="/work", below=("/runs", "/traces")),
+    MenuPage(name="Runs", address="/runs"),
+    MenuPage(name="Traces", address="/traces"),
     MenuPage(name="Lessons", address="/lessons"),
     MenuPage(name="Inbox", address="/inbox", may="read"),
     MenuPage(name="Proof", address="/proof"),
-    MenuPage(name="Keys", address="/keys", may="admin"),
 )
 # The addresses of earlier versions, and those of the pages that show the same now.
 MOVED: Mapping[str, str] = {
     "/quarantine": "/inbox",
     "/quarantine/decided": "/inbox",
     "/quarantine/{n:int}": "/inbox/{n}",
-    "/runs": "/work",
-    "/traces": "/work",
     "/search": "/loops",
     "/recall": "/lessons",
     "/dreams": "/lessons",
