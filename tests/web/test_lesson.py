@@ -276,7 +276,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
 
 
 def hold_texts(browser: Browser) -> dict[str, Any]:
-    """Let three texts of a page wait, which differ by a number."""
+    """Let three texts of a page wait."""
     memory = Memory(browser.api.setup.store, SCOPE)
     for number in range(3):
         learnt = memory.remember(
@@ -287,8 +287,8 @@ def hold_texts(browser: Browser) -> dict[str, Any]:
             source="a page",
         )
         browser.api.run(learnt)
-    waiting = browser.data("/inbox")["queue"][0]
-    return dict(waiting)
+    queue = browser.data("/inbox")["queue"]
+    return {"id": queue[0]["id"], "ids": [row["id"] for row in queue]}
 
 
 def test_a_lesson_whose_texts_were_rejected_does_not_wait(browser: Browser):

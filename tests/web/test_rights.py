@@ -118,6 +118,7 @@ def store_everything(api: Api) -> Mapping[str, str]:
     return {
         "/loops/{id:path}": "/loops/told",
         "/lessons/{n:int}": f"/lessons/{id}",
+        "/inbox": f"/inbox/{entry}",  # this opens there
         "/inbox/{n:int}": f"/inbox/{entry}",
         "/runs/{id:path}": f"/runs/{pipeline_run}",
         "/traces/{digest:path}": f"/traces/{digest}",

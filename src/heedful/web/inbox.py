@@ -5,12 +5,12 @@ show the same: they are one case.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput, NotFound
@@ -69,7 +69,7 @@ def row_of(case: Case) -> Document:
     for which nobody vouches.
     """
     text = case[-1]
-    sources = [source for text in case for source in text.sources]
+    sources = list(chain.from_iterable(text.sources for text in case))
     return {
         "id": text.id,
         "words": text.lesson or text.pattern,
@@ -83,7 +83,7 @@ async def next_cases(visit: Visit, limit: int) -> tuple[int, list[Document]]:
 
     That is nothing for a key that may not review.
     """
-    if not visit.may(*REVIEWING):
+    if not visit.may("read"):
         return 0, []
     waiting = await visit.caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
     number = await visit.caller.read(quarantine_store.count_waiting)
@@ -113,13 +113,14 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
         if others:
             following = f"/inbox/{(later or others)[0]['id']}"
 
+    sources = chain.from_iterable(row["names"] for row in others)
     return {
         "texts": number,
         "case": facts,
         "following": following,
         "queue": queue[:MAX_QUEUE_ROWS],
         "others": others[:MAX_QUEUE_ROWS],
-        "sources": len({name for row in others for name in row["names"]}),
+        "sources": len(set(sources)),
         "decided": await _read_decided(visit),
     }
 
@@ -257,7 +258,7 @@ async def _read_decided(visit: Visit) -> list[Document]:
     return rows
 
 
-def _decision_words(ruling: Document) -> str:
+def _decision_words(ruling: Mapping[str, Any]) -> str:
     """Return what was decided in one word or two."""
     if ruling["action"] == "trust" and not ruling["record"]["stated"]:
         return "no longer stated"
