@@ -29,7 +29,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
 from heedful.store import exposures, trials
-from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
+from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.web.steps import first_failure, steps_of
