@@ -495,7 +495,7 @@ def test_a_lesson_says_how_loops_ended_and_not_that_it_was_the_cause(desk, sessi
         (
             "lessons",
             0,
-            "seen 1; loops shown it: 1 right at the first try\n",
+            "seen 1; shown 1: 1 right, 0 again, 0 other\n",
             "!helped",
         ),
     )

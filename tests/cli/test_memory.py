@@ -550,12 +550,15 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     assert pooled.startswith(
         "memory as a whole\n  insufficient data: shown 125, withheld 100\n"
     )
-    harm = "lesson 1, retired: Dates go day first\n  hurts: shown 65, withheld 50\n"
-    assert bad.startswith(harm)
+    name, ends = bad.splitlines()[:2]
+    assert name == "lesson 1, retired: Dates go day first"
+    assert ends.startswith("  hurts; shown 65: 5 right, 60 again, 0 other; compared: ")
+    assert ends.endswith("with it 65, without 50")
     assert "first try right 8 % against 80 %    gain −72 points, between −" in bad
     assert "its error again 92 % against 20 %   gain −72 points, between −" in bad
     assert "calls a loop    2.85 against 1.40   gain −1.45, between −" in bad
-    assert good.splitlines()[1] == "  helps: shown 60, withheld 50"
+    assert good.splitlines()[1].startswith("  helps; shown 60: ")
+    assert good.splitlines()[1].endswith("; compared: with it 60, without 50")
     document = session(("proof --json --limit 1", 0)).json
     (comparison,) = document["lessons"]
     assert comparison["id"] == 1

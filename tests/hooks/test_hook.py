@@ -464,7 +464,7 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     assert "+" in installed.err
     assert "already" in desk.heedful("hook install", HOME=home).out
     status = desk.heedful("hook status --json", HOME=home).json
-    assert list(status.values()) == [list(AGENTS["claude-code"].events)]
+    assert list(status["settings"].values()) == [list(AGENTS["claude-code"].events)]
     assert desk.heedful("hook run Stop", stdin="{", HOME=home).code == 0
     assert desk.heedful("hook uninstall --yes", HOME=home).code == 0
     assert not (folder / ".claude" / "settings.json").exists()

@@ -12,7 +12,8 @@ import pytest
 from heedful import Lesson, Memory, signature
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
-from heedful.store import exposures, loops
+from heedful.lessons.holdout import opportunity_name
+from heedful.store import exposures, loops, reminders
 from heedful.store.sqlite import in_file
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hosts import patient_host
@@ -56,6 +57,12 @@ async def send_event(
     return answer
 
 
+async def subjects_told(memory: Memory, session: str) -> int:
+    """Return of how many subjects a session that goes on was told."""
+    pending = await memory.store.read(memory.scope, reminders.open_reminders, session)
+    return len(pending)
+
+
 async def run_failing_call(
     memory: Memory, session: str, agent: str = "claude-code", **more: Any
 ) -> list[Any]:
@@ -88,7 +95,7 @@ async def test_a_known_failure_is_shown_and_denied_only_if_asked(
         "null",
         "null",
     ]  # its own
-    assert await memory.store.read(memory.scope, exposures.opportunities, "first") == []
+    assert await subjects_told(memory, "first") == 0
     before, after = await run_failing_call(memory, "second", agent)
     # What comes with the call is not told again after it.
     takes = AGENTS[agent].takes
@@ -118,9 +125,9 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
         assert await patient_host(memory=memory).run(session).events() == []
     start = await send_event(memory, "start", session_id="c")
     assert GOOD in json.dumps(start.answer)
-    assert await memory.store.read(memory.scope, exposures.opportunities, "c") == []
+    assert await subjects_told(memory, "c") == 1
     await run_failing_call(memory, "team/a")
-    assert await memory.store.read(memory.scope, exposures.opportunities, "team") == []
+    assert await subjects_told(memory, "team") == 0
     old = "update event set at = at - 90000"
     await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
     await send_event(memory, "end", session_id="c")
@@ -128,7 +135,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
         await patient_host(memory=memory).run("team/a").events() == []
     )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 4
-    assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
+    assert await subjects_told(memory, "b") == 0
     await memory.remember("page", "a text of a tool", trust="outside")
     opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)
     assert "lessons that wait for you: 1;" in opening
@@ -190,13 +197,16 @@ async def test_whether_the_error_came_again_after_it_was_known(
         await send_event(memory, "stop", session_id="new")
     read = memory.store.read
     scope = memory.scope
-    ((loop, *_),) = await read(scope, exposures.opportunities, "new")
+    (reminder,) = await read(scope, reminders.open_reminders, "new")
+    loop = opportunity_name("new", reminder.signature)
     [exposure] = await read(scope, exposures.shown_to, loop)
     assert exposure.shown == (not share)
     await send_event(memory, "end", session_id="new")
-    query = "select right_at_once from outcome where loop = :loop"
+    query = "select right_at_once, calls from outcome where loop = :loop"
     rows = await read(scope, lambda db, _: db.execute(query, {"loop": loop}).fetchall())
-    assert [bool(right) for (right,) in rows] == ["bad" not in turns]
+    # The call that was warned has failed, too: its agent read the warning with it.
+    lost = 1 + turns.count("bad")
+    assert [(bool(right), calls) for right, calls in rows] == [(False, lost)]
 
 
 BELIEVED = [

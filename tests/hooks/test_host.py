@@ -80,7 +80,6 @@ async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> 
     assert await bare.verdict("x") is None
     assert await bare.learn(ends="success") is None
     assert bare.best is None
-    await bare.settle()
     judge = Host(memory=None, checks=[severity])
     unjudged = [
         await judge.run("b", task).verdict("high") is None

@@ -298,7 +298,8 @@ def test_the_list_says_what_is_installed_and_what_each_cannot_do(shop: Path) -> 
 def test_the_status_names_the_settings_of_each_agent(shop: Path) -> None:
     run_hook_command(shop, "install claude-code cursor --yes")
     status = run_hook_command(shop, "status --json").json
-    assert status[str(shop / ".cursor/hooks.json")] == list(AGENTS["cursor"].events)
+    settings = status["settings"]
+    assert settings[str(shop / ".cursor/hooks.json")] == list(AGENTS["cursor"].events)
 
     (shop / ".cursor/hooks.json").write_text('{"heedful')
     result = run_hook_command(shop, "install --list")

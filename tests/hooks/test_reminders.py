@@ -30,12 +30,16 @@ MIN_ENDED_LOOPS = 100
 async def call(host: Host, session: str, *results: str | None) -> None:
     """Ask before a call once for each of its `results`; "" is a success.
 
-    With None, the call is not made.
+    With None, the call is not made. "other" stands for a call of another program.
     """
     run = host.run(session, "build the app")
     for number, error in enumerate(results):
         name = f"c{number}"
-        await run.before("Bash", COMMAND, name)
+        is_other = error == "other"
+        await run.before("Bash", {"command": "ls"} if is_other else COMMAND, name)
+        if is_other:
+            await run.learn(Event("tool_response", "a", tool="Bash", call=name))
+            continue
         if error is None:
             continue
         if error:
@@ -53,10 +57,12 @@ async def read_figures(store: Store) -> ReminderFigures:
 @pytest.mark.parametrize(
     ("results", "name"),
     [
-        pytest.param(("",), "no_verdict", id="the call worked"),
-        pytest.param((ERROR,), "too_late", id="the call failed as it was told"),
-        pytest.param((ERROR, ERROR), "unhelpful", id="a later call failed, too"),
-        pytest.param((None,), "not_repeated", id="the call was not made"),
+        pytest.param(("",), "right", id="the call worked"),
+        pytest.param((ERROR,), "again", id="the call failed as it was told"),
+        pytest.param((ERROR, ""), "again", id="it was put right afterwards"),
+        pytest.param((ERROR, ERROR), "again", id="a later call failed, too"),
+        pytest.param((None,), "other", id="no call came after it"),
+        pytest.param((None, "other"), "right", id="the call was not made"),
     ],
 )
 async def test_a_reminder_ends_by_what_becomes_of_the_call(
@@ -69,7 +75,7 @@ async def test_a_reminder_ends_by_what_becomes_of_the_call(
     before = (await read_figures(store)).total
     await call(host, "three", *results)
     after = (await read_figures(store)).total
-    names = ("not_repeated", "too_late", "unhelpful", "no_verdict")
+    names = ("right", "again", "other")
     ended = {key: getattr(after, key) - getattr(before, key) for key in names}
     assert ended == {**dict.fromkeys(names, 0), name: 1}
 
@@ -96,13 +102,13 @@ def remind_sessions(db: Db, scope: Scope) -> None:
             db,
             scope,
             session,
-            subjects={reminders.UNLEARNT_LESSON: "digest"},
-            shown=frozenset(),
+            lessons=[reminders.UNLEARNT_LESSON],
+            mark="digest",
             share=SHARE,
             at=1.0,
         )
-        repeated = {"mark/digest": reminders.ReminderOutcome(bool(number % 2))}
-        reminders.settle(db, scope, session, repeated)
+        repeated = {"mark/digest": reminders.Verdict(bool(number % 2))}
+        reminders.settle(db, scope, session, repeated, 2.0)
     for number in range(3):
         failed = Step((), ("no such file",), calls=3)
         calls.record_run(db, scope, f"episode:s{number}", [failed])
@@ -112,8 +118,8 @@ def remind_sessions(db: Db, scope: Scope) -> None:
 async def test_a_coin_decides_about_what_has_no_lesson(store: Store) -> None:
     await store.write(Scope(), remind_sessions)
     figures = await read_figures(store)
-    assert figures.total.told + figures.total.withheld == 40
-    assert figures.total.told > 5
+    assert figures.total.shown + figures.total.withheld == 40
+    assert figures.total.shown > 5
     assert figures.total.withheld > 5
     assert figures.failure_calls == 3.0
     assert figures.missing == ()
@@ -127,8 +133,8 @@ async def test_the_first_reminder_of_a_session_counts(store: Store) -> None:
                 db,
                 scope,
                 "s",
-                subjects={reminders.UNLEARNT_LESSON: "digest"},
-                shown=frozenset(),
+                lessons=[reminders.UNLEARNT_LESSON],
+                mark="digest",
                 share=0.0,
                 at=seconds,
             )
@@ -185,7 +191,41 @@ def test_the_status_says_what_reminders_did(home: Home) -> None:
     fail_and_mend(home)
     repeat_failure(home, "tuesday")
     assert "systemMessage" not in start(home, session_id="wednesday")
-    assert "in all: 1 reminder did not help" in run_command(home, "hook status")
+    told = "in all: shown 1: 0 right, 1 again, 0 other; 2 calls lost to known mistakes"
+    assert told in run_command(home, "hook status")
+
+
+def read_document(home: Home, line: str) -> Any:
+    """Return what a command prints as JSON."""
+    output = run_command(home, line)
+    return json.loads(output[output.index("{") :])
+
+
+def test_every_face_counts_the_same_of_a_lesson(home: Home) -> None:
+    run_command(home, "hook install --yes")
+    fail_and_mend(home)
+    repeat_failure(home, "tuesday")
+    start(home, session_id="wednesday")
+    home.event(
+        "UserPromptSubmit", session_id="wednesday", prompt="never use pip, use uv"
+    )
+    home.event("SessionEnd", session_id="wednesday", reason="other")
+    start(home, session_id="thursday")
+    home.event("SessionEnd", session_id="thursday", reason="other")
+
+    lessons = read_document(home, "lessons --json")["lessons"]
+    proof = read_document(home, "proof --json")
+    status = read_document(home, "hook status --json")
+    rule, mistake = sorted(lessons, key=lambda lesson: lesson["trust"] != "user")
+    assert mistake["shown"] == {"shown": 1, "right": 0, "again": 1, "other": 0}
+    # A session without a call that could show it has no verdict.
+    assert rule["shown"] == {"shown": 1, "right": 0, "again": 0, "other": 1}
+    assert [lesson["loops"] for lesson in proof["lessons"]] == [mistake["shown"]]
+    assert proof["ended"] == 1
+    total = status["reminders"]["total"]
+    assert proof["reminders"] == status["reminders"]
+    for name in ("shown", "right", "again", "other"):
+        assert total[name] == rule["shown"][name] + mistake["shown"][name]
 
 
 @pytest.mark.both_nightly

@@ -73,8 +73,9 @@ def test_a_figure_without_enough_data_says_what_is_missing(
 def test_a_reminder_without_a_verdict_is_none_of_the_others() -> None:
     open_ones = ReminderCount(told=True, share=0.1, repeated=None, n=7)
     figures = figure_reminders([*COMPARED, open_ones], COSTS)
-    assert figures.total.no_verdict == 7
-    assert figures.total.told == 20
+    assert figures.total.other == 7
+    assert figures.total.right + figures.total.again == 20
+    assert figures.total.shown == 27
     assert figures.told_repeated == 0.2
 
 
@@ -89,24 +90,24 @@ def test_reminders_that_change_nothing_save_nothing() -> None:
         pytest.param(ReminderTally(), "", id="nothing to say"),
         pytest.param(ReminderTally(withheld=3), "", id="all was withheld"),
         pytest.param(
-            ReminderTally(not_repeated=2, unhelpful=1, calls_saved=9.2),
-            "2 mistakes not repeated, about 9 calls saved; 1 reminder did not help",
+            ReminderTally(
+                shown=4, right=2, again=1, other=1, calls_lost=3, calls_saved=9.2
+            ),
+            "shown 4: 2 right, 1 again, 1 other; 3 calls lost to known mistakes; "
+            "about 9 calls saved",
             id="all of it",
         ),
         pytest.param(
-            ReminderTally(not_repeated=1),
-            "1 mistake not repeated",
-            id="no calls are known",
-        ),
-        pytest.param(
-            ReminderTally(not_repeated=1, calls_saved=0.2),
-            "1 mistake not repeated",
+            ReminderTally(shown=1, again=1, calls_lost=1, calls_saved=0.2),
+            "shown 1: 0 right, 1 again, 0 other; 1 call lost to known mistakes",
             id="less than a call",
         ),
         pytest.param(
-            ReminderTally(unhelpful=2), "2 reminders did not help", id="no help"
+            ReminderTally(shown=1, right=1),
+            "shown 1: 1 right, 0 again, 0 other",
+            id="no calls are known",
         ),
     ],
 )
 def test_a_tally_is_one_line(tally: ReminderTally, line: str) -> None:
-    assert str(tally) == line
+    assert tally.words == line

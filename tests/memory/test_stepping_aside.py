@@ -139,13 +139,12 @@ async def test_a_lesson_is_shown_to_one_session_in_40(store: Store) -> None:
     scope = scene.memory.scope
 
     announced = [
-        await store.read(
+        await store.write(
             scope,
             exposures.announce,
             session=f"session {number}",
             lessons=[1, 2],
             share=0.1,
-            record=False,
         )
         for number in range(200)
     ]

@@ -30,6 +30,7 @@ from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
 from heedful.integrations.places import TARGETS
 from heedful.integrations.rules import doubt_about_rules
+from heedful.lessons.reminders import ReminderFigures
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.redact import redact
@@ -292,18 +293,16 @@ def _describe_waiting() -> list[str]:
     return [f"lessons that wait: {waiting}; next: heedful quarantine list"]
 
 
-def _describe_reminders() -> list[str]:
-    """Return in a line what the reminders of all sessions did; [] if none has ended."""
+def _read_reminders() -> ReminderFigures:
+    """Return what the reminders of all sessions did that have ended."""
 
-    async def look(memory: Memory) -> str:
-        figures = await memory.store.read(memory.scope, reminders.figures)
-        return str(figures.total)
+    async def look(memory: Memory) -> ReminderFigures:
+        return await memory.store.read(memory.scope, reminders.figures)
 
     try:
-        total = ask(look, as_hooks=True)
+        return ask(look, as_hooks=True)
     except NotFound:  # no hook has run here yet
-        return []
-    return [f"in all: {total}"] if total else []
+        return ReminderFigures()
 
 
 @hook.command("status")
@@ -312,6 +311,7 @@ def status() -> int:
     answer each event twice.
     """
     events_by_file = {}
+    figures = ReminderFigures()
     lines = []
     for is_user in (False, True):
         try:
@@ -331,11 +331,13 @@ def status() -> int:
         lines += _describe_effects(settings)
         lines += filter(None, [doubt_about_rules(Path.cwd())])
         lines += _describe_waiting()
-        lines += _describe_reminders()
+        figures = _read_reminders()
+        if figures.total.shown:
+            lines.append(f"in all: {figures.total.words}")
     except UsageError as error:
         say(f"the hooks do nothing: {error}")
 
-    return answer(events_by_file, lines)
+    return answer({"settings": events_by_file, "reminders": figures}, lines)
 
 
 @hook.command("run")

@@ -49,6 +49,7 @@ from heedful.cli.settings import (
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.commands import quote_words
+from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.ranking import as_text
@@ -66,6 +67,8 @@ MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
+# What `shown` counts for the present words.
+COUNTED_ANEW = frozenset({"helped", "hurt"})
 SEEN_USAGE = "make 2>&1 | heedful seen"
 QUARANTINE_NOTICE = (
     "\nNot shown: what tools or documents wrote waits in quarantine until it is "
@@ -87,20 +90,31 @@ def _last_use(lesson: Mapping[str, Any]) -> float:
 
 def _lesson_texts(lessons: Sequence[Mapping[str, Any]]) -> str:
     """Return lessons as text, each with how the loops ended that were shown it."""
-    from heedful.lessons.sentence import say_shown  # slow to import
-
-    return page("lessons", found=lessons, say_shown=say_shown)
+    return page("lessons", found=lessons)
 
 
-async def _with_examples(
+async def _with_shown(
     memory: Memory, lessons: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return lessons, those that are only worked examples with the newest of them."""
-    from heedful.store import lessons as lesson_store
+    """Return lessons with how loops ended that were shown them.
+
+    Those that are only worked examples have the newest of them.
+    """
+    from heedful.store import exposures, lessons as lesson_store
 
     ids = [lesson["id"] for lesson in lessons if lesson["kind"] == "example"]
     examples = await memory.store.read(memory.scope, lesson_store.newest_examples, ids)
-    return [{**lesson, "example": examples.get(lesson["id"])} for lesson in lessons]
+    names = [f"{lesson['kind']}/{lesson['signature']}" for lesson in lessons]
+    counts = await memory.store.read(memory.scope, exposures.tally, names)
+    records: list[Mapping[str, Any]] = []
+    for name, lesson in zip(names, lessons, strict=True):
+        record = dict(lesson)
+        for field in COUNTED_ANEW:
+            del record[field]
+        record["example"] = examples.get(lesson["id"])
+        record["shown"] = counts.get(name, Shown())
+        records.append(record)
+    return records
 
 
 REMOVED_LESSON_COLUMNS = columns(
@@ -140,7 +154,7 @@ def list_lessons(
         top = await memory.top(limit)
         if not top:
             return [], await other_scopes(memory.store, memory.scope)
-        return await _with_examples(memory, top), ""
+        return await _with_shown(memory, top), ""
 
     top_lessons, elsewhere = ask(read)
     if not top_lessons:
@@ -170,7 +184,7 @@ def show_lesson(lesson: LessonId) -> int:
             memory.scope, lesson_store.shown, lesson
         )
         keys = await memory.store.read(memory.scope, keys_of_rule, lesson_record)
-        (record,) = await _with_examples(memory, [lesson_record])
+        (record,) = await _with_shown(memory, [lesson_record])
         return {**record, "memory_keys": keys}
 
     record = ask(read)

@@ -13,10 +13,12 @@ from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import LoopExposures
+from heedful.lessons.reminders import ReminderFigures
 from heedful.lessons.sentence import say_draws, say_missing, word_proof
 from heedful.memory.memory import Memory
-from heedful.store import exposures, trials
+from heedful.store import exposures, reminders, trials
 
 # The fields of a lesson that are shown with its proof.
 LESSON_FIELDS = (
@@ -25,8 +27,6 @@ LESSON_FIELDS = (
     "state",
     "pinned",
     "useful",
-    "helped",
-    "hurt",
     "unfit_for",
 )
 StoredLesson = Mapping[str, Any]
@@ -37,13 +37,20 @@ class LessonEvidence:
     """What the store says about the lessons.
 
     It has the proof, the lessons by `kind/digest`, the number of ended loops with the
-    verdict in force, and the share of lessons that is withheld.
+    verdict in force, and the share of lessons that is withheld. `shown` counts by name
+    how loops ended that were shown it.
     """
 
     proof: proofs.Proof
     lessons: Mapping[str, StoredLesson]
     past: LoopExposures
     holdout: float
+    reminders: ReminderFigures
+    shown: Mapping[str, Shown]
+
+    def loops_of(self, result: proofs.Comparison) -> Shown:
+        """Return how all loops ended that were shown a lesson, compared or not."""
+        return self.shown.get(str(result.lesson), Shown())
 
 
 def proof(
@@ -102,12 +109,16 @@ def proof(
         "models": evidence.proof.models,
         "mean_cost": evidence.proof.mean_cost,
         "ladders": evidence.proof.ladders,
-        "lessons": [_lesson_document(lesson, result) for lesson, result in pairs],
+        "lessons": [
+            {**_lesson_document(lesson, result), "loops": evidence.loops_of(result)}
+            for lesson, result in pairs
+        ],
         "pending": evidence.proof.pending,
         "ended": evidence.past.ended,
         "verdict": evidence.past.verdict,
         "holdout": evidence.holdout,
         "trials": evidence.proof.trials,
+        "reminders": evidence.reminders,
     }
     ladders = ladder_tables(evidence.proof.ladders)
     trial_texts = [_trial_text(trial) for trial in evidence.proof.trials]
@@ -133,7 +144,7 @@ def proof(
         say_missing=say_missing,
         found=evidence.proof,
         model=model,
-        pairs=pairs,
+        pairs=[(*pair, evidence.loops_of(pair[1])) for pair in pairs],
         draws=say_draws(evidence.holdout, evidence.past.ended, evidence.past.verdict),
         verdict=evidence.past.verdict,
         harm=HARMFUL_MEMORY.reason,
@@ -196,6 +207,8 @@ async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
         lessons=lessons,
         past=await memory.store.read(memory.scope, exposures.past, ""),
         holdout=memory.holdout,
+        reminders=await memory.store.read(memory.scope, reminders.figures),
+        shown=await memory.store.read(memory.scope, exposures.tally),
     )
 
 

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from heedful.episodes.episode import Ended, Event
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.reminders import (
-    list_failures,
+    mark_of,
     settle_reminders,
-    subjects_of,
 )
 from heedful.integrations.user_rules import (
     hear_rules,
@@ -69,7 +68,6 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.refusal import Refusing
     from heedful.drive.report import ReportedLoop
     from heedful.integrations.repeats import Repeats
-    from heedful.lessons.lesson import Outcome
     from heedful.lessons.patterns import Seen
     from heedful.loop.decide import Done, Policy, Verdict
     from heedful.loop.record import Goal
@@ -256,20 +254,7 @@ class HostRun:
         lines = await memory.store.read(memory.scope, briefs.read_brief)
         texts = {line.lesson: line.text for line in lines if line.lesson}
         present = await self._aged(texts)
-        holdout = memory.holdout
-
-        def announce(db: Db, scope: Scope) -> frozenset[int]:
-            # No opportunity yet: nothing that the lessons are about has come up.
-            return exposures.announce(
-                db,
-                scope,
-                session=self.id,
-                lessons=[*rules, *present],
-                share=holdout,
-                record=False,
-            )
-
-        announced = await memory.store.read(memory.scope, announce)
+        announced = await self._announce([*rules, *present])
         ids = announced | {reminders.UNLEARNT_LESSON}
         stated = await rules_of_session(memory, self.id, self.host.everywhere)
         # What no call can match is told now or never.
@@ -330,7 +315,9 @@ class HostRun:
         if not rules or not self.room:
             return advice
         marks = list(chain.from_iterable(rules.values()))
-        await memory.store.write(memory.scope, user_rules.mark, self.id, marks)
+        await memory.store.write(
+            memory.scope, user_rules.tell, self.id, rules=list(rules), marks=marks
+        )
         texts = [rules_text(list(rules), NAMED_HEADING), advice.text]
         return replace(advice, text="\n".join(filter(None, texts)), silence="")
 
@@ -620,35 +607,6 @@ class HostRun:
 
         return await memory.store.read(memory.scope, read)
 
-    async def settle(self) -> None:
-        """Record for each lesson shown or withheld whether its error came again."""
-        memory = self.host.own_memory
-        if memory is None:
-            return
-
-        opportunities = await memory.store.read(
-            memory.scope, exposures.opportunities, self.id
-        )
-        if not opportunities:
-            return
-
-        from heedful.lessons.lesson import Outcome
-
-        events = await self.events()
-        failures = list_failures(events)
-        outcomes: list[Outcome] = []
-        for name, digest, shown_at in opportunities:
-            later = [digests for start, digests in failures if start > shown_at]
-            recurred = any(digest in digests for digests in later)
-
-            signatures = frozenset({digest}) if recurred else frozenset[str]()
-            outcomes.append(
-                Outcome(name, not recurred, calls=len(later), signatures=signatures)
-            )
-
-        ended_at = max((event["at"] for event in events), default=time.time())
-        await memory.store.write(memory.scope, exposures.settle, outcomes, ended_at)
-
     def best_as(self, kind: Any) -> Any:
         """Return the best output as an object of the type `kind`, if it can be one."""
         from pydantic import TypeAdapter, ValidationError
@@ -813,7 +771,7 @@ class HostRun:
             list(fit),
             [event],
             marks=marks if fit else (),
-            subjects=subjects_of(history, list(fit)),
+            mark=mark_of(history),
         )
         return _announced_facts(history.release, fit, announced)
 
@@ -841,11 +799,11 @@ class HostRun:
         events: Sequence[Event] = (),
         *,
         marks: Sequence[str] = (),
-        subjects: Mapping[int, str] = {},
+        mark: str = "",
     ) -> frozenset[int]:
         """Record events, and lessons as shown or withheld; return those to be shown.
 
-        `subjects` are what the session is reminded of, as `reminders.remind` takes it.
+        `mark` is the digest of what is told without a lesson, if anything is.
         """
         memory = self.host.own_memory
         rows = [episodes.event_row(event) for event in events]
@@ -863,7 +821,7 @@ class HostRun:
                 lessons=lambda: () if too_late else lessons,
                 share=memory.holdout,
                 marks=marks,
-                subjects=lambda: {} if too_late else subjects,
+                mark=mark,
                 root=self.host.root,
             )
         except asyncio.CancelledError:
@@ -879,7 +837,6 @@ class HostRun:
         from heedful.integrations.alarms import measure_checks
 
         until = time.time()
-        await self.settle()
         await settle_reminders(memory, self.id, self.events, self.host.root)
         await measure_checks(memory, await self.events())
         learned = await self.study(ends=True)
@@ -898,13 +855,13 @@ def _record_events(
     lessons: Callable[[], Sequence[int]],
     share: float,
     marks: Sequence[str] = (),
-    subjects: Callable[[], Mapping[int, str]] = dict,
+    mark: str = "",
     root: str = "",
 ) -> frozenset[int]:
     """Record events, and lessons as shown or withheld; return those to be shown.
 
-    `lessons` returns them when the write begins, and `subjects` what the session is
-    reminded of. `root` is the folder of the repository.
+    `lessons` returns them when the write begins. `mark` is the digest of what is told
+    without a lesson, and `root` the folder of the repository.
     """
     session_marks.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
@@ -913,10 +870,8 @@ def _record_events(
         db,
         scope,
         session,
-        subjects=subjects(),
-        shown=exposures.announce(
-            db, scope, session=session, lessons=lessons(), share=share
-        ),
+        lessons=lessons(),
+        mark=mark,
         share=share,
         at=time.time(),
     )

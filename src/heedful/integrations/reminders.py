@@ -1,5 +1,12 @@
-"""Whether the mistakes of which a session was reminded came again until it ended."""
+"""Whether the mistakes of which a session was told came again until it ended.
 
+A result with the error is a repetition if it came after the session was told, also that
+of the very call that was warned: many agents read a warning with the result only. If no
+such result came, but a call like it ended, the session was right. Otherwise there is no
+verdict.
+"""
+
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,6 +17,7 @@ from heedful.lessons.before import (
     FORGETTING_CODES,
     ActionHistory,
     FileReading,
+    Mark,
     contract_marks,
     failed_marks,
     marks_of,
@@ -27,13 +35,12 @@ Events = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedCall:
-    """A call: when it began and ended, its tool or programs, and its marks.
+    """A call: when it ended, its tool or programs, and its marks.
 
     `failed` are the marks that failed, and `signatures` the digests of its errors; both
-    are empty if it worked.
+    are empty if it worked. A call without a result ended when the next one began.
     """
 
-    start: float
     end: float
     tool: str
     marks: frozenset[str] = frozenset()
@@ -42,22 +49,20 @@ class FinishedCall:
 
     def repeats(self, reminder: reminders.OpenReminder) -> bool:
         """Return True if the mistake of a reminder came in this call."""
-        if reminder.mark:
-            return reminder.mark in self.failed
-        return reminder.signature in self.signatures
+        if reminder.signature:
+            return reminder.signature in self.signatures
+        return reminder.mark in self.failed
 
 
-def subjects_of(history: "ActionHistory | Seen", ids: Sequence[int]) -> dict[int, str]:
-    """Return what each of the lessons reminds of: the digest of a mark.
-
-    After an error it is "". The checks of lessons are counted elsewhere.
-    """
+def mark_of(history: "ActionHistory | Seen") -> str:
+    """Return the digest of the mark that is told without a lesson; "" if none is."""
     if not isinstance(history, ActionHistory):
-        return dict.fromkeys(ids, "")
-    digests: dict[int, str] = {}
-    for failure in history.failures:
-        digests.setdefault(failure.lesson, failure.digest)
-    return {id: digests[id] for id in ids if id in digests}
+        return ""
+    unlearnt = reminders.UNLEARNT_LESSON
+    digests = [
+        failure.digest for failure in history.failures if failure.lesson == unlearnt
+    ]
+    return digests[0] if digests else ""
 
 
 async def settle_reminders(
@@ -76,40 +81,45 @@ async def settle_reminders(
 
     events = await read_events()
     calls = _finished_calls(events, folder)
-    outcomes = {reminder.subject: _outcome_of(reminder, calls) for reminder in pending}
-    await memory.store.write(memory.scope, reminders.settle, session, outcomes)
+    verdicts = {
+        reminder.subject: _verdict_on(reminder, calls, folder) for reminder in pending
+    }
+    ended_at = max((event["at"] for event in events), default=time.time())
+    await memory.store.write(
+        memory.scope, reminders.settle, session, verdicts=verdicts, at=ended_at
+    )
 
 
-def _outcome_of(
-    reminder: reminders.OpenReminder, calls: Sequence[FinishedCall]
-) -> reminders.ReminderOutcome:
-    """Return how a reminder ended.
+def _verdict_on(
+    reminder: reminders.OpenReminder, calls: Sequence[FinishedCall], folder: str
+) -> reminders.Verdict:
+    """Return how a reminder ended, and how many calls its mistake cost the session."""
+    lost = [call for call in calls if call.repeats(reminder)]
+    later = [call for call in calls if call.end > reminder.at]
+    if any(call in lost for call in later):
+        return reminders.Verdict(repeated=True, calls=len(lost))
 
-    It came too late for a call that was running already, and for the failure that it
-    came with. A call that was made again and worked shows nothing.
-    """
-    later = [call for call in calls if call.start > reminder.at]
-    if any(call.repeats(reminder) for call in later):
-        return reminders.ReminderOutcome(repeated=True)
-    if not reminder.mark:
-        past = [call for call in calls if call not in later]
-        like = {call.tool for call in past if call.repeats(reminder)}
-        if any(call.tool in like for call in later):
-            return reminders.ReminderOutcome(repeated=False, is_late=True)
-        return reminders.ReminderOutcome()
+    like = {call.tool for call in lost}
+    action = reminder.action
+    if action is not None:
+        arguments = {"command": action.text} if action.text else dict(action.arguments)
+        marks = marks_of(action.tool, arguments, folder)
+        like.add(_programs_of(action.tool, marks))
+    is_known = any(call.tool in like or reminder.mark in call.marks for call in later)
+    return reminders.Verdict(repeated=False if is_known else None, calls=len(lost))
 
-    repeats = [
-        call for call in calls if call.end > reminder.at and reminder.mark in call.marks
-    ]
-    if any(call.repeats(reminder) for call in repeats):
-        return reminders.ReminderOutcome(repeated=False, is_late=True)
-    return reminders.ReminderOutcome(repeated=None if repeats else False)
+
+def _programs_of(tool: str, marks: Sequence[Mark]) -> str:
+    """Return the programs that a call runs, or its tool."""
+    programs = {mark.tool for mark in marks if mark.kind == "name"}
+    return " ".join(sorted(programs)) or tool
 
 
 def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     """Return the calls of a session that ended, with what they had in common."""
     reading = FileReading()
     calls: dict[str, Mapping[str, Any]] = {}
+    answered = set[str]()
     finished: list[FinishedCall] = []
     names = _made_names(events)
     for event in events:
@@ -121,12 +131,22 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
             calls[name] = event
         elif event["type"] == "tool_response":
             call = calls.get(name, event)
+            answered.add(name)
             arguments = arguments_of(call.get("arguments") or {})
             finished.append(
                 _finished_call(event, call, reading=reading, folder=folder, names=names)
             )
             if not event["error"]:
                 reading = reading.after(arguments, folder)
+
+    starts = [event["at"] for event in events if event["type"] == "tool_call"]
+    for call in (calls[name] for name in calls.keys() - answered):
+        later = [start for start in starts if start > call["at"]]
+        if later:
+            end = {**call, "at": min(later)}
+            finished.append(
+                _finished_call(end, call, reading=reading, folder=folder, names=names)
+            )
     return finished
 
 
@@ -136,27 +156,6 @@ def _made_names(events: Events) -> "MadeNames":
 
     calls = [event for event in events if event["type"] == "tool_call"]
     return made_names(call.get("arguments") or {} for call in calls)
-
-
-def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
-    """Return the failures: when the call began, and the digests of its error."""
-    started_at: dict[str, float] = {}
-    arguments: dict[str, Any] = {}
-    failures: list[tuple[float, frozenset[str]]] = []
-    names = _made_names(events)
-    for event in events:
-        # A result without an id belongs to the last call of the tool.
-        call = event["call"] or f"of {event['tool']}"
-
-        if event["type"] == "tool_call":
-            started_at[call] = event["at"]
-            arguments[call] = event["arguments"]
-        elif event["error"]:
-            start = started_at[call] if call in started_at else event["at"]
-            digests = episodes.error_digests(event, arguments.get(call), names)
-            failures.append((start, digests))
-
-    return failures
 
 
 def _finished_call(
@@ -174,11 +173,9 @@ def _finished_call(
     tool = str(event.get("tool") or "")
     marks = marks_of(tool, arguments, folder)
     contracts = contract_marks(tool, arguments, reading, folder)
-    programs = {mark.tool for mark in marks if mark.kind == "name"}
     finished = FinishedCall(
-        start=call["at"],
         end=event["at"],
-        tool=" ".join(sorted(programs)) or tool,
+        tool=_programs_of(tool, marks),
         marks=frozenset(mark.digest for mark in (*marks, *contracts)),
     )
     if not event["error"]:

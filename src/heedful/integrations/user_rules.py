@@ -74,7 +74,14 @@ async def rules_of_session(
     marks = await store.read(scope, session_marks.find, session, marks_to_set)
     if marks and not again:
         return ()
-    await store.write(scope, rule_store.mark, session, marks_to_set)
     others = await rules_everywhere(memory, everywhere)
     rules = [*await store.read(scope, rule_store.in_force), *others]
-    return list({stated.digest: stated for stated in rules}.values())
+    rules = list({stated.digest: stated for stated in rules}.values())
+    await store.write(
+        scope,
+        rule_store.tell,
+        session,
+        rules=rules[:MAX_SHOWN_RULES],
+        marks=marks_to_set,
+    )
+    return rules

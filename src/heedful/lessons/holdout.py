@@ -48,6 +48,33 @@ class Exposure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How many loops and sessions were shown a lesson, and how these ended.
+
+    `right` counts those that were right at the first try, or in which the mistake did
+    not come again; `again` those that made its mistake again. The `other` ones did
+    neither, go on, or have no verdict. It does not say that the lesson was the cause:
+    only a comparison shows that.
+    """
+
+    shown: int = 0
+    right: int = 0
+    again: int = 0
+    other: int = 0
+
+    def __str__(self) -> str:
+        """Return one line for a person.
+
+        >>> print(Shown(shown=27, right=18, again=4, other=5))
+        shown 27: 18 right, 4 again, 5 other
+        """
+        if not self.shown:
+            return "never shown"
+        ends = f"{self.right:,} right, {self.again:,} again, {self.other:,} other"
+        return f"shown {self.shown:,}: {ends}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopExposures:
     """The exposures of one loop that the store has recorded.
 

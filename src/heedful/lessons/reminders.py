@@ -1,10 +1,10 @@
 """Reminders: what sessions of agents were told, and whether the mistake came again.
 
-A reminder is about one thing in one session: a call that failed before, or an error
-with a lesson. It is told, or withheld by the draw that decides about lessons. It did
-not help if a call that began later in the session failed for the same reason, and it
-came too late if it came with the failure. The mistake was not repeated if the call was
-not made afterwards; if the call was made and worked, there is no verdict.
+A reminder is about one thing in one session: a lesson that its brief, a prompt, a
+warning or an error told, or a call that failed before. It is told, or withheld by the
+draw that decides about lessons. The mistake came again if a result with its error came
+after the reminder, also that of the call that was warned. The session was right if only
+such calls ended afterwards that did not fail so; otherwise there is no verdict.
 
 An agent often does not repeat a mistake though nobody told it. So calls are saved only
 as far as told reminders are repeated less often than withheld ones: of those told and
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from heedful.lessons.holdout import Shown
 from heedful.lessons.proof import END_ERROR_LEVEL, interval
 
 # With fewer reminders of a kind, or fewer failures, no calls are told.
@@ -29,15 +30,15 @@ class ReminderCount:
     """How many reminders were told, or withheld, and ended in one way.
 
     `share` is the probability with which they were withheld, and `repeated` says
-    whether the mistake came again; None if no later call could show it. It `is_late` if
-    it came with the failure.
+    whether the mistake came again; None if no later call could show it. It cost
+    these sessions `calls`.
     """
 
     told: bool
     share: float
     repeated: bool | None
     n: int
-    is_late: bool = False
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,42 +57,30 @@ class FailureCosts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReminderTally:
-    """The number of reminders, by what happened after them.
+class ReminderTally(Shown):
+    """The number of reminders, by what happened after them; those told are `shown`.
 
-    `told` counts the reminders that were shown: `not_repeated`, if the mistake did not
-    come again; `too_late`, if they came with the failure, which then did not come
-    again; and `unhelpful`, if it came again. `withheld` counts the reminders that were
-    not shown; after `withheld_repeated` of them, the mistake came again. `no_verdict`
-    counts reminders after which no call showed whether it came again. `calls_saved` is
-    None without enough data.
+    `withheld` counts those that were not told and have a verdict; after
+    `withheld_again` of them, the mistake came again. All these sessions lost
+    `calls_lost` to mistakes that memory knew. `calls_saved` is None without enough
+    data.
     """
 
-    told: int = 0
-    not_repeated: int = 0
-    too_late: int = 0
-    unhelpful: int = 0
     withheld: int = 0
-    withheld_repeated: int = 0
-    no_verdict: int = 0
+    withheld_again: int = 0
+    calls_lost: int = 0
     calls_saved: float | None = None
 
-    def __str__(self) -> str:
-        """Return one line for a person, "" if nothing was told."""
-        parts = []
-        if self.not_repeated:
-            saved = ""
-            if self.calls_saved is not None and round(self.calls_saved):
-                saved = f", about {_counted(round(self.calls_saved), 'call')} saved"
-            parts.append(
-                f"{_counted(self.not_repeated, 'mistake')} not repeated{saved}"
-            )
-        if self.too_late:
-            parts.append(
-                f"{_counted(self.too_late, 'reminder')} came with the failure, too late"
-            )
-        if self.unhelpful:
-            parts.append(f"{_counted(self.unhelpful, 'reminder')} did not help")
+    @property
+    def words(self) -> str:
+        """One line for a person, "" if nothing was told."""
+        if not self.shown:
+            return ""
+        parts = [str(self)]
+        if self.calls_lost:
+            parts.append(f"{_counted(self.calls_lost, 'call')} lost to known mistakes")
+        if self.calls_saved is not None and round(self.calls_saved):
+            parts.append(f"about {_counted(round(self.calls_saved), 'call')} saved")
         return "; ".join(parts)
 
 
@@ -184,22 +173,16 @@ def _tally(counts: list[ReminderCount], saved_by_one: float | None) -> ReminderT
     """Return the tally of counts."""
     reminded = _sum(counts, is_told=True)
     withheld = _sum(counts, is_told=False)
-    late = sum(
-        count.n
-        for count in counts
-        if count.told and count.is_late and count.repeated is False
-    )
-    not_repeated = reminded[False] - late
-    saved = None if saved_by_one is None else not_repeated * saved_by_one
+    shown = sum(count.n for count in counts if count.told)
     return ReminderTally(
-        told=reminded.total(),
-        not_repeated=not_repeated,
-        too_late=late,
-        unhelpful=reminded[True],
+        shown=shown,
+        right=reminded[False],
+        again=reminded[True],
+        other=shown - reminded.total(),
         withheld=withheld.total(),
-        withheld_repeated=withheld[True],
-        no_verdict=sum(count.n for count in counts if count.repeated is None),
-        calls_saved=saved,
+        withheld_again=withheld[True],
+        calls_lost=sum(count.calls for count in counts),
+        calls_saved=None if saved_by_one is None else reminded[False] * saved_by_one,
     )
 
 

@@ -144,22 +144,6 @@ def say_repeats(recurrence: Effect) -> str:
     return f"the same error again: {gain} ({ends})"
 
 
-def say_shown(right: int, wrong: int) -> str:
-    """Return how loops ended that were shown a lesson; "" if neither is known.
-
-    It does not say that the lesson was the cause: only a comparison shows that.
-
-    >>> say_shown(2, 1)
-    'loops shown it: 2 right at the first try, 1 with its error again'
-    """
-    parts = []
-    if right:
-        parts.append(f"{right:,} right at the first try")
-    if wrong:
-        parts.append(f"{wrong:,} with its error again")
-    return f"loops shown it: {', '.join(parts)}" if parts else ""
-
-
 def say_missing(
     shown: int, withheld: int, missing: int | None, *, bare: bool = False
 ) -> str:

@@ -18,6 +18,7 @@ from heedful.errors import NotFound
 from heedful.lessons.holdout import (
     Exposure,
     LoopExposures,
+    Shown,
     is_withheld,
     opportunity_name,
     plan_holdout,
@@ -285,6 +286,24 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     return [from_row(Exposure, row) for row in rows]
 
 
+def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
+    """Return how loops and sessions ended that were shown a lesson, by its name.
+
+    Without `names`, all lessons are counted that were shown to any. What was shown
+    other words of a lesson tells nothing of the present ones.
+    """
+    rows = db.all("tally_shown", scope, names=json.dumps(list(names)))
+    return {
+        row["lesson"]: Shown(
+            shown=row["shown"],
+            right=row["was_right"],
+            again=row["came_again"],
+            other=row["shown"] - row["was_right"] - row["came_again"],
+        )
+        for row in rows
+    }
+
+
 def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
     """Return how often each `Case` occurred, and the number of open loops, by model.
 
@@ -496,12 +515,11 @@ def announce(
     session: str,
     lessons: Sequence[int],
     share: float,
-    record: bool = True,
 ) -> frozenset[int]:
     """Return which of `lessons` are to be shown at this moment of a session.
 
-    With `record`, each is recorded as one opportunity to avoid its error: an exposure
-    named `SESSION/SIGNATURE`.
+    Each is recorded as one opportunity to avoid its error: an exposure named
+    `SESSION/SIGNATURE`.
 
     A lesson is withheld with the probability `share`, in the whole session or not at
     all; nothing is withheld from the first sessions of a scope. Where memory hurts,
@@ -519,14 +537,7 @@ def announce(
             if _is_taught_by(session, lesson):
                 continue
             exposure = _opportunity(db, scope, session, lesson, share=share)
-            if record:
-                expose(
-                    db,
-                    scope,
-                    exposures=(exposure,),
-                    outcome=None,
-                    now=time.time(),
-                )
+            expose(db, scope, exposures=(exposure,), outcome=None, now=time.time())
             if exposure.shown:
                 shown_ids.add(id)
 
@@ -571,26 +582,24 @@ def _opportunity(
     )
 
 
-def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:
-    """Return the opportunities of a session that have no outcome.
+def settle(db: Db, scope: Scope, outcome: Outcome, at: float) -> None:
+    """Record how an opportunity ended, at the time `at`.
 
-    Each has its name, the signature of its lesson and its time in seconds since 1970.
+    The outcome counts as reported by the key that recorded the exposure. Without a
+    verdict, it has no number, so it counts for nothing.
     """
-    rows = db.all("opportunities", scope, session=storable(session))
-    return [tuple(row) for row in rows]
+    key = {**key_of(scope), "loop": outcome.loop}
+    for row in db.select("via, most", "exposure", key):
+        actor = Actor(via=row["via"], outcomes=row["most"])
+        _record_outcome(db, scope, outcome=outcome, now=at, actor=actor)
 
 
-@resumable(result=None)
-def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome], at: float) -> None:
-    """Record how opportunities ended, at the time `at`.
-
-    An outcome counts as reported by the key that recorded the exposure.
-    """
-    for outcome in outcomes:
-        key = {**key_of(scope), "loop": outcome.loop}
-        for row in db.select("via, most", "exposure", key):
-            actor = Actor(via=row["via"], outcomes=row["most"])
-            _record_outcome(db, scope, outcome=outcome, now=at, actor=actor)
+def settle_without_verdict(db: Db, scope: Scope, loop: str, at: float) -> None:
+    """Record that an opportunity ended at the time `at`, and that nothing shows how."""
+    row = {**key_of(scope), "loop": loop, "n": None, "right_at_once": False}
+    db.insert(
+        "outcome", {**row, "calls": 0, "signatures": "[]", "at": at}, CONFLICT_SKIP_SQL
+    )
 
 
 def _lesson_key(scope: Scope, name: str) -> dict[str, str]:

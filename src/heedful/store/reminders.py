@@ -1,7 +1,8 @@
 """Store what sessions were told or not, and whether the mistake came again.
 
 A reminder is about a lesson, or about a mark of a call without a lesson. The draw about
-a lesson is that of its exposure; a mark has a draw of its own.
+a lesson is that of its exposure, which ends as the reminder does; a mark has a draw of
+its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +14,14 @@ from heedful.store import exposures
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
-    Row,
     key_of,
     resumable,
     storable,
 )
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.reminders import (
-        ReminderCount,
-        ReminderFigures,
-    )
+    from heedful.lessons.mistake import Call
+    from heedful.lessons.reminders import ReminderFigures
 
 # The id of what is told without a lesson.
 UNLEARNT_LESSON = 0
@@ -32,24 +30,25 @@ UNLEARNT_LESSON = 0
 class OpenReminder(NamedTuple):
     """A reminder of a session that goes on: what it is about, and when it was given.
 
-    `signature` is that of a lesson's error, "" without a lesson; `mark` is the digest
-    of one that a call has, "" if no call was about to fail.
+    `signature` is that of a lesson's error, and `action` the call that its mistake was,
+    if that is known. Without a lesson, `mark` is the digest of one that a call has.
     """
 
     subject: str
     signature: str
     mark: str
     at: float
+    action: "Call | None" = None
 
 
-class ReminderOutcome(NamedTuple):
+class Verdict(NamedTuple):
     """How a reminder ended: whether the mistake was `repeated`, None without a verdict.
 
-    It `is_late` if it came with the failure itself.
+    `calls` of the session were lost to the mistake.
     """
 
     repeated: bool | None = None
-    is_late: bool = False
+    calls: int = 0
 
 
 def remind(
@@ -57,110 +56,131 @@ def remind(
     scope: Scope,
     session: str,
     *,
-    subjects: Mapping[int, str],
-    shown: frozenset[int],
+    lessons: Sequence[int],
     share: float,
     at: float,
+    mark: str = "",
 ) -> frozenset[int]:
     """Record what a session is told, or not; return the ids to be shown.
 
-    `subjects` maps ids of lessons to the digest of a mark of a call, "" after an error.
-    The draw has chosen those to be `shown`; it is made here for what has no lesson,
-    which is shown under `UNLEARNT_LESSON`. The first reminder of a session about a
-    subject counts.
+    Each of the `lessons` is an exposure, shown or withheld with the probability
+    `share`. `UNLEARNT_LESSON` among them stands for what a call with this `mark` is
+    told without a lesson. The first reminder of a session about a subject counts.
     """
-    ids = set(shown)
-    for id, mark in subjects.items():
-        row = _coin(
-            db,
-            scope,
-            session,
-            id=id,
-            mark=mark,
-            share=share,
-        )
-        if row is None:
-            continue
-        if id == UNLEARNT_LESSON and row["told"]:
-            ids.add(id)
-        key = {**key_of(scope), "session": storable(session)}
-        values = {**key, **row, "mark": mark, "at": at}
-        db.insert("reminder", values, CONFLICT_SKIP_SQL)
-    return frozenset(ids)
+    shown_ids = set(
+        exposures.announce(db, scope, session=session, lessons=lessons, share=share)
+    )
+    for id in lessons:
+        row = _exposed(db, scope, session, id)
+        if id == UNLEARNT_LESSON:
+            row = _toss_for_mark(db, scope, session, mark=mark, share=share)
+            if row["told"]:
+                shown_ids.add(id)
+        if row:
+            key = {**key_of(scope), "session": storable(session)}
+            db.insert("reminder", {**key, **row, "at": at}, CONFLICT_SKIP_SQL)
+    return frozenset(shown_ids)
 
 
-def _coin(
-    db: Db, scope: Scope, session: str, *, id: int, mark: str, share: float
-) -> Mapping[str, object] | None:
-    """Return the subject of a reminder, whether it is told, and the share withheld.
+def _toss_for_mark(
+    db: Db, scope: Scope, session: str, *, mark: str, share: float
+) -> Mapping[str, object]:
+    """Return the reminder about a mark, of which a draw decides whether it is told."""
+    share = plan_holdout(share, exposures.past(db, scope, "")).share
+    seed = f"{scope.tenant}\0{scope.project}"
+    subject = f"mark/{mark}"
+    # Opportunities count one by one, so each needs a draw of its own.
+    is_told = not is_withheld(seed, session, subject, share, pooled_share=0.0)
+    values = {"subject": subject, "signature": "", "mark": mark}
+    return {**values, "told": is_told, "share": share}
 
-    It is None if no draw decided, as for what only this session taught.
+
+def _exposed(db: Db, scope: Scope, session: str, id: int) -> Mapping[str, object]:
+    """Return the reminder about a lesson, as its exposure says; {} without one.
+
+    What only this session taught has none.
     """
-    if id == UNLEARNT_LESSON:
-        share = plan_holdout(share, exposures.past(db, scope, "")).share
-        seed = f"{scope.tenant}\0{scope.project}"
-        subject = f"mark/{mark}"
-        # Opportunities count one by one, so each needs a draw of its own.
-        is_told = not is_withheld(seed, session, subject, share, pooled_share=0.0)
-        return {"subject": subject, "signature": "", "told": is_told, "share": share}
-
     columns = "kind, signature"
     for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
-        name = lesson_name(lesson["kind"], lesson["signature"])
-        loop = opportunity_name(storable(session), lesson["signature"])
+        signature = lesson["signature"]
+        name = lesson_name(lesson["kind"], signature)
+        loop = opportunity_name(storable(session), signature)
         for exposure in exposures.shown_to(db, scope, loop):
             if exposure.lesson == name:
-                return {
-                    "subject": name,
-                    "signature": lesson["signature"],
-                    "told": exposure.shown,
-                    "share": exposure.share,
-                }
-    return None
+                values = {"subject": name, "signature": signature, "mark": ""}
+                return {**values, "told": exposure.shown, "share": exposure.share}
+    return {}
 
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
     """Return the reminders of a session that have no outcome."""
+    from heedful.lessons.mistake import from_json
+
     columns = "subject, signature, mark, at"
     key = {**key_of(scope), "session": storable(session), "settled": False}
-    return [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
+    pending = [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
+    for number, reminder in enumerate(pending):
+        kind, _, signature = reminder.subject.partition("/")
+        name = {**key_of(scope), "kind": kind, "signature": signature}
+        for row in db.select("mistake", "lesson", name):
+            mistake = from_json(row["mistake"])
+            if mistake is not None:
+                pending[number] = reminder._replace(action=mistake.action)
+    return pending
 
 
 @resumable(result=None)
 def settle(
-    db: Db, scope: Scope, session: str, outcomes: Mapping[str, ReminderOutcome]
+    db: Db, scope: Scope, session: str, verdicts: Mapping[str, Verdict], at: float
 ) -> None:
-    """Record how the reminders of a session ended, by subject.
+    """Record how the reminders of a session ended at the time `at`, by subject.
 
-    Those without an outcome have no verdict.
+    The exposures of their lessons end in the same way. Those without an outcome have
+    no verdict.
     """
+    from heedful.lessons.lesson import Outcome
+
     for reminder in open_reminders(db, scope, session):
         key = {**key_of(scope), "session": storable(session)}
-        outcome = outcomes.get(reminder.subject, ReminderOutcome())
-        ended = {"repeated": outcome.repeated, "is_late": outcome.is_late}
+        verdict = verdicts.get(reminder.subject, Verdict())
+        ended = {"repeated": verdict.repeated, "calls": verdict.calls}
         db.send("settle_reminder", {**key, "subject": reminder.subject, **ended})
+        if not reminder.signature:
+            continue
+
+        loop = opportunity_name(storable(session), reminder.signature)
+        if verdict.repeated is None:
+            exposures.settle_without_verdict(db, scope, loop, at)
+            continue
+        signatures = {reminder.signature} if verdict.repeated else set[str]()
+        outcome = Outcome(
+            loop,
+            not verdict.repeated,
+            calls=verdict.calls,
+            signatures=frozenset(signatures),
+        )
+        exposures.settle(db, scope, outcome, at)
 
 
 def figures(db: Db, scope: Scope) -> "ReminderFigures":
     """Return what the reminders of all sessions that have ended did."""
-    from heedful.lessons.reminders import FailureCosts, figure_reminders
+    from heedful.lessons.reminders import (
+        FailureCosts,
+        ReminderCount,
+        figure_reminders,
+    )
 
     (row,) = db.all("sum_losses", scope)
     # PostgreSQL sums integers to a decimal number.
     costs = FailureCosts(failures=int(row["failures"]), calls=int(row["calls"]))
-    return figure_reminders(_counts(db.all("count_reminders", scope)), costs)
-
-
-def _counts(rows: Sequence[Row]) -> "list[ReminderCount]":
-    from heedful.lessons.reminders import ReminderCount
-
-    return [
+    counts = [
         ReminderCount(
-            told=bool(row["told"]),
-            share=row["share"],
-            repeated=None if row["repeated"] is None else bool(row["repeated"]),
-            is_late=bool(row["is_late"]),
-            n=row["n"],
+            told=bool(count["told"]),
+            share=count["share"],
+            repeated=None if count["repeated"] is None else bool(count["repeated"]),
+            n=count["n"],
+            calls=int(count["calls"]),
         )
-        for row in rows
+        for count in db.all("count_reminders", scope)
     ]
+    return figure_reminders(counts, costs)

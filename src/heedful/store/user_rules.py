@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
-from heedful.store import exposures, session_marks
+from heedful.store import exposures, reminders, session_marks
 from heedful.store.connection import (
     Db,
     Row,
@@ -89,9 +89,21 @@ def about_call(
 
 @holds()
 @resumable(result=None)
-def mark(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> None:
-    """Remember marks of a session."""
+def tell(
+    db: Db,
+    scope: Scope,
+    session: str,
+    rules: Iterable[StatedRule],
+    marks: Iterable[str],
+) -> None:
+    """Record that a session is told rules, which is never left out; set its marks.
+
+    Of `rules` that another database has, too, those of this one count.
+    """
     session_marks.mark(db, scope, session, marks)
+    own_ids = {stated.digest: stated.id for stated in in_force(db, scope)}
+    ids = [own_ids[stated.digest] for stated in rules if stated.digest in own_ids]
+    reminders.remind(db, scope, session, lessons=ids, share=0.0, at=time.time())
 
 
 def told_lessons(lessons: Iterable[int]) -> list[str]:

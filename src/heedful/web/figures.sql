@@ -341,15 +341,6 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
--- name: shown_counts
--- How many ended loops were shown the present words of each lesson. It reads each exposure of the scope.
-select x.kind || '/' || x.signature as lesson, count(*) as loops
-from exposure x
-join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
-join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
-where x.tenant = :tenant and x.project = :project and x.shown and x.at > r.judged_from
-group by 1;
-
 -- name: shown_since
 -- How loops ended that were shown a lesson after a time.
 select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import LESSON_KINDS, Match, Matches, State
 from heedful.lessons.proof import (
     NO_CONCLUSION,
@@ -33,7 +34,7 @@ from heedful.memory.memory import Memory
 from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import split_page
-from heedful.store import editions
+from heedful.store import editions, exposures
 from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
@@ -74,12 +75,13 @@ class ReadProof(NamedTuple):
 class Measures(NamedTuple):
     """What is measured of lessons, by name, with a proof.
 
-    `effects` are what the proof says; `loops` is how many were shown the present words.
+    `effects` are what the proof says; `loops` is how those ended that were shown the
+    present words.
     """
 
     proof: ReadProof
     effects: Mapping[str, Document]
-    loops: Mapping[str, int]
+    loops: Mapping[str, Shown]
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
@@ -180,7 +182,7 @@ async def _proven_lessons(visit: Visit, newest: Sequence[Row]) -> tuple[list[Any
         effect = measures.effects.get(lesson)
         gain = effect["uplift"]["gain"] if effect else None
         verdict = ALL_VERDICTS.index(_verdict_on(dict(row), measures))
-        return (-verdict, gain or 0.0, measures.loops.get(lesson, 0))
+        return (-verdict, gain or 0.0, measures.loops.get(lesson, Shown()).shown)
 
     begin = visit.number("cursor")
     end = begin + MAX_PAGE_LESSONS
@@ -212,7 +214,8 @@ def _add_measures(lessons: Sequence[Document], measures: Measures) -> None:
     for lesson in lessons:
         name = f"{lesson['kind']}/{lesson['signature']}"
         lesson["effect"] = measures.effects.get(name)
-        lesson["loops"] = measures.loops.get(name, 0)
+        ends = measures.loops.get(name, Shown())
+        lesson |= {"loops": ends.shown, "helped": ends.right, "hurt": ends.again}
         lesson["lacks"] = _say_lack(lesson)
         lesson["verdict"] = _verdict_on(lesson, measures)
 
@@ -261,14 +264,13 @@ async def measure(visit: Visit) -> Measures:
     if measures is not None and measures.proof is proof:
         return measures
 
-    counts = await visit.caller.read(figures.rows, "shown_counts")
     measures = Measures(
         proof=proof,
         effects={
             effect["lesson"]: {**effect, **words_of(effect)}
             for effect in proof.answer["lessons"]
         },
-        loops={row["lesson"]: row["loops"] for row in counts},
+        loops=await visit.caller.read(exposures.tally),
     )
     _measures[memory] = measures
     return measures

@@ -166,7 +166,7 @@ async def home(visit: Visit) -> Document:
         "stopping": stopping,
         "ladders": asdict(ladder_figures),
         "reminders": asdict(reminder_figures),
-        "reminded": str(reminder_figures.total),
+        "reminded": reminder_figures.total.words,
         "overhead": str(ladder_figures.overhead),
         "lessons": await read(lessons.count),
         "begin": begin(visit),

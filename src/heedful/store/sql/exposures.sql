@@ -158,8 +158,14 @@ where tenant = :tenant and project = :project and id = :id and (unfit_for <> '[]
 ))
 returning kind, signature;
 
--- name: opportunities
--- The lessons that a session was shown, or that were withheld from it, and whose outcome is not known yet.
-select x.loop, x.signature, x.at from exposure x left join outcome o using (tenant, project, loop)
-where x.tenant = :tenant and x.project = :project and x.loop > :session || '/' and x.loop < :session || '0'
-  and x.loop = :session || '/' || substr(x.signature, 1, 16) and o.loop is null;
+-- name: tally_shown
+-- How the loops and sessions ended that were shown the present words of lessons; of all lessons if `names` is [].
+select x.kind || '/' || x.signature as lesson, count(*) as shown,
+       sum(case when o.n is not null and o.rung = 1 and o.right_at_once then 1 else 0 end) as was_right,
+       sum(case when o.n is not null and o.rung = 1 and not o.right_at_once
+                and instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as came_again
+from exposure x left join outcome o using (tenant, project, loop)
+join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
+where x.tenant = :tenant and x.project = :project and x.shown and x.at > r.judged_from
+  and (:names = '[]' or x.kind || '/' || x.signature in (select value from json_each(:names)))
+group by 1;

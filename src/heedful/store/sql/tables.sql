@@ -500,7 +500,7 @@ create table reminder (
   share real not null check (share >= 0 and share < 1),
   at real not null,
   repeated boolean,
-  is_late boolean not null default false,
+  calls integer not null default 0,
   settled boolean not null default false,
   primary key (tenant, project, session, subject)
 ) without rowid;
