@@ -33,12 +33,13 @@ from heedful.cli.output import (
 from heedful.cli.resources import memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
 from heedful.episodes import read
-from heedful.episodes.episode import FAILED_OUTCOMES, Episode
+from heedful.episodes.episode import Episode
 from heedful.episodes.reading import Traces
 from heedful.episodes.trace_files import files_in
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
 from heedful.lessons.commands import trust_words
 from heedful.lessons.origin import read_origin
+from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
 from heedful.sanitize import clean

@@ -29,8 +29,6 @@ EPISODE_OUTCOMES: tuple[Ended, ...] = (
     "timeout",
     "error",
 )
-# A run that ended so has failed, whatever word its format had for it.
-FAILED_OUTCOMES: frozenset[str] = frozenset({"failure", "timeout", "error"})
 EVENT_TYPES = (
     "tool_call",
     "tool_response",

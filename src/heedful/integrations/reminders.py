@@ -105,8 +105,9 @@ def _verdict_on(
         arguments = {"command": action.text} if action.text else dict(action.arguments)
         marks = marks_of(action.tool, arguments, folder)
         like.add(_programs_of(action.tool, marks))
-    is_known = any(call.tool in like or reminder.mark in call.marks for call in later)
-    return reminders.Verdict(repeated=False if is_known else None, calls=len(lost))
+    if any(call.tool in like or reminder.mark in call.marks for call in later):
+        return reminders.Verdict(repeated=False, calls=len(lost))
+    return reminders.Verdict(calls=len(lost))
 
 
 def _programs_of(tool: str, marks: Sequence[Mark]) -> str:

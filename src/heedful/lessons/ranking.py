@@ -26,6 +26,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.render import lesson, rule
+from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
@@ -63,7 +64,6 @@ HALF_LIFE_DAYS = 90
 DAY_SECONDS = 86_400.0
 # The outcomes that are evidence: a failure speaks against what the run did, and a
 # success for its strategy.
-FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
 EVIDENT_OUTCOMES = {
     "reflection": FAILED_OUTCOMES,
     "strategy": FAILED_OUTCOMES | {"success"},

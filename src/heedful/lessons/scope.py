@@ -20,6 +20,8 @@ State = Literal["unverified", "verified", "quarantined", "retired", "superseded"
 Figures = Literal["", "content", "particulars"]
 # The states of lessons that an agent is told; the words of others are for people.
 TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
+# A run that ended so has failed, whatever word its format had for it.
+FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
 # The name of a session in a source has at most this many characters with its prefix.
 MAX_SESSION_SOURCE_CHARS = 200
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English

@@ -177,10 +177,15 @@ def figures(db: Db, scope: Scope) -> "ReminderFigures":
         ReminderCount(
             told=bool(count["told"]),
             share=count["share"],
-            repeated=None if count["repeated"] is None else bool(count["repeated"]),
+            repeated=_as_verdict(count["repeated"]),
             n=count["n"],
             calls=int(count["calls"]),
         )
         for count in db.all("count_reminders", scope)
     ]
     return figure_reminders(counts, costs)
+
+
+def _as_verdict(value: int | None) -> bool | None:
+    """Return what a column of SQLite says, which has no type for true and false."""
+    return None if value is None else bool(value)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from heedful.episodes.episode import FAILED_OUTCOMES, Limits
+from heedful.episodes.episode import Limits
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
+from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.pages.report import counted, cut
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store

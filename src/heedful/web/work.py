@@ -7,9 +7,9 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any
 
-from heedful.episodes.episode import FAILED_OUTCOMES
 from heedful.lessons.lesson import Scope
 from heedful.lessons.render import FailureRow
+from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report, StageReport
 from heedful.pages.report import counted, cut, unjudged, worked
 from heedful.service.jobs import Work
