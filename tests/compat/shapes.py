@@ -31,7 +31,6 @@ TYPES: dict[Any, str] = {
         "critical_threshold importance heedful_importance confidence"
     ),
     SCORE: "alignment_score drift_score",
-    (bool, type(None)): "awaits_model",
     list: (
         "repeated_tags rerun_trigger bias_tags_detail tags source_event_ids "
         "related_memory_ids dropped"
@@ -94,8 +93,7 @@ TRACE = shape(
 GENERATED = shape(
     "reflection_text strategy_text importance confidence tags error_category "
     "source_event_ids related_memory_ids metadata generated_at reflection_id "
-    "strategy_id state trust release heedful_importance dropped model_error hint "
-    "awaits_model",
+    "strategy_id state trust release heedful_importance dropped model_error hint",
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from heedful.compat import LoopGuardrails
+from heedful.errors import ModelUnavailable
 from heedful.service.app import API_EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.checks.support import wise
@@ -282,6 +283,33 @@ def test_the_settings_of_the_service_count(tmp_path):
         assert "HEEDFUL_REFLECTION_ENABLED" in refused(
             api.post(GENERATE, json=TALK), 503
         )
+
+
+@pytest.mark.sqlite
+def test_the_model_of_the_service_writes_the_reflection(tmp_path):
+    words = {
+        "reflection": "The price tool answered pot with 3 match.",
+        "strategy": "Ask price for one pot.",
+        "importance": 0.9,
+        "confidence": 0.8,
+        "tags": ["price"],
+    }
+    with served(tmp_path, model=ScriptedModel(json.dumps(words))) as api:
+        generated = api.post(GENERATE, json=FAILED).json()
+        assert generated["reflection_text"].startswith(words["reflection"])
+        assert generated["importance"] == 0.9
+        # The failure is known, so the model is not asked again.
+        assert api.post(GENERATE, json=FAILED).status_code == 200
+        assert len(api.setup.model.prompts) == 1
+
+
+@pytest.mark.sqlite
+def test_if_the_model_of_the_service_fails_rules_write_the_reflection(tmp_path):
+    model = ScriptedModel(ModelUnavailable("no answer"))
+    with served(tmp_path, model=model) as api:
+        generated = api.post(GENERATE, json=FAILED).json()
+    assert "3 match" in generated["reflection_text"]
+    assert "no answer" in generated["model_error"]
 
 
 @pytest.mark.sqlite

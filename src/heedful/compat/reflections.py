@@ -28,7 +28,6 @@ from heedful.lessons.lesson import (
     older_state,
     short_digest,
 )
-from heedful.lessons.origin import Origin, read_origin
 from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
@@ -39,7 +38,6 @@ from heedful.memory.reflect import (
     keep,
     reflect,
     strategy_importance,
-    to_stored_episode,
 )
 from heedful.models.contract import Model
 from heedful.models.function import Function
@@ -155,8 +153,7 @@ class ReflectionResult(Record):
     Both are the author's; `heedful_importance` is heedful's own. `dropped` lists the
     texts of a model with what the run lacks: each `text`, its `part` and its
     `unsupported` words. `model_error` says why rules wrote the texts and not the model.
-    If the lessons wait, `hint` is the command that states their sources. In an answer
-    of a service, `awaits_model` is true if a job asks a model for other words.
+    If the lessons wait, `hint` is the command that states their sources.
     """
 
     reflection_text: str
@@ -178,30 +175,20 @@ class ReflectionResult(Record):
     dropped: Sequence[Mapping[str, Any]] | None = None
     model_error: str | None = None
     hint: str | None = None
-    awaits_model: bool | None = None
 
 
 class GeneratedReflection(ReflectionResult):
     """The answer of `generate_reflection`; `reflected` has the lessons.
 
-    `episode` is the run that they are drawn from, and `run_trust` the origin of its
-    words. A copy that `dataclasses.replace` makes has none of them: its author is
-    unknown.
+    `episode` is the run that they are drawn from. A copy that `dataclasses.replace`
+    makes has none of them: its author is unknown.
     """
 
     reflected: Reflected | None = None
     episode: Episode | None = None
-    run_trust: Origin = "user"
-
-    @property
-    def run_digest(self) -> str:
-        """The digest of the run; "" for a copy."""
-        return self.episode.digest if self.episode else ""
 
     @classmethod
-    def of(
-        cls, reflected: Reflected, episode: Episode, trust: Origin
-    ) -> "GeneratedReflection":
+    def of(cls, reflected: Reflected, episode: Episode) -> "GeneratedReflection":
         """Return the answer about the lessons of an episode."""
         lesson = lesson_of(reflected)
         strategy = reflected.strategy
@@ -227,7 +214,6 @@ class GeneratedReflection(ReflectionResult):
         )
         answer.reflected = reflected
         answer.episode = episode
-        answer.run_trust = trust
         return answer
 
 
@@ -280,8 +266,7 @@ async def generate_reflection(
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")
 
-    origin = read_origin(trust or memory.origin, "trust")
-    return GeneratedReflection.of(reflected, episode, origin)
+    return GeneratedReflection.of(reflected, episode)
 
 
 async def store_reflection(
@@ -309,26 +294,15 @@ async def keep_reflection(
     result: ReflectionResult | Mapping[str, Any],
     memory: Memory,
     session_id: str | UUID | None = None,
-    *,
-    awaits_model: bool = False,
 ) -> dict[str, str | None]:
-    """Store a reflection as `store_reflection` does; return the same answer.
-
-    With `awaits_model`, a job asks a model for the words of the lessons later.
-    """
+    """Store a reflection as `store_reflection` does; return the same answer."""
     # A run has one reflection and one strategy here.
     reflected = replace(_reflected(result), others=())
     if session_id is not None:
         session = id_text("session_id", session_id)
         reflected = _edited(reflected, {"session_id": safe_id(session)})
 
-    awaits = None
-    awaits_model = awaits_model and reflected.known == 0
-    if awaits_model and isinstance(result, GeneratedReflection) and result.episode:
-        awaits = await asyncio.to_thread(
-            to_stored_episode, result.episode, result.run_trust
-        )
-    reflected = replace(reflected, stored=await keep(reflected, memory, awaits))
+    reflected = replace(reflected, stored=await keep(reflected, memory))
     strategy = reflected.strategy
 
     return {

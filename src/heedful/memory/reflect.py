@@ -7,16 +7,13 @@ order are a procedure, which is a strategy.
 
 Each episode is reflected on once: `reflect` does it at once, and `reflect_waiting` for
 an episode that waits in the store. A lesson has the lowest origin of its sources.
-
-A service does not wait for a model: it stores the words of the rules and keeps the
-episode (`keep` with `awaits`), and a job lets the model reword the lessons (`reword`).
 """
 
 import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain, pairwise
@@ -103,7 +100,6 @@ from heedful.store import (
     lessons,
     patterns,
     user_rules,
-    versions,
 )
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.quarantine import release_stated
@@ -346,54 +342,12 @@ async def reflect_waiting(
     return await reflector.write(memory, episode, entry.digest, trust)
 
 
-async def reword(
-    memory: Memory | Store | str, digest: str, model: Model
-) -> Reflected | None:
-    """Let a model reword the lessons of an episode that `keep` stored with `awaits`.
-
-    Its words become a new version of the lessons. If they are refused, the lessons keep
-    theirs, and `error` says why. Return None if the
-    episode awaits no model, or if another process asks one. If the model fails, the
-    error is raised and the lessons keep waiting. Raises ModelError, StoreError.
-    """
-    memory = Memory.of(memory, None)
-    entry = await memory.store.write(memory.scope, episodes.take_draft, digest)
-    if entry is None:
-        return None
-
-    reflector = _Reflector(
-        memory=memory,
-        model=model,
-        prompts=OUTCOME_PROMPTS,
-        score=by_outcome,
-        on_model_error="raise",
-        keys=tuple(entry.via.split()),
-        of_quiet_runs=True,
-    )
-    episode, trust = await asyncio.to_thread(from_stored_episode, entry)
-    renewal = asyncio.create_task(_renew_claim(memory, digest))
-    is_settled = False
-    try:
-        reflection = await reflector.reword(memory, episode, digest, trust)
-        is_settled = True
-    finally:
-        renewal.cancel()
-        # Not only errors: the task may also have been cancelled.
-        if not is_settled:
-            work = episodes.record_draft_failure
-            await _record_failure(memory, digest, sys.exception(), work)
-    return reflection
-
-
 async def keep(
-    reflection: Reflected,
-    memory: Memory | Store | str,
-    awaits: StoredEpisode | None = None,
+    reflection: Reflected, memory: Memory | Store | str
 ) -> tuple[Remembered, ...]:
     """Store a reflection made with `store=False`; an episode is stored once.
 
     If it was stored before, return the answers of its lessons, and count no sighting.
-    `awaits` is the episode if its lessons await the words of a model (see `reword`).
     Raises StoreError, QuotaExceeded.
     """
     memory = Memory.of(memory, None)
@@ -413,8 +367,7 @@ async def keep(
     for _ in range(40):
         state = await memory.store.write(memory.scope, episodes.admit, entry)
         if state is None:
-            draft = awaits.record if awaits else None
-            return await _write_lessons(memory, entry.digest, reflection, draft)
+            return await _write_lessons(memory, entry.digest, reflection)
         if state == "reflected":
             break
         await asyncio.sleep(0.05)
@@ -535,32 +488,6 @@ class _Reflector:
         return replace(
             reflection, lesson=lesson, usage=usage, known=sightings, error=error
         )
-
-    async def reword(
-        self, memory: Memory, episode: Episode, digest: str, trust: Origin
-    ) -> Reflected:
-        """Store the model's version of an episode's lessons, or why there is none."""
-        study = await self.study(episode, trust)
-        rules = await asyncio.to_thread(by_rules, study)
-        before = await self.lessons(study, rules, digest)
-        try:
-            draft, usage = await self._ask(study, rules)
-        except MalformedAnswer as refused:
-            log_failure(REFLECTION_FAILURE_EVENT, refused, memory.scope)
-            reason = f"{type(refused).__name__}: {refused}"
-            await memory.store.write(
-                memory.scope,
-                versions.refuse,
-                digest,
-                signature=study.signature.digest,
-                error=reason,
-            )
-            return replace(before, error=reason)
-
-        version = await self.lessons(study, draft, digest)
-        pair = [lesson for lesson in (version.lesson, version.strategy) if lesson]
-        await write_lessons(memory, pair, versions.reword, digest)
-        return replace(version, usage=usage)
 
     async def _ask(self, study: Study, rules: Draft) -> tuple[Draft, Usage]:
         """Return the model's draft, which keeps what the rules found, and its usage.
@@ -924,7 +851,6 @@ def _record(
     scope: Scope,
     digest: str,
     steps: Sequence[Step],
-    draft: Mapping[str, Any] | None,
     source: str,
     procedure: Procedure,
     new_lessons: Sequence[Lesson],
@@ -936,9 +862,7 @@ def _record(
 
     Unless the episode `is_trusted`, its steps and its procedure do not count.
     """
-    answers = episodes.record_lessons(
-        db, scope, digest, new_lessons, draft=draft, **limits
-    )
+    answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
 
     if is_trusted:
         linked_steps = episodes.linked(steps, new_lessons, answers)
@@ -952,15 +876,9 @@ def _record(
 
 
 async def _write_lessons(
-    memory: Memory,
-    digest: str,
-    reflection: Reflected,
-    draft: Mapping[str, Any] | None = None,
+    memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
-    """Store the lessons of an episode with its steps; return the answers.
-
-    With `draft`, the record of the episode, they await the words of a model.
-    """
+    """Store the lessons of an episode with its steps; return the answers."""
     if reflection.rules:
         # Before the lessons: if this process ends between both, the run is tried again.
         stated = await memory.believed()
@@ -971,7 +889,6 @@ async def _write_lessons(
         _record,
         digest,
         reflection.steps,
-        draft,
         reflection.source,
         reflection.procedure,
         is_trusted=reflection.origin != "outside",
@@ -1031,18 +948,12 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
 
 
 async def _record_failure(
-    memory: Memory,
-    digest: str,
-    error: BaseException | None,
-    work: Callable[..., None] = episodes.record_failure,
+    memory: Memory, digest: str, error: BaseException | None
 ) -> None:
-    """Record and log an error; if work was only interrupted, release the episode.
-
-    `work` is the store's function that does so.
-    """
+    """Record and log an error; if work was only interrupted, release the episode."""
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"
         log_failure(REFLECTION_FAILURE_EVENT, error, memory.scope)
     with suppress(StoreError):  # the first error is raised
-        await memory.store.write(memory.scope, work, digest, words)
+        await memory.store.write(memory.scope, episodes.record_failure, digest, words)

@@ -31,7 +31,7 @@ from heedful.loop import codec, record
 from heedful.memory.arrivals import Patience, gather
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import reflect_waiting, reword as reword_lessons
+from heedful.memory.reflect import reflect_waiting
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
 from heedful.store import episodes, lessons, loops as loop_store, retention
@@ -213,26 +213,6 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
         )
 
 
-async def reword(tools: Tools, scope: Scope, *, digest: str) -> None:
-    """Let the model reword the lessons of an episode, if they await it.
-
-    Raises ModelError, StoreError, and LeaseLost if another worker does so.
-    """
-    if not tools.enabled or tools.model is None:
-        return
-
-    memory = tools.memory(scope)
-    version = await reword_lessons(memory, digest, tools.model)
-    if version is not None:
-        return
-
-    if await tools.store.read(scope, episodes.awaits_model, digest):
-        raise errors.LeaseLost(
-            f"another worker words the lessons of episode {digest[:16]}; "
-            "try again in a few seconds"
-        )
-
-
 async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
     """Learn from a session of a coding agent whose hooks the service answers.
 
@@ -358,7 +338,6 @@ class JobKind:
 TASKS: Mapping[str, JobKind] = {
     "drive": JobKind(run=drive, queue="loops", priority=50),
     "reflect": JobKind(run=reflect, queue="reflection", priority=40),
-    "reword": JobKind(run=reword, queue="reflection", priority=25),
     "learn": JobKind(run=learn, queue="reflection", priority=35),
     "prove": JobKind(run=prove, queue="memory", priority=30),
     "embed": JobKind(run=embed, queue="memory", priority=20, delay=1),
@@ -494,9 +473,8 @@ MAX_SWEEP_EPISODES = 1_000
 async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
     """Turn ended traces into episodes, and queue a job for each waiting episode.
 
-    Episodes whose lessons await the words of a model get a job, too, if there is a
-    model. This is done in every scope. With `failed`, failed episodes get a job, too.
-    Episodes that a worker has claimed get none. Raises StoreError.
+    This is done in every scope. With `failed`, failed episodes get a job, too. Episodes
+    that a worker has claimed get none. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope, tools.patience)
@@ -508,14 +486,6 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
         )
         for digest in digests:
             await work.defer("reflect", scope, digest=digest)
-
-        if tools.model is None:
-            continue
-        drafts = await tools.store.read(
-            scope, episodes.drafts_left, MAX_SWEEP_EPISODES, failed
-        )
-        for digest in drafts:
-            await work.defer("reword", scope, digest=digest)
 
 
 async def night(work: Work, tools: Tools) -> None:

@@ -108,79 +108,14 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
     db.update("episode", _episode_key(scope, digest), {"taken": time.time()})
 
 
-def _stored_episode_or_none() -> Any:
-    # The type of the result of `take_draft`.
-    from heedful.store.records import StoredEpisode
-
-    return StoredEpisode | None
-
-
-@resumable(result=_stored_episode_or_none)
-def take_draft(db: Db, scope: Scope, digest: str) -> StoredEpisode | None:
-    """Claim and return an episode whose lessons await the words of a model.
-
-    Return None if it awaits none, or if another worker has claimed it.
-    """
-    from heedful.store.records import StoredEpisode
-
-    row = db.one(
-        "take_draft",
-        scope,
-        digest=digest,
-        now=time.time(),
-        lease=EPISODE_LEASE_SECONDS,
-    )
-    return from_row(StoredEpisode, row) if row is not None else None
-
-
-def drafts_left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
-    """Return the digests of episodes that await a model, oldest first.
-
-    Episodes that a worker has claimed are left out and, without `failed`, those where
-    the model failed.
-    """
-    return _unclaimed(db, scope, "drafts_left", limit=limit, failed=failed)
-
-
-def awaits_model(db: Db, scope: Scope, digest: str) -> bool:
-    """Return whether the lessons of an episode await the words of a model."""
-    key = {**_episode_key(scope, digest), "awaits_model": True}
-    return bool(db.select("1", "episode", key))
-
-
-@resumable(result=None)
-def record_draft_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
-    """Record why a model gave no words; with an empty `error`, only end the claim."""
-    key = {**_episode_key(scope, digest), "awaits_model": True}
-    reason = storable(error)[:MAX_FAILURE_CHARS]
-    db.update("episode", key, {"error": reason, "taken": 0.0})
-
-
-def settle_draft(db: Db, scope: Scope, digest: str, error: str) -> bool:
-    """End the wait for a model; return False if it has ended before.
-
-    `error` says why its words are not used.
-    """
-    key = {**_episode_key(scope, digest), "awaits_model": True}
-    reason = storable(error)[:MAX_FAILURE_CHARS]
-    return db.update("episode", key, {"awaits_model": False, "error": reason}) > 0
-
-
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
     """Return the digests of episodes that wait and that no worker has claimed.
 
     With `failed`, includes the episodes on which reflecting failed. The oldest comes
     first.
     """
-    return _unclaimed(db, scope, "episodes_left", limit=limit, failed=failed)
-
-
-def _unclaimed(
-    db: Db, scope: Scope, statement: str, *, limit: int, failed: bool
-) -> list[str]:
-    """Return the digests of unclaimed episodes that the statement finds."""
     rows = db.all(
-        statement,
+        "episodes_left",
         scope,
         limit=limit,
         failed=failed,
@@ -203,14 +138,12 @@ def record_lessons(
     digest: str,
     new_lessons: Sequence[Lesson],
     *,
-    draft: Mapping[str, Any] | None = None,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons of an episode.
 
-    The first lesson is linked to the second one if that is its strategy. With `draft`,
-    the record of the episode, the lessons await the words of a model. `most` and
+    The first lesson is linked to the second one if that is its strategy. `most` and
     `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
     its lessons already, InvalidInput, QuotaExceeded.
     """
@@ -218,34 +151,16 @@ def record_lessons(
         raise Conflict(
             f"episode {digest[:16]} has its lessons already; nothing was added"
         )
-    if draft is not None:
-        changes = {"record": json.dumps(dict(draft)), "awaits_model": True, "taken": 0}
-        db.update("episode", _episode_key(scope, digest), changes)
-
-    return add_strategies(db, scope, new_lessons, new_lessons, most=most, quota=quota)
-
-
-def add_strategies(
-    db: Db,
-    scope: Scope,
-    pair: Sequence[Lesson],
-    added: Sequence[Lesson],
-    *,
-    most: int,
-    quota: int | None,
-) -> list[Remembered]:
-    """Write lessons, and link a reflection to its strategy, the first two of `pair`."""
     from heedful.store import lessons
 
     now = time.time()
     answers: list[Remembered] = []
-    for lesson in added:
+    for lesson in new_lessons:
         answers += _record_session_lesson(db, scope, lesson, now, quota)
-    kinds = [lesson.kind for lesson in pair[:2]]
+    pair = new_lessons[:2]
+    kinds = [lesson.kind for lesson in pair]
     if kinds == ["reflection", "strategy"]:
-        parent, child = (
-            f"{lesson.kind}/{lesson.signature.digest}" for lesson in pair[:2]
-        )
+        parent, child = (f"{lesson.kind}/{lesson.signature.digest}" for lesson in pair)
         link = {"child": child, "relation": "strategy", "parent": parent}
         db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
     return lessons.evict(db, scope, answers, most)

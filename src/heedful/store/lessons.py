@@ -999,14 +999,12 @@ def edit(
     why: str,
     space: str = "",
     vector: Any = None,
-    origin: Origin = "user",
-    source: str = "",
 ) -> int:
     """Give a lesson new words of an operator, with a source of their own.
 
-    Or those of a model, with their `origin` and `source`. Records a ruling. The fix of
-    the lesson stays beside the new words. Returns the id of these if they wait in
-    quarantine, as the old ones did, or else 0. Raises NotFound, InvalidInput.
+    Records a ruling. The fix of the lesson stays beside the new words. Returns the id
+    of these if they wait in quarantine, as the old ones did, or else 0. Raises
+    NotFound, InvalidInput.
     """
     text = storable(text)
     has_words = bool(text.strip()) and len(text) <= MAX_EXAMPLE_TEXT_CHARS
@@ -1015,10 +1013,8 @@ def edit(
     lesson = _lesson_row(db, scope, id)
     mistake = from_json(lesson["mistake"])
     if mistake is not None:
-        mistake = with_words(mistake, text, origin)
-        # What comes from outside waits as a whole.
-        readable = with_origin(mistake, "local") if origin == "outside" else mistake
-        text = render.text_of(lesson["kind"], readable)
+        mistake = with_words(mistake, text, "user")
+        text = render.text_of(lesson["kind"], mistake)
 
     is_live = lesson["state"] != "superseded"
     require(is_live, "lesson", id, "a lesson that no other one superseded")
@@ -1027,7 +1023,7 @@ def edit(
     )
 
     is_untrusted = lesson["trust"] == "outside"
-    trust: Origin = lesson["trust"] if is_untrusted else origin
+    trust: Origin = lesson["trust"] if is_untrusted else "user"
     trust_and_state = {"trust": trust, "state": initial_state(trust)}
 
     now = time.time()
@@ -1042,13 +1038,12 @@ def edit(
         "parents": "[]",
         "memory_key": "",
         "now": now,
-        "source": source or db.actor.via or f"operator:{by}",
+        "source": db.actor.via or f"operator:{by}",
         "about": search_text(text, lesson["pattern"]),
     }
 
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
-    if origin == "user":
-        db.send("allow_words", {**values, "words": digests})
+    db.send("allow_words", {**values, "words": digests})
 
     place = placed(db, space, blob(vector)) if vector is not None else None
     new_author = add_words(db, values, "", place).id
@@ -1065,7 +1060,7 @@ def edit(
     rule(
         db,
         scope,
-        action="edit" if origin == "user" else "reword",
+        action="edit",
         subject=name_of(lesson),
         by=by,
         why=why,

@@ -284,8 +284,7 @@ class StoredEpisode:
 
     `record` is the episode as plain data. `tries` counts the attempts to reflect on it,
     and `error` says why the last one failed. `via` names the keys of a service that
-    sent it. `at` is when the episode was stored, in seconds since 1970. While it
-    `awaits_model`, its lessons have the words of the rules.
+    sent it. `at` is when the episode was stored, in seconds since 1970.
     """
 
     digest: str
@@ -298,4 +297,3 @@ class StoredEpisode:
     error: str = ""
     via: str = ""
     at: float = 0.0
-    awaits_model: bool = False

@@ -455,7 +455,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
 MARK_PLACE = 68  # of the application id, in bytes from the beginning of a SQLite file
-SCHEMA_VERSION = 5  # that of `sqlite_schema.sql`
+SCHEMA_VERSION = 6  # that of `sqlite_schema.sql`
 BUSY_TIMEOUT_SECONDS = 20.0
 
 
@@ -678,7 +678,7 @@ def _check_schema(db: Connection, path: str) -> None:
 
     Raises StoreCorrupt.
     """
-    rows = db.execute("select type, name, tbl_name, sql from sqlite_schema")
+    rows = db.execute("select type, name, sql from sqlite_schema")
     check_objects(rows, path)
 
 

@@ -8,7 +8,6 @@ answer.
 
 import json
 from collections.abc import Callable, Collection, Coroutine
-from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from fastapi import APIRouter, Path, Request, Response
@@ -17,7 +16,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import guardrails, reflections as engine
 from heedful.episodes.episode import Ended
-from heedful.errors import StoreError
 from heedful.lessons.commands import release_command
 from heedful.lessons.scope import name_scope
 from heedful.redact import redact_data
@@ -25,7 +23,7 @@ from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
 from heedful.service.review import may_review
 from heedful.service.schemas import LOOP_NAME_VALIDATOR, Name, Share
-from heedful.store import episodes, lessons
+from heedful.store import lessons
 
 OVERRIDE_FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
 _Loop = Annotated[
@@ -102,8 +100,7 @@ class FinishedRun(TenantBody):
     `metadata`, `tool_name` and an `error`. The service adds a missing id or time. The
     `error` of the run has an `error_category`, an `error_message` and a `context`.
 
-    Rules write the lesson at once. If the service has a model, a job asks it later to
-    reword the lesson.
+    The model of the service writes the lesson, or rules if it has none.
     """
 
     events: list[dict[str, Any]]
@@ -271,8 +268,6 @@ def _loops(
     )
 
 
-# Why an answer that stores nothing has no words of a model.
-NOT_ASKED_REASON = "no request waits for a model, and a job needs a stored reflection"
 reflections: APIRouter = APIRouter(
     prefix="/api/v1/reflections", tags=["compatible"], route_class=LenientRoute
 )
@@ -283,9 +278,9 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store its lessons; a repeated call stores nothing
     more.
 
-    Rules write the lessons, and no request waits for a model. While `awaits_model` is
-    true, a job asks the model to reword them. If its words are not used, `model_error`
-    of the lessons says why. If the lessons are from outside, they wait in quarantine;
+    The model of the service writes the lessons. Rules do if the service has no model,
+    if its model fails, and if the failure is known; `model_error` says why the words of
+    the model are not used. If the lessons are from outside, they wait in quarantine;
     the command `release` releases them, and the command `hint` states their sources.
     """
     if not caller.setup.reflections:
@@ -301,27 +296,19 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
+        model=caller.setup.model,
         keys=caller.actor.via.split(),
     )
-    has_model = caller.setup.model is not None
     if not run.store:
-        reflection.model_error = NOT_ASKED_REASON if has_model else None
         return reflection
 
-    storage = await engine.keep_reflection(reflection, memory, awaits_model=has_model)
-    digest = reflection.run_digest
-    awaits_model = await caller.read(episodes.awaits_model, digest)
-    if awaits_model:
-        with suppress(StoreError):  # the next sweep queues it
-            await caller.setup.work.defer("reword", scope, digest=digest)
-
+    storage = await engine.keep_reflection(reflection, memory)
     hint = storage["hint"]
     return {
         **reflection,
         **storage,
         "release": name_scope(storage["release"] or "", scope),
         "hint": name_scope(hint or "", scope),
-        "awaits_model": awaits_model,
     }
 
 

@@ -8,7 +8,7 @@ where id = (
     and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
   order by at, id limit 1
 )
-returning digest, name, session, outcome, state, tries, error, record, via, at, awaits_model;
+returning digest, name, session, outcome, state, tries, error, record, via, at;
 
 -- name: episodes_left
 -- The waiting episodes that nobody claimed, and with :failed the failed ones, oldest first.
@@ -17,23 +17,9 @@ where tenant = :tenant and project = :project and state <> 'reflected' and (:fai
   and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
 order by at, id limit :limit;
 
--- name: take_draft
--- Claim an episode that awaits the words of a model.
-update episode set tries = tries + 1, taken = :now
-where tenant = :tenant and project = :project and digest = :digest and awaits_model
-  and not taken between :now - :lease and :now + :lease
-returning digest, name, session, outcome, state, tries, error, record, via, at, awaits_model;
-
--- name: drafts_left
--- The episodes that await the words of a model and that nobody claimed, and with :failed those where it failed.
-select digest from episode
-where tenant = :tenant and project = :project and awaits_model and (:failed or error = '')
-  and not taken between :now - :lease and :now + :lease
-order by at, id limit :limit;
-
 -- name: forget_record
 -- Empty an episode whose lessons were revoked. Its state stays, so that no worker reflects on it again.
-update episode set record = '{}', name = '', session = '', error = '', awaits_model = false
+update episode set record = '{}', name = '', session = '', error = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
 -- name: settle_episode
@@ -44,8 +30,7 @@ returning id;
 
 -- name: list_episodes
 -- The episodes in one state, or in any if it is empty, that are older than the episode :cursor.
-select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, via, at,
-       awaits_model
+select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, via, at
 from episode
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
   and (:cursor = '' or id < (select id from episode where tenant = :tenant and project = :project and digest = :cursor))

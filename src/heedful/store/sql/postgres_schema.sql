@@ -192,7 +192,5 @@ language sql stable security definer set search_path = heedful, pg_temp as $$
   union
   select distinct e.tenant, e.project from episode e where waiting and e.state <> 'reflected'
   union
-  select distinct d.tenant, d.project from episode d where waiting and d.awaits_model
-  union
   select distinct t.tenant, t.project from trace t where waiting and t.state = 'open'
 $$;

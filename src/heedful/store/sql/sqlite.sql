@@ -3,7 +3,6 @@
 -- name: scopes
 select tenant, project from lesson where not :waiting
 union select tenant, project from episode where :waiting and state <> 'reflected'
-union select tenant, project from episode where :waiting and awaits_model
 union select tenant, project from trace where :waiting and state = 'open';
 
 -- name: scopes_with_loops

@@ -390,8 +390,7 @@ create table taught (
   primary key (tenant, project, loop)
 ) without rowid;
 
--- A run of an agent, stored once. `error` says why reflecting on it failed, or why a model's words are not used. A worker
--- claimed a waiting episode at `taken`. While `awaits_model`, its lessons have the words of the rules.
+-- A run of an agent, stored once. `error` says why reflecting on it failed. A worker claimed a waiting episode at `taken`.
 create table episode (
   id integer primary key,
   tenant text not null,
@@ -407,14 +406,12 @@ create table episode (
   record text not null,
   via text not null default '',
   at real not null,
-  awaits_model boolean not null default false,
   -- The tools that it called, in their order, and its task, for procedures.
   tools text not null default '',
   task text not null default '',
   unique (tenant, project, digest)
 );
 create index episode_done on episode (tenant, project, id) where tools <> '' and outcome = 'success';
-create index episode_awaiting on episode (tenant, project, at) where awaits_model;
 create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
