@@ -43,7 +43,7 @@ def test_home_leads_to_its_data_below_the_path_of_the_cookie(tmp_path):
     with browsing(tmp_path) as browser:
         page = browser.open(browser.api._all).get("/")
         assert 'href="/ui/home.json?project=main"' in page.text
-        assert browser.data("/home")["loops"] == 0
+        assert browser.data("/home")["totals"]["loops"] == 0
 
 
 def test_the_data_of_the_address_of_home_are_those_of_home(tmp_path):

@@ -10,8 +10,9 @@ import pytest
 
 from heedful.service.auth import Callers
 from heedful.service.middleware import MAX_LARGE_CALLS
+from heedful.store import recent
 from heedful.store.offload import take_turn
-from heedful.web import days, figures
+from heedful.web import figures
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing
 
@@ -125,63 +126,40 @@ def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
     assert "Later attempts" in later
 
 
-def test_an_attempt_that_is_too_large_for_a_list_is_named_as_such(browser: Browser):
-    begin(browser.api, "wide")
-    report(browser.api, "wide", 1, findings=100, chars=1_000)
-    (row,) = browser.data("/loops")["loops"]
-    assert row["failed"] == []
-    assert row["left_out"]["last"] > figures.MAX_LIST_RECORD_CHARS
-    assert "too large for a list" in browser.get("/loops").text
-
-
-def test_figures_say_how_many_loops_they_left_out(
+def test_a_loop_that_is_too_large_has_figures_and_no_finding(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
     begin(browser.api, "small")
     report(browser.api, "small", 1, findings=1)
-    cancel = {"why": "enough"}
-    read_data(browser.api.post("/v1/loops/small/cancel", json=cancel))
     begin(browser.api, "wide")
     report(browser.api, "wide", 1, findings=100, chars=1_000)
+    monkeypatch.setattr(recent, "MAX_READ_LOOP_BYTES", 50_000)
     monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 50_000)
 
-    home = browser.data("/home")
-    assert home["unjudged"] == 1
-    assert [check["loops"] for check in home["failing"]] == [1]
+    wide, small = browser.data("/loops")["loops"]
+    assert small["finding"]
+    assert wide["finding"] == ""
+    assert wide["attempts"] == 1
+    assert [row["id"] for row in browser.data("/loops?check=check+0")["loops"]] == [
+        "small"
+    ]
     assert browser.data("/loops/wide")["long"] is True
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        pytest.param("check=check+0", id="a check"),
-        pytest.param("rule=attempts", id="a rule"),
-    ],
-)
-def test_a_search_looks_at_some_texts_and_leads_to_older_ones(
-    browser: Browser, monkeypatch: pytest.MonkeyPatch, query: str
+def test_large_loops_are_read_some_at_a_time(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
-    policy = {"rules": [{"rule": "attempts", "limit": 1}]}
-    for number in range(5):
-        body = {"task": f"{number} needle {5_000 * 'x'}", "policy": policy}
-        read_data(browser.api.put(f"/v1/loops/{number}", json=body), 201)
-        report(browser.api, str(number), 1, findings=10, chars=500)
-    body = {"task": 5_000 * "x", "policy": policy}
-    for number in range(5, 10):
-        read_data(browser.api.put(f"/v1/loops/{number}", json=body), 201)
-        report(browser.api, str(number), 1, findings=0)
-    monkeypatch.setattr(figures, "MAX_SEARCHED_BYTES", 12_000)
-
+    for name in ("first", "second", "third"):
+        begin(browser.api, name)
+        report(browser.api, name, 1, findings=100, chars=1_000)
+    monkeypatch.setattr(recent, "MAX_REPLAY_BYTES", 50_000)
     ids = []
-    pages = 0
-    address = f"/loops.json?{query}"
+    address = "/loops.json"
     while address:
         page = browser.get(address).json()
         ids += [row["id"] for row in page["loops"]]
-        pages += 1
         address = page["next"] and f"/loops.json{page['next']}"
-    assert ids == ["4", "3", "2", "1", "0"]
-    assert pages > 1
+    assert ids == ["third", "second", "first"]
 
 
 def send_episode(api: Api, events: int, chars: int) -> str:
@@ -233,16 +211,3 @@ def test_pages_of_traces_take_turns(browser: Browser):
         return [other.status_code, (await waiting).status_code]
 
     assert api.run(show()) == [200, 200]
-
-
-def test_costs_say_how_many_attempts_they_left_out(
-    browser: Browser, monkeypatch: pytest.MonkeyPatch
-):
-    for name in ("older", "newer"):
-        begin(browser.api, name)
-        report(browser.api, name, 1, findings=100, chars=1_000)
-    report(browser.api, "newer", 2, findings=0)
-    monkeypatch.setattr(days, "MAX_FIGURE_LOOP_BYTES", 50_000)
-    home = browser.data("/home")
-    assert home["loops"] == 2
-    assert home["unread"] == 2

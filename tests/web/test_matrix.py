@@ -128,11 +128,11 @@ def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
     assert "None is better than the others; attempt 1, the first, is kept." in page
 
 
-def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):
+def test_the_list_says_what_was_wrong_at_last(browser: Browser):
     record_loop(browser.api, "four", ["a", "b", "c", "d"])
     (row,) = browser.data("/loops")["loops"]
-    assert row["reason"] == "all 4 attempts are made"
-    assert "all 4 attempts are made" in browser.get("/loops").text
+    assert row["finding"] == "wrong"
+    assert "four wrong" in words_of(browser.get("/loops").text)
 
 
 def answer_cells(browser: Browser) -> Any:

@@ -105,7 +105,7 @@ def test_what_is_not_there_is_named_with_where_to_look(
         pytest.param("/loops/zzz", 404, "Open Loops", id="the list of loops"),
         pytest.param("/runs/zzz", 404, "Open Runs", id="the list of runs"),
         pytest.param("/lessons/99", 404, "Open Lessons", id="the list of lessons"),
-        pytest.param("/loops?days=x", 422, "Open Loops", id="a wrong filter"),
+        pytest.param("/loops?state=x", 422, "Open Loops", id="a wrong filter"),
     ],
 )
 def test_an_error_offers_the_way_back(

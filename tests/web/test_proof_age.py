@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.web.loops import MIN_CACHED_LOOPS
+from heedful.web.lessons import MIN_CACHED_LOOPS
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import words_of

@@ -15,7 +15,7 @@ from heedful.memory.dream import consolidate
 from heedful.service.jobs import Depth, Work
 from heedful.store.episodes import record_failure
 from heedful.store.keys import KEY_PERMISSIONS
-from heedful.web.loops import home
+from heedful.web.home import home
 from heedful.web.site import ENDED_EVENT, SitePage, Visit
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing

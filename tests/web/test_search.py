@@ -188,7 +188,8 @@ def test_a_search_that_takes_too_long_offers_older_loops(
     monkeypatch.setattr(loop_texts, "MAX_SEARCH_SECONDS", -1.0)
     store_loop(browser, "one", "same")
     page = browser.get("/loops", params={"text": "same"}).text
-    assert "Search older loops" in page
+    assert "older ones follow" in page
+    assert 'rel="next"' in page
 
 
 def test_an_id_is_found_by_its_beginning_and_no_digest_by_chance(browser: Browser):

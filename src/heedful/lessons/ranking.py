@@ -470,4 +470,4 @@ def count_loops(count: int) -> str:
     >>> count_loops(1), count_loops(2)
     ('1 loop', '2 loops')
     """
-    return "1 loop" if count == 1 else f"{count} loops"
+    return "1 loop" if count == 1 else f"{count:,} loops"

@@ -10,9 +10,8 @@ All that belongs to a page is in this room:
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
-- `summaries.py`: what lists show of loops. `days.py`: how all loops went.
-- `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
-  common.
+- `lists.py`, `templates/ui/list.html.j2`, `rows.html.j2`: what all lists have alike.
+  `summaries.py`: what the list of loops shows.
 - `menu.py`: the pages of the menu, and where those of earlier versions are now.
 - `site.py`: who may see a page, and the way from an address to a page; `addresses.py`
   reads what a request asks for.
@@ -32,6 +31,7 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
     from starlette.routing import Route
 
     from heedful.web import (
+        home,
         inbox,
         lesson,
         lessons,
@@ -50,6 +50,7 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
         app.state.setup,
         app.state.admission,
         pages=(
+            *home.PAGES,
             *loops.PAGES,
             *loop.PAGES,
             *lessons.PAGES,

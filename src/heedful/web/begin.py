@@ -22,7 +22,6 @@ def begin(visit: Visit) -> Document:
         "code": "",
         "hook": "heedful hook install",
         "projects": "",
-        "demo": "",
         "recorded": "",
     }
     if not visit.is_here:
@@ -32,7 +31,6 @@ def begin(visit: Visit) -> Document:
     url = visit.caller.setup.store.url
     if url != ":memory:" and not url.startswith(POSTGRES_PREFIXES):
         commands["code"] = _code(url, visit.caller.scope)
-        commands["demo"] = visit.command("heedful demo")
         commands["recorded"] = "heedful demo --recorded"
     return commands
 

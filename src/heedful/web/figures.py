@@ -9,28 +9,22 @@ or output is cut in SQL; they say what was left out.
 import json
 import re
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing, Choice
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
-from heedful.lessons.sentence import word_proof
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
 from heedful.loop.sentence import describe_end
-from heedful.loop.share import Share, say_doubt
-from heedful.store import exposures, trials
-from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of
-from heedful.store.loop_texts import LoopMatches
+from heedful.store.connection import Db, Row, bulk, key_of
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.web.steps import first_failure, steps_of
 
@@ -113,120 +107,6 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
     return text, left_out
 
 
-@bulk
-def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
-    """Return the model calls that memory saved, by its proof, and their interval.
-
-    `missing` says what that needs if it is not known, else it is "". `sentence` is what
-    the proof says, and `missing_loops` how many loops a verdict needs: None if unknown.
-    `cost` is what was saved, which has no interval: None without costs, and if the
-    interval of the calls has 0 in it; then the saving is not `is_sure`.
-    """
-    ended = exposures.past(db, scope, "").ended
-    evidence = exposures.evidence(db, scope)
-    cases = evidence.cases_of()
-    coins = count_coins(cases)
-    pooled = compare_pooled(cases)
-    saved = sum_calls(pooled)
-
-    missing = ""
-    if not pooled.withheld:
-        missing = why_nothing_withheld(holdout, ended, coins)
-    elif saved.gain is None:
-        missing = "no loop was shown lessons"
-    elif not (pooled.calls.shown or pooled.calls.withheld):
-        missing = "the loops report no calls"
-
-    cost = None
-    means = mean_cost(evidence.costs_of())
-    is_sure = saved.gain is not None and not say_doubt(saved.low, saved.high)
-    if is_sure and means and means.shown is not None and means.withheld is not None:
-        cost = pooled.shown * (means.withheld - means.shown)
-
-    missing_loops = pooled.missing
-    if not pooled.withheld and holdout:
-        missing_loops = max(0, FIRST_LOOPS_WITHOUT_HOLDOUT - ended) or None
-    words = word_proof(
-        pooled,
-        holdout=holdout,
-        ended=ended,
-        pending=sum(evidence.pending.values()),
-        coins=coins,
-        trials=trials.proven(db, scope),
-    )
-    return {
-        **asdict(saved),
-        "is_sure": is_sure,
-        "uplift": asdict(pooled.uplift),
-        "words": asdict(words),
-        "sentence": words.sentence,
-        "conclusion": pooled.conclusion,
-        "missing_loops": missing_loops,
-        "cost": cost,
-        "shown": pooled.shown,
-        "withheld": pooled.withheld,
-        "ended": ended,
-        "missing": missing,
-    }
-
-
-@bulk
-def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
-    """Return the checks that failed in the newest loops, and how many a retry fixed.
-
-    Also returns how many loops are left out because their records are too large.
-    """
-    judged = rows(
-        db,
-        scope,
-        "judged",
-        limit=MAX_JUDGED_LOOPS,
-        most=20,
-        bytes=MAX_LISTING_BYTES,
-        loop_bytes=MAX_FIGURE_LOOP_BYTES,
-    )
-
-    # The number of a loop -> the checks that failed in each of its attempts.
-    attempts_by_loop: dict[int, list[set[str]]] = defaultdict(list)
-    unread = 0
-    for row in judged:
-        if row["record"] is None:
-            unread += 1
-        else:
-            attempts_by_loop[row["n"]].append(set(failed_checks(row["record"])))
-
-    failed = Counter[str]()
-    retried = Counter[str]()
-    fixed = Counter[str]()
-    for attempts in attempts_by_loop.values():
-        *earlier, last = attempts
-        failed_earlier = set[str]().union(*earlier)
-        failed.update(failed_earlier | last)
-        retried.update(failed_earlier)
-        fixed.update(failed_earlier - last)
-
-    checks = [
-        {
-            "check": check,
-            "loops": loops,
-            "mended": Share(fixed[check], retried[check]).plain,
-        }
-        for check, loops in failed.most_common(10)
-    ]
-    return checks, unread
-
-
-def failed_checks(attempt: str) -> list[str]:
-    """Return the checks with an error in a stored attempt, without duplicates."""
-    evaluation = json.loads(attempt).get("evaluation") or {}
-    checks = [
-        finding["check"]
-        for finding in evaluation.get("findings", ())
-        if finding.get("level", "error") == "error"
-    ]
-    return list(dict.fromkeys(checks))
-
-
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     """Return ids and texts of lessons by name, without words of tools and documents."""
     lessons = dict[str, Plain]()
@@ -279,141 +159,6 @@ def _said(choice: Choice, model: str) -> str:
     if choice.code == "holdout":
         choice = replace(choice, kept_back=None)
     return choice.said(model)
-
-
-@bulk
-def stopping(db: Db, scope: Scope) -> list[Plain]:
-    """Return which rules stopped the newest loops.
-
-    A loop that several rules stopped counts for each of them, as in the list of loops.
-    """
-    counts = Counter[str]()
-    for row in rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS):
-        rules = {stop["rule"] for stop in json.loads(row["stops"] or "[]")}
-        counts.update(sorted(rules))
-    return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
-
-
-class ListPlace(NamedTuple):
-    """A place in a list of loops: below the loop `n`, which `changed` at a time.
-
-    In the order in which loops began, no time counts: it is 0.0.
-    """
-
-    changed: float = 0.0
-    n: int = 0
-
-
-LIST_BEGIN = ListPlace(1e11, MAX_ROWS)
-LIST_END = ListPlace()
-
-
-@bulk
-def listed(
-    db: Db,
-    scope: Scope,
-    limit: int,
-    *,
-    order: str = "began",
-    state: str = "",
-    key: str = "",
-    model: str = "",
-    matches: LoopMatches | None = None,
-    rule: str = "",
-    tag: str = "",
-    policy: str = "",
-    noted: bool = False,
-    below: ListPlace = LIST_BEGIN,
-    since: float = 0.0,
-) -> tuple[list[int], ListPlace]:
-    """Return the numbers of the first loops that fit, and where the list goes on.
-
-    It goes on at `LIST_END` if these are the last ones. In the `order` "began", what
-    began last comes first, and in the order "changed" what changed last. At most
-    `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
-    loops have this `state`, this memory `key` and this `model`; they were stopped by
-    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, and
-    changed `since` a time; "" and 0 allow all. With `matches`, they
-    are among those that a search for a text has found, and in the order "began".
-    """
-    stop = rule
-    check = tag
-    # Rules and checks are looked for as text in the stored JSON, which is quick.
-    if rule:
-        rule = f'"rule":{json.dumps(rule)}'
-    if tag:
-        tag = f'"check":{json.dumps(tag)}'
-
-    matching = ""
-    oldest = LIST_END
-    oldest_match = 0
-    if matches is not None:
-        matching = json.dumps(matches.loops)
-        oldest = ListPlace(n=matches.oldest)
-        below = ListPlace(n=1)  # no loop is older
-        if matches.loops:
-            below = ListPlace(n=matches.loops[0] + 1)
-            oldest_match = matches.loops[-1]
-    values: Plain = {
-        "state": state,
-        "key": key,
-        "model": model,
-        "matches": matching,
-        "rule": rule,
-        "tag": tag,
-        "stop": stop,
-        "check": check,
-        "policy": policy,
-        "noted": int(noted),
-        "since": since,
-        "limit": limit + 1,
-        "before": below.n,
-        "changed": below.changed,
-    }
-
-    fitting: list[Row] = []
-    end = oldest
-    for window in SEARCH_WINDOWS:
-        end = oldest
-        if rule or tag or matches is None:
-            end = max(end, _oldest_searched(db, scope, order, window, values=values))
-        values |= {"oldest": max(end.n, oldest_match), "oldest_change": end.changed}
-        fitting = rows(db, scope, f"listed_{order}", **values)
-        if len(fitting) > limit:
-            last_row = fitting[limit - 1]
-            place = ListPlace(last_row["changed"], last_row["n"])
-            return [row["n"] for row in fitting[:limit]], place
-        if end == oldest:
-            break
-
-    # All loops that were looked at are shown; there may be more below.
-    return [row["n"] for row in fitting], end
-
-
-def _oldest_searched(
-    db: Db, scope: Scope, order: str, window: int, *, values: Mapping[str, Any]
-) -> ListPlace:
-    """Return the last loop that a search looks at, or `LIST_END` if that is all.
-
-    The search looks at `window` loops at most. `values` are the parameters of its
-    statement.
-    """
-    values = {**key_of(scope), **values, "window": window}
-    sql = statements(db.dialect)
-    if not (values["rule"] or values["tag"]):
-        past = db.execute(sql[f"past_{order}"], values).fetchall()
-        return ListPlace(past[0]["changed"], past[0]["n"]) if past else LIST_END
-
-    free_bytes = MAX_SEARCHED_BYTES
-    last = LIST_END
-    looked_at = 0
-    for row in db.execute(sql[f"searched_{order}"], values):
-        free_bytes -= row["size"]
-        if last != LIST_END and free_bytes < 0:
-            return last
-        last = ListPlace(row["changed"], row["n"])
-        looked_at += 1
-    return last if looked_at == window else LIST_END
 
 
 def rung_name(ladder: str, rung: int) -> str:

@@ -10,50 +10,11 @@ case when instr(record, ': not validated"') > 0 then 2
       and /*sqlite json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'met' */ is null then 1
      else 0 end
 
--- part: last_doubtful
--- Of the attempts of a group, how doubtful the last one is.
-(coalesce(max(3 * attempt.number + {doubtful}), 0) % 3)
-
 -- part: shown_state
 -- The state of a loop, as `StoredLoop.shown_state` says: what passed may be doubtful by its last attempt.
 case when state <> 'passed' or kind = 'run' then state
      else case (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
        when 1 then 'unchecked' when 2 then 'not_validated' else state end end
-
--- part: small
-case when length(record) <= :bytes then record end
-
--- part: listed_fit
--- The loops that fit. A rule is looked for in the last decision, a check among the errors of all attempts. '-' stands for
--- loops without a key, a model or a name of their policy.
-tenant = :tenant and project = :project and kind <> 'run'
-  and (:state = '' or state = case when :state in ('unchecked', 'not_validated') then 'passed' else :state end)
-  and (:state not in ('passed', 'unchecked', 'not_validated') or :state = {shown_state}) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
-  and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
-  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
-  and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
-  and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
-  and (:stop = '' or state = 'stopped' and exists (
-    select 1 from json_each((select coalesce(/*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */, '[]')
-                             from decision where loop = loop.n order by seq desc limit 1)) as stop
-    where json_extract(stop.value, '$.rule') = :stop))
-  and (:check = '' or exists (
-    select 1 from attempt, json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
-    where attempt.loop = loop.n and instr(record, :tag) > 0 and json_extract(finding.value, '$.check') = :check
-      and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
-  and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
-  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n))
-
--- part: unlisted
--- Below the last loop of a list in the order of changes.
-updated <= :changed and (updated < :changed or n < :before)
-
--- part: searched
--- The size of what is searched, of loops of a search.
-case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
-  + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
-from loop where tenant = :tenant and project = :project
-  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
 
 -- name: latest
 -- Persons wrote the notes, so there are few: SQLite reads them in this order, not all loops.
@@ -64,87 +25,10 @@ select coalesce((select max(updated) from loop where tenant = :tenant and projec
        (select count(*) from loop_note cross join loop
         where loop.n = loop_note.loop and loop.tenant = :tenant and loop.project = :project) as notes;
 
--- name: listed_began
--- The loops that fit, in the order in which they began; `summaries` has the rest.
-select n, cast(0 as double precision) as changed from loop where {listed_fit}
-  and n < :before and n >= :oldest
-order by n desc limit :limit;
-
--- name: listed_changed
--- The same, those that changed last first.
-select n, updated as changed from loop where {listed_fit}
-  and {unlisted} and updated >= :oldest_change and (updated > :oldest_change or n >= :oldest)
-order by updated desc, n desc limit :limit;
-
 -- name: summaries
-select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
-       /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy,
-       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
-       case when lease > store_clock() then 1 else 0 end as driven,
-       (select count(*) from loop_note where loop = loop.n) as notes,
-       case when kind = 'stage' then (
-         select case when length(a.value) <= :chars then a.value end
-         from loop whole join loop opening on opening.tenant = whole.tenant and opening.project = whole.project
-           and opening.id = whole.id || '/' || /*sqlite json_extract(whole.task, '$.stages[0]') *//*postgres (whole.task::json -> 'stages' ->> 0) */
-         join attempt a on a.loop = opening.n
-         where whole.tenant = loop.tenant and whole.project = loop.project and whole.id = loop.run and whole.kind = 'run'
-         order by a.number desc limit 1) end as input,
-       (select case when length(record) <= :record_chars then record else '' end
-        from attempt where loop = loop.n order by number desc limit 1) as last,
-       (select case when length(record) <= :record_chars then record else '{}' end from attempt where loop = loop.n and number = 1) as first,
-       (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
-       (select case when length(record) <= :record_chars then record else '{}' end
-        from decision where loop = loop.n order by seq desc limit 1) as decision
+select n, id, kind, run, stage, ladder, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
+       case when lease > store_clock() then 1 else 0 end as driven
 from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
-
--- name: recent
--- The newest loops, with the size of their records: that of each, and of all up to it.
-select n, state, memory_key, model, policy, created, updated, notes, stops, size, sum(size) over (order by n desc) as total
-from (
-  select n, state, memory_key, model, /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy, created, updated,
-         (select count(*) from loop_note where loop = loop.n) as notes,
-         (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
-         case when state = 'stopped' then (
-           select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
-           from decision where loop = loop.n order by seq desc limit 1) end as stops
-  from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
-) as loop order by n desc;
-
--- name: usage_of
--- What loops used in their attempts, and besides in `extra`, as JSON. PostgreSQL reads each record once.
-select loop.n, loop.extra, count(attempt.number) as attempts,
-       {last_doubtful} as doubtful,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
-         + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds
-from loop left join
-/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
-where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
-group by loop.n;
-
--- name: checks_of
--- The checks with an error in any attempt of loops.
-select distinct loop.n, json_extract(finding.value, '$.check') as failed
-from loop join attempt on attempt.loop = loop.n
-cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
-where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
-  and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
-
--- name: searched_began
-select n, cast(0 as double precision) as changed, {searched} and n < :before order by n desc limit :window;
-
--- name: searched_changed
-select n, updated as changed, {searched} and {unlisted} order by updated desc, n desc limit :window;
-
--- name: past_began
-select n, cast(0 as double precision) as changed from loop where tenant = :tenant and project = :project and n < :before
-order by n desc limit 1 offset :window - 1;
-
--- name: past_changed
-select n, updated as changed from loop where tenant = :tenant and project = :project and {unlisted}
-order by updated desc, n desc limit 1 offset :window - 1;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, {shown_state} as state, kind, run, stage,
@@ -169,66 +53,6 @@ from attempt where loop = :n and number = :number;
 -- name: decided
 select attempt, record from decision
 where loop = :n and attempt between :first and :last and length(record) <= :record_chars order by seq;
-
--- name: days
--- How the loops of each day from :begin on went, and as the day -1 all older ones; `ended` are those that something judged.
--- What belongs to no attempt, such as calls that failed, is in the column extra. Records of more than :bytes are not read.
-select day, min(created) as since, count(*) as loops,
-       sum(case when state in ('passed', 'stopped') then 1 else 0 end) as ended,
-       sum(case when state = 'passed' and attempts < 2 then 1 else 0 end) as right_at_once,
-       sum(case when state in ('passed', 'stopped') and attempts > 1 then 1 else 0 end) as retried,
-       sum(case when state = 'passed' and attempts > 1 then 1 else 0 end) as solved,
-       sum(case when state = 'stopped' then 1 else 0 end) as stopped,
-       cast(sum(unread) as /*sqlite integer *//*postgres bigint */) as unread,
-       cast(sum(calls) as /*sqlite integer *//*postgres bigint */) as calls,
-       cast(sum(tokens) as /*sqlite integer *//*postgres bigint */) as tokens,
-       cast(sum(cost) as double precision) as cost,
-       sum(case when calls > 0 then 1 else 0 end) as called,
-       sum(case when tokens > 0 then 1 else 0 end) as with_tokens,
-       sum(case when cost > 0 then 1 else 0 end) as with_cost
-from (
-  select loop.created, count(attempt.number) as attempts,
-         case when loop.created < :begin then -1 else /*sqlite cast(loop.created / 86400 as integer) *//*postgres floor(loop.created / 86400)::integer */ end as day,
-         case when loop.state = 'passed' and {last_doubtful} > 0 then 'not_validated' else loop.state end as state,
-         coalesce(sum(case when length(record) > :bytes then 1 else 0 end), 0) as unread,
-         coalesce(sum(cast(/*sqlite json_extract({small}, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer)), 0)
-           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer)), 0) as calls,
-         coalesce(sum(coalesce(cast(/*sqlite json_extract({small}, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
-             + coalesce(cast(/*sqlite json_extract({small}, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)), 0)
-           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.prompt_tokens') *//*postgres loop.extra::json ->> 'prompt_tokens' */ as integer)), 0)
-           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.completion_tokens') *//*postgres loop.extra::json ->> 'completion_tokens' */ as integer)), 0) as tokens,
-         coalesce(sum(cast(/*sqlite json_extract({small}, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision)), 0)
-           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision)), 0) as cost
-  from loop left join
-  /*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, case when length(record) <= :bytes then record::json -> 'usage' end as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
-  where loop.tenant = :tenant and loop.project = :project and kind <> 'run'
-  group by loop.n, loop.created, loop.state
-) as loop
-group by day;
-
--- name: judged
--- Records of the newest loops; one without a record for a loop that has more than :loop_bytes, or is beyond :bytes.
-select loop.n, attempt.number, attempt.record from (
-  select n, size, sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
-    select n, (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n and number <= :most) as size
-    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
-  ) as sized where size > 0
-) as loop left join attempt
-on attempt.loop = loop.n and attempt.number <= :most and loop.size <= :loop_bytes and loop.total <= :bytes
-order by loop.n desc, attempt.number;
-
--- name: stopped
--- The rules that stopped each of the newest loops; null for a loop that was cancelled.
-select (select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
-        from decision where loop = loop.n order by seq desc limit 1) as stops
-from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'
-      order by n desc limit :limit) as loop
-where state = 'stopped';
-
--- name: stopped_since
--- How many loops stopped that changed after a time.
-select count(*) as number from loop
-where tenant = :tenant and project = :project and kind <> 'run' and state = 'stopped' and updated >= :since;
 
 -- name: lesson_order
 -- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.

@@ -15,9 +15,10 @@ from heedful.service import review
 from heedful.service.wire import lesson_from_wire
 from heedful.store import hardened, quarantine
 from heedful.store.connection import token
+from heedful.store.recent import sum_loops
 from heedful.web import figures
-from heedful.web.days import read_home
 from heedful.web.lessons import measure, say_draws_of
+from heedful.web.loops import recent_loops
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
@@ -75,7 +76,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     elif not effect and not shown["loops"]:
         sentence = "Never shown"
 
-    home = await read_home(visit.caller.setup.store, visit.caller.scope)
+    newest = await recent_loops(visit.caller)
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
         known_relatives[link["parent"]]["id"]
@@ -107,7 +108,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "effect": effect,
         "sentence": sentence,
         "draws": say_draws_of(measures),
-        "right": home["right"],
+        "right": sum_loops(newest.loops).right.plain,
         "helped": Share(shown["helped"] or 0, shown["loops"]).plain,
         "hurt": Share(shown["hurt"] or 0, shown["loops"]).plain,
     }

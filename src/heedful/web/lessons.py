@@ -38,10 +38,6 @@ from heedful.store import editions, exposures
 from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
-from heedful.web.loops import (
-    MAX_SAVED_AGE_SECONDS,
-    MIN_CACHED_LOOPS,
-)
 from heedful.web.site import (
     READING,
     Document,
@@ -61,6 +57,10 @@ VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
+# To count what 100,000 loops were shown takes seconds, so a process keeps the proof of
+# so many loops for ten minutes.
+MAX_SAVED_AGE_SECONDS = 600.0
+MIN_CACHED_LOOPS = 2_000
 MAX_SAVED_PROOFS = 8  # of models, in a project
 
 

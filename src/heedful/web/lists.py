@@ -33,12 +33,12 @@ def facet(
     its values, of which `MAX_FACET_VALUES` are shown.
     """
     chosen = visit.query.get(name, "")
-    shown = counts.most_common(MAX_FACET_VALUES)
-    shown.sort(key=lambda pair: pair[0] == WITHOUT)
-    if len(shown) == 1 and not chosen:
-        shown = []
+    frequent = counts.most_common(MAX_FACET_VALUES)
+    frequent.sort(key=lambda pair: pair[0] == WITHOUT)
+    if len(frequent) == 1 and not chosen:
+        frequent = []
     if chosen and chosen not in counts:
-        shown.append((chosen, 0))
+        frequent.append((chosen, 0))
     values = [
         {
             "value": value,
@@ -47,7 +47,7 @@ def facet(
             "chosen": value == chosen,
             "link": visit.turned(**{name: "" if value == chosen else value}),
         }
-        for value, count in shown
+        for value, count in frequent
     ]
     return {"name": name, "title": title, "values": values, "number": len(counts)}
 
@@ -61,12 +61,13 @@ def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
     sort = visit.query.get("sort") or first
     if sort not in labels:
         raise InvalidInput("sort", sort, ", ".join(labels))
+    addresses = {name: name for name in labels} | {first: ""}
     values = [
         {
             "value": name,
             "label": label,
             "chosen": name == sort,
-            "link": visit.turned(sort="" if name == first else name),
+            "link": visit.turned(sort=addresses[name]),
         }
         for name, label in labels.items()
     ]
@@ -75,7 +76,7 @@ def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
 
 def order_of(orders: Plain) -> str:
     """Return the order that a list has."""
-    return next(str(one["value"]) for one in orders["values"] if one["chosen"])
+    return next(str(order["value"]) for order in orders["values"] if order["chosen"])
 
 
 def table(kind: str, *columns: str, title: str = "", next: str = "") -> Plain:

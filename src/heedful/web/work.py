@@ -17,8 +17,8 @@ from heedful.service.wire import split_page
 from heedful.store import aging, episodes as episode_store, runs as run_store
 from heedful.store.connection import Db, bulk, token
 from heedful.web import figures
-from heedful.web.facets import unknown_filters
-from heedful.web.loops import MADE_UP_ID_PART, loop_called, sort_links
+from heedful.web.lists import sort_links, unknown_filters
+from heedful.web.loops import MADE_UP_ID_PART, loop_called
 from heedful.web.site import (
     READING,
     Document,

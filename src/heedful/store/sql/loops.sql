@@ -127,3 +127,49 @@ where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)
   select name from note where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)) = :prefix
   group by name order by max(created) desc, name limit :window
 );
+
+-- name: recent_loops
+-- The newest loops below one, perhaps some of them only, with the size of their records: that of each, and of all up to it.
+select n, id, kind, state, memory_key, created, updated, extra, stops, size, sum(size) over (order by n desc) as total
+from (
+  select n, id, kind, state, memory_key, created, updated, extra,
+         (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
+         case when state = 'stopped' then (
+           select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
+           from decision where loop = loop.n order by seq desc limit 1) end as stops
+  from loop where tenant = :tenant and project = :project and kind <> 'run' and n < :before
+    and (:numbers = '' or n in (select atom from json_each(case :numbers when '' then '[]' else :numbers end)))
+  order by n desc limit :limit
+) as loop order by n desc;
+
+-- name: attempts_of_loops
+-- What loops used in their attempts, and how doubtful the last one is: 1 if nothing judged it, 2 if a check raised an error, as
+-- `Attempt.doubt_state` says. PostgreSQL reads each record once.
+select loop.n, count(attempt.number) as attempts,
+       max(coalesce(cast(/*sqlite json_extract(record, '$.rung') *//*postgres record::json ->> 'rung' */ as integer), 1)) as rung,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
+         + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds,
+       max(3 * attempt.number + case
+         when instr(record, ': not validated"') > 0 then 2
+         when instr(record, '"judged_by":["') > 0 then 0
+         when coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') = '[]'
+          and coalesce(/*sqlite json_extract(record, '$.evaluation.scores') *//*postgres record::json -> 'evaluation' ->> 'scores' */, '{}') = '{}'
+          and /*sqlite json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'met' */ is null then 1
+         else 0 end) % 3 as doubtful
+from loop join
+/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+group by loop.n;
+
+-- name: errors_of_loops
+-- The errors in the attempts of loops, in their order, and the checks that raised one.
+select loop.n, attempt.number, json_extract(finding.value, '$.check') as failed, json_extract(finding.value, '$.key') as key,
+       substr(json_extract(finding.value, '$.message'), 1, 400) as message, coalesce(json_extract(finding.value, '$.level'), 'error') as level
+from loop join attempt on attempt.loop = loop.n
+cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+  and (coalesce(json_extract(finding.value, '$.level'), 'error') = 'error' or instr(json_extract(finding.value, '$.key'), ': not validated') > 0)
+order by loop.n, attempt.number, finding.key;

@@ -1,0 +1,343 @@
+"""The newest loops: how each ended, what it used, and why those stopped that did.
+
+No index has what loops used or which checks they failed, so these are read from the
+records of `MAX_LOOPS_READ` loops. All that pages and the terminal count of loops is
+counted here.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from heedful.lessons.ranking import count_loops
+from heedful.lessons.scope import Scope
+from heedful.lessons.signature import signature
+from heedful.loop.reasons import describe_rule_name
+from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
+from heedful.loop.share import Share, percent
+from heedful.store.connection import MAX_ROWS, Db, Row, bulk
+from heedful.store.loops import MAX_REPLAY_BYTES
+
+MAX_LOOPS_READ = 2_000  # the newest loops, which are read together
+MAX_READ_LOOP_BYTES = 2**20  # of the records of a loop whose errors are read
+MIN_SHARED_LOOPS = 20  # of which a share says something
+# Somebody has to look at such a loop: no rule let it go on, or a check is broken.
+FAILED_STATES = ("stopped", "not_validated")
+CANCELLED = "cancelled"  # why a loop stopped that no rule stopped
+
+
+class LoopError(NamedTuple):
+    """An error of an attempt: its check, the key of its finding, and its message.
+
+    A check that raised an error instead of judging has a warning instead.
+    """
+
+    check: str
+    key: str
+    message: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentLoop:
+    """A loop of the newest ones: how it went, and what it used.
+
+    The `state` is as every face shows it. `checks` had an error in one of its attempts;
+    `first_error` is the first one of its first attempt, and `error` that of its last
+    one: None if these have none. `stops` are the rules that stopped it. `size` is that
+    of its records, in characters; the errors of a loop that `is_large` are not known.
+    """
+
+    n: int
+    id: str
+    kind: str
+    state: str
+    memory_key: str
+    created: float
+    updated: float
+    size: int
+    attempts: int
+    rung: int
+    usage: Usage
+    checks: tuple[str, ...]
+    first_error: LoopError | None
+    error: LoopError | None
+    stops: tuple[str, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether its first answer passed, and a check, a goal or a judge judged it."""
+        return self.state == "passed" and self.attempts < 2
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was right or wrong: what nothing judged was neither."""
+        return self.state in ("passed", "stopped")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its records are too large to look for its errors."""
+        return self.size > MAX_READ_LOOP_BYTES
+
+    @property
+    def why(self) -> str:
+        """What was wrong in its last attempt, or else why it stopped."""
+        if self.error:
+            return self.error.message
+        if self.state != "stopped":
+            return ""
+        return ", ".join(map(describe_rule_name, self.stops)) or CANCELLED
+
+
+class RecentLoops(NamedTuple):
+    """Loops, newest first; `oldest` is the number below which there are more, or 0."""
+
+    loops: list[RecentLoop]
+    oldest: int
+
+
+@bulk
+def read_recent(
+    db: Db,
+    scope: Scope,
+    known: Mapping[int, RecentLoop] | None = None,
+    *,
+    before: int = 0,
+    numbers: Sequence[int] | None = None,
+) -> RecentLoops:
+    """Return the newest loops, of at most `MAX_REPLAY_BYTES` of records.
+
+    These are loops with a number below `before`, if that is given, and perhaps only
+    those with one of the `numbers`. The records of `known` loops that have not changed
+    are not read again.
+    """
+    only = ""
+    if numbers is not None:
+        only = json.dumps(list(numbers))
+    newest = db.all(
+        "recent_loops",
+        scope,
+        before=before or MAX_ROWS,
+        numbers=only,
+        limit=MAX_LOOPS_READ + 1,
+    )
+    heads = [
+        row
+        for place, row in enumerate(newest[:MAX_LOOPS_READ])
+        if not place or row["total"] <= MAX_REPLAY_BYTES
+    ]
+    same = {}
+    for row in heads:
+        loop = (known or {}).get(row["n"])
+        if loop and loop.updated == row["updated"] and loop.size == row["size"]:
+            same[row["n"]] = loop
+
+    changed = [row for row in heads if row["n"] not in same]
+    read = {row["n"]: row for row in _attempts_of(db, scope, changed)}
+    errors = _errors_of(db, scope, changed)
+    loops = [
+        same.get(row["n"]) or _loop(row, read.get(row["n"]), errors[row["n"]])
+        for row in heads
+    ]
+    oldest = heads[-1]["n"] if len(newest) > len(heads) else 0
+    return RecentLoops(loops, oldest)
+
+
+def _attempts_of(db: Db, scope: Scope, heads: Sequence[Row]) -> list[Row]:
+    """Return what the attempts of loops used."""
+    numbers = json.dumps([row["n"] for row in heads])
+    return db.all("attempts_of_loops", scope, numbers=numbers)
+
+
+def _errors_of(
+    db: Db, scope: Scope, heads: Sequence[Row]
+) -> Mapping[int, list[tuple[int, LoopError]]]:
+    """Return the errors of loops, each with the number of its attempt."""
+    errors = defaultdict[int, list[tuple[int, LoopError]]](list)
+    numbers = [row["n"] for row in heads if row["size"] <= MAX_READ_LOOP_BYTES]
+    for row in db.all("errors_of_loops", scope, numbers=json.dumps(numbers)):
+        error = LoopError(
+            row["failed"], row["key"] or "", row["message"] or "", row["level"]
+        )
+        errors[row["n"]].append((row["number"], error))
+    return errors
+
+
+def _loop(
+    head: Row, used: Row | None, errors: Sequence[tuple[int, LoopError]]
+) -> RecentLoop:
+    """Return a loop; it has not `used` anything before its first attempt."""
+    state = head["state"]
+    usage = NO_USAGE
+    attempts = 0
+    rung = 1
+    if used is not None:
+        rung = used["rung"]
+        attempts = used["attempts"]
+        usage = Usage(
+            used["calls"], used["tokens"], cost=used["cost"], seconds=used["seconds"]
+        )
+        if state == "passed":
+            state = ("passed", *DOUBT_STATES)[used["doubtful"]]
+    # Calls that failed belong to no attempt.
+    if head["extra"] != "{}":
+        usage += Usage(**json.loads(head["extra"]))
+
+    failed = [(number, error) for number, error in errors if error.level == "error"]
+    first_errors = [error for number, error in failed if number == 1]
+    last_errors = [error for number, error in failed if number == attempts]
+    last_errors += [error for number, error in errors if number == attempts]
+    stops = json.loads(head["stops"] or "[]")
+    return RecentLoop(
+        n=head["n"],
+        id=head["id"],
+        kind=head["kind"],
+        state=state,
+        memory_key=head["memory_key"],
+        created=head["created"],
+        updated=head["updated"],
+        size=head["size"],
+        attempts=attempts,
+        rung=rung,
+        usage=usage,
+        checks=tuple(dict.fromkeys(error.check for _, error in failed)),
+        first_error=next(iter(first_errors), None),
+        error=next(iter(last_errors), None),
+        stops=tuple(dict.fromkeys(stop["rule"] for stop in stops)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFigures:
+    """How loops went, and what they used: all of them, or those of a memory `key`.
+
+    `right` are those whose first answer passed, `solved` those that passed after a
+    retry, `passed` both of them, each a share of the loops that have ended.
+    """
+
+    key: str = ""
+    loops: int
+    right: Share
+    solved: Share
+    passed: Share
+    stopped: int
+    unjudged: int
+    open: int
+    calls: int
+    tokens: int
+    cost: float
+    seconds: float
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The figures as JSON data, with the sentence."""
+        shares = {
+            "right": self.right.plain,
+            "solved": self.solved.plain,
+            "passed": self.passed.plain,
+        }
+        return {**asdict(self), **shares, "sentence": self.sentence}
+
+    @property
+    def sentence(self) -> str:
+        """How the loops ended, in words; shares of few loops say nothing."""
+        ended = count_loops(self.passed.of)
+        if not self.passed.of:
+            return f"{count_loops(self.loops)}, none of them has ended"
+        if self.passed.of < MIN_SHARED_LOOPS:
+            solved = f"{self.passed.number} of {ended} solved"
+            return f"{solved}, {self.right.number} at the first try"
+        solved = f"{percent(self.passed.value)} of {ended} solved"
+        return f"{solved}, {percent(self.right.value)} at the first try"
+
+
+def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
+    """Return how loops went."""
+    loops = list(loops)
+    usage = sum((loop.usage for loop in loops), NO_USAGE)
+    states = [loop.state for loop in loops]
+    right = sum(loop.is_right for loop in loops)
+    passed = states.count("passed")
+    stopped = states.count("stopped")
+    ended = passed + stopped
+    return LoopFigures(
+        key=key,
+        loops=len(loops),
+        right=Share(right, ended),
+        solved=Share(passed - right, ended),
+        passed=Share(passed, ended),
+        stopped=stopped,
+        unjudged=sum(map(states.count, DOUBT_STATES)),
+        open=states.count("open"),
+        calls=usage.calls,
+        tokens=usage.tokens,
+        cost=usage.cost,
+        seconds=usage.seconds,
+    )
+
+
+def count_keys(loops: Iterable[RecentLoop]) -> list[LoopFigures]:
+    """Return how the loops of each memory key went, those with the most loops first."""
+    groups = defaultdict[str, list[RecentLoop]](list)
+    for loop in loops:
+        groups[loop.memory_key].append(loop)
+    figures = [sum_loops(group, key) for key, group in groups.items()]
+    return sorted(figures, key=lambda one: (-one.loops, one.key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCause:
+    """Why loops stopped: a check with a `finding`, or else the rule that stopped them.
+
+    `signature` is that of the error, as memory has it: what loops have in common.
+    `since` is when the first of these loops stopped, and `last` when the newest one,
+    `loop`, did; the finding is that of the newest one. It may be the `stage` of a run.
+    """
+
+    signature: str
+    check: str
+    finding: str
+    loops: int
+    since: float
+    last: float
+    loop: str
+    stage: bool
+
+
+def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
+    """Return why loops stopped or were not validated, the most frequent cause first."""
+    groups = defaultdict[str, list[RecentLoop]](list)
+    for loop in loops:
+        if loop.state in FAILED_STATES:
+            groups[cause_of(loop)].append(loop)
+
+    causes = []
+    for name, group in groups.items():
+        newest = max(group, key=lambda loop: loop.updated)
+        check = ""
+        if newest.error:
+            check = newest.error.check
+        cause = FailureCause(
+            signature=name,
+            check=check,
+            finding=newest.why,
+            loops=len(group),
+            since=min(loop.updated for loop in group),
+            last=newest.updated,
+            loop=newest.id,
+            stage=newest.kind == "stage",
+        )
+        causes.append(cause)
+    return sorted(causes, key=lambda cause: (-cause.loops, -cause.last))
+
+
+def cause_of(loop: RecentLoop) -> str:
+    """Return the signature of the error for which a loop stopped, or else its reason.
+
+    Two checks that report the same words have two causes.
+    """
+    if loop.error is None:
+        return loop.why
+    return signature(loop.error.check, loop.error.key).digest

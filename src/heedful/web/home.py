@@ -1,0 +1,241 @@
+"""Home: how it goes in one sentence, what needs a person, and how each key does."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from heedful.errors import StoreError
+from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import name_tenant
+from heedful.store import aging, lessons, quarantine, reminders
+from heedful.store.connection import Db, Row, token
+from heedful.store.recent import (
+    FailureCause,
+    count_keys,
+    group_causes,
+    read_recent,
+    sum_loops,
+)
+from heedful.web import figures
+from heedful.web.begin import begin
+from heedful.web.lessons import read_proof
+from heedful.web.lists import name_keys
+from heedful.web.loops import recent_loops
+from heedful.web.site import READING, Document, SitePage, Visit
+
+MAX_HOME_ROWS = 5  # rows of each kind
+MAX_HOME_KEYS = 10
+MAX_COUNTED_PROJECTS = 10  # whose loops are counted; of more, the names are shown
+NEED_SECONDS = 7 * 86_400.0  # how long a stopped loop needs a person
+MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
+MAX_COUNTED_REVIEWS = 100  # lessons that hurt
+
+
+async def home(visit: Visit) -> Document:
+    """Show how loops and sessions went, and what needs a person."""
+    read = visit.caller.read
+    newest = await recent_loops(visit.caller)
+    causes = group_causes(newest.loops)
+    totals = sum_loops(newest.loops)
+    loops = totals.sentence if newest.loops else ""
+    proof = (await read_proof(visit)).answer
+    needs = await list_needs(visit, causes)
+    sessions = await read(reminders.figures)
+    failures = []
+    if visit.may("read"):
+        failures = await read(aging.failures, MAX_HOME_ROWS)
+
+    keys = count_keys(newest.loops)
+    return {
+        "answer": say_home(loops, proof, needs),
+        "totals": totals.plain,
+        "window": len(newest.loops) if newest.oldest else 0,
+        "proof": {name: proof[name] for name in ("sentence", "verdict", "words")},
+        "needs": needs,
+        "causes": [asdict(cause) for cause in causes],
+        "sessions": sessions.total.words,
+        "reminders": asdict(sessions),
+        "failures": [{**asdict(row), "told": row.told} for row in failures],
+        "keys": [key.plain for key in keys[:MAX_HOME_KEYS]],
+        "key_names": name_keys([key.key for key in keys]),
+        "more_keys": max(0, len(keys) - MAX_HOME_KEYS),
+        "lessons": await read(lessons.count),
+        "projects": await list_projects(visit),
+        "begin": begin(visit),
+    }
+
+
+def say_home(loops: str, proof: Document, needs: Sequence[Document]) -> str:
+    """Return in one sentence how loops went, what memory does, and what waits."""
+    facts = [loops] if loops else []
+    uplift = proof["pooled"]["uplift"]
+    if uplift["gain"] is not None or proof["trials"]:
+        facts.append(f"memory: {proof['words']['figure']} {proof['words']['about']}")
+    number = len(needs)
+    waits = {0: "nothing needs you", 1: "1 thing needs you"}
+    facts.append(waits.get(number, f"{number} things need you"))
+    return "; ".join(facts)
+
+
+async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Document]:
+    """Return what needs a person: a row for each cause, with a count and since when.
+
+    Each says `what` it is and what it is `about`, has the `path` of its page, and
+    perhaps a `command`.
+    """
+    since = time.time() - NEED_SECONDS
+    needs = [_cause(cause) for cause in causes if cause.last >= since]
+    if visit.may("read"):
+        needs += await visit.caller.read(_waiting_texts)
+    needs += await visit.caller.read(_broken_loops)
+    failures = await visit.caller.read(
+        figures.rows, "failures", limit=MAX_GROUPED_ERRORS
+    )
+    needs += group_errors(failures, reviews=visit.may("read"))
+    reviews = await visit.caller.read(
+        figures.rows, "reviews", limit=MAX_COUNTED_REVIEWS
+    )
+    for row in reviews:
+        kind = "lesson that hurts: edit or retire it"
+        path = f"/lessons/{row['id']}"
+        needs.append(_need(row["text"], kind, path, since=row["at"]))
+    needs += await troubled_queues(visit)
+    for row in await visit.caller.read(figures.overrides):
+        kind = f"override by {row['by']} expires soon"
+        path = f"/loops/{row['id']}"
+        needs.append(_need(f"{row['id']}: {row['rule']}", kind, path))
+    return needs
+
+
+def _need(
+    what: str,
+    kind: str,
+    path: str,
+    *,
+    number: int = 1,
+    since: float = 0.0,
+    command: str = "",
+) -> Document:
+    """Return a row of what needs a person."""
+    return {
+        "what": what,
+        "about": kind,
+        "path": path,
+        "number": number,
+        "since": since,
+        "command": command,
+    }
+
+
+def _cause(cause: FailureCause) -> Document:
+    """Return the loops that stopped for one cause."""
+    path = f"/loops/{cause.loop}"
+    parts = [f"check {cause.check}"] if cause.check else []
+    if cause.stage:
+        run, _, stage = cause.loop.rpartition("/")
+        path = f"/runs/{run}"
+        parts.append(f"stage {stage} of run {run}")
+    kind = ", ".join(parts) or "stopped"
+    return _need(cause.finding, kind, path, number=cause.loops, since=cause.since)
+
+
+def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
+    """Return the texts that wait in quarantine, as one row."""
+    place = {"scope": token(scope), "state": "quarantined"}
+    number = quarantine.count_waiting(db, scope)
+    if not number:
+        return []
+    (row,) = db.select("min(at) as since", "example", place)
+    words = "A text waits" if number == 1 else "Texts wait"
+    return [
+        _need(
+            f"{words} in quarantine until somebody decides",
+            "text",
+            "/inbox",
+            number=number,
+            since=row["since"],
+        )
+    ]
+
+
+def _broken_loops(db: Db, scope: Scope) -> list[Document]:
+    """Return the open loops whose driver failed."""
+    rows = figures.rows(db, scope, "broken", limit=MAX_COUNTED_REVIEWS)
+    loops = read_recent(db, scope, numbers=[row["n"] for row in rows]).loops
+    kind = "open loop whose driver failed: run it again, or cancel it"
+    return [
+        _need(loop.id, kind, f"/loops/{loop.id}", since=loop.updated) for loop in loops
+    ]
+
+
+def group_errors(failures: Sequence[Row], *, reviews: bool) -> list[Document]:
+    """Return the errors of reflections with their numbers, the most frequent first.
+
+    What stands behind a colon may be words of others: only who `reviews` sees it.
+    """
+    groups = dict[str, Document]()
+    for row in failures:
+        error = row["error"]
+        if not reviews:
+            error = error.partition(":")[0]
+        path = f"/traces/{row['digest']}"
+        new = _need(error, "reflection failed", path, number=0, since=row["last"])
+        group = groups.setdefault(error, new)
+        group["number"] += row["number"]
+        group["since"] = min(group["since"], row["last"])
+    return sorted(groups.values(), key=lambda group: -group["number"])
+
+
+async def troubled_queues(visit: Visit) -> list[Document]:
+    """Return how many jobs failed or stalled in each queue.
+
+    If the queue does not answer, one row says why. Only the person at this machine
+    sees more than the name of the error, because its text says where the store is.
+    """
+    try:
+        workload = await visit.caller.setup.work.workload()
+    except StoreError as error:
+        reason = type(error).__name__
+        if visit.is_here:
+            reason = str(error)
+        return [_need(reason, "the queue of jobs does not answer", "")]
+    commands = {
+        "failed": name_tenant("heedful jobs", visit.caller.scope.tenant),
+        "stalled": "heedful worker",
+    }
+    return [
+        _need(
+            depth.queue,
+            f"jobs {depth.state}",
+            "",
+            number=depth.number,
+            command=commands[depth.state],
+        )
+        for depth in workload.depths
+        if depth.state in commands
+    ]
+
+
+async def list_projects(visit: Visit) -> list[Document]:
+    """Return the projects that the key may see, with how their newest loops went.
+
+    Those of few projects are counted.
+    """
+    names = set(visit.caller.key.projects)
+    if not names:
+        scopes = await visit.caller.read(lessons.projects)
+        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
+    projects: list[Document] = []
+    for name in sorted(names):
+        totals = None
+        if 1 < len(names) <= MAX_COUNTED_PROJECTS:
+            newest = await recent_loops(visit.caller.within(name))
+            totals = sum_loops(newest.loops).plain
+        projects.append({"name": name, "totals": totals})
+    return projects
+
+
+PAGES = (
+    SitePage(address="/", template="home", title="Home", make=home, may=READING),
+    SitePage(address="/home", template="home", title="Home", make=home, may=READING),
+)
