@@ -13,7 +13,6 @@ from heedful.service import jobs
 from heedful.service.jobs import WORKER_ACTOR, Tools
 from heedful.store import exposures, loops, retention
 from heedful.store.store import Store
-from heedful.web.days import WHOLE_DAYS
 from tests.engines import change_rows, opened, rows
 
 pytestmark = pytest.mark.both
@@ -221,19 +220,6 @@ async def test_a_doubt_names_the_tenant_in_its_command(path, store):
     let_end(path, LONG_AGO, *ids)
     doubt = await retention.doubt(store, OTHER, YEAR)
     assert "HEEDFUL_TENANT=other heedful prune --by NAME" in doubt
-
-
-async def test_no_loop_may_go_whose_day_a_page_shows(path, store):
-    """Even at the last second of a day, the first day of a page is whole."""
-    await run_loops(store, "first")
-    today = int(NOW // DAY)
-    first_day = today - WHOLE_DAYS
-    begin = first_day * DAY
-    change_rows(path, f"update loop set created = {begin}, updated = {begin}")
-
-    last_second = (today + 1) * DAY - 1
-    least = last_second - retention.MIN_KEPT_DAYS * DAY
-    assert await store.read(SCOPE, retention.find, least) == NONE_EXPIRED
 
 
 async def test_every_scope_with_loops_is_known(store):

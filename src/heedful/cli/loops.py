@@ -51,6 +51,14 @@ from heedful.sanitize import clean, sanitize
 from heedful.store import loops
 from heedful.store.loop_names import find_loop, known_names, short_id
 from heedful.store.loop_notes import LoopNote, notes_of
+from heedful.store.recent import (
+    FailureCause,
+    RecentLoop,
+    count_keys,
+    group_causes,
+    read_recent,
+    sum_loops,
+)
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 from heedful.store.store import Store
@@ -67,6 +75,7 @@ MIN_READ_LOOPS = 20  # that one statement reads, however few are wanted
 MAX_ID_CELL_CHARS = 32
 MAX_SHOWN_ID_CHARS = 200
 MAX_CANDIDATE_CHARS = 400
+MAX_SHOWN_CAUSES = 3
 
 
 def why(
@@ -448,10 +457,13 @@ def list_loops(
     Every command takes an id as shown here, or its beginning if no other id begins so.
     For loops with several generators, the list shows the rung that answered. Runs of
     pipelines and their stages are stored as loops, too: if the list has some, the
-    column `kind` says run, stage or loop.
+    column `kind` says run, stage or loop. Below it stands how the newest 2,000 loops
+    went, and why those that stopped did; with --json also by memory key.
     """
 
-    async def read(store: Store, scope: Scope) -> tuple[list[StoredLoop], str]:
+    async def read(
+        store: Store, scope: Scope
+    ) -> tuple[list[StoredLoop], list[RecentLoop], str]:
         newest = await _newest_with(
             store,
             scope,
@@ -459,11 +471,12 @@ def list_loops(
             limit=limit,
             state=STORED_STATES.get(state or "", state or ""),
         )
+        window = await store.read(scope, read_recent)
         if newest or state:
-            return newest, ""
-        return newest, await other_scopes(store, scope)
+            return newest, window.loops, ""
+        return newest, window.loops, await other_scopes(store, scope)
 
-    stored_loops, beside = ask_scope(read)
+    stored_loops, window, beside = ask_scope(read)
     rows = []
     kinds = Counter[str]()
     has_ladder = False
@@ -506,14 +519,25 @@ def list_loops(
     ]
     if failures:
         then = f"{clean(failures[0], MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
-    return emit(
-        rows,
-        shown_columns,
-        key="loops",
-        text_columns=len(shown_columns) - 4,
-        cut_column="task",
-        then=then,
-    )
+    totals = sum_loops(window)
+    causes = group_causes(window)
+    document = {
+        "loops": rows,
+        "totals": totals.plain,
+        "keys": [figures.plain for figures in count_keys(window)],
+        "causes": causes,
+    }
+    table = TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task")
+    lines = [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])]
+    return answer(document, table, lines, then)
+
+
+def _cause_line(cause: FailureCause) -> str:
+    """Return why loops failed, how many of them did, and since when."""
+    check = f"{cause.check}: " if cause.check else ""
+    finding = clean(f"{check}{cause.finding}", MAX_CANDIDATE_CHARS)
+    since = ago(cause.since, time.time())
+    return f"{counted(cause.loops, 'loop')}, first {since}: {finding}"
 
 
 def override(

@@ -23,7 +23,7 @@ from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 from heedful.store.store import Store
 from heedful.validation import check_actor
 
-# Pages show figures of today and of 30 whole days.
+# Whoever looks once a month has seen a loop before it goes.
 MIN_KEPT_DAYS = 31
 # Loops and runs that a transaction removes; the stages of a run are removed with it.
 MAX_REMOVED_LOOPS = 300
