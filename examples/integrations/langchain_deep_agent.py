@@ -13,14 +13,13 @@ from heedful.integrations.langchain import HeedfulMiddleware
 
 
 class Model(GenericFakeChatModel):
-    """LangChain's fake, with tools; prints their results."""
+    """LangChain's fake, with tools; prints the last message of each request."""
 
     def bind_tools(self, tools, **options):
         return self
 
     def _generate(self, messages, *rest, **options):
-        if messages[-1].type == "tool":
-            print("tool:", messages[-1].text)
+        print("last message:", messages[-1].text)
         return super()._generate(messages, *rest, **options)
 
 

@@ -10,12 +10,8 @@ import pytest
 
 from heedful import Done, Finding, Memory, policy
 from heedful.integrations import Host
-from heedful.integrations.attempts import (
-    EMPTY_ANSWER,
-    Attempts,
-    keep_failure,
-    keep_result,
-)
+from heedful.integrations.attempts import EMPTY_ANSWER, Attempts
+from heedful.loop.record import Usage
 from heedful.store.sqlite import in_file
 from tests.hosts import patient_host
 
@@ -56,10 +52,10 @@ async def test_a_rejected_answer_and_its_feedback_stay_until_the_next(
 
 async def test_usage_is_that_of_each_attempt(tmp_path: Path) -> None:
     attempts = await attempts_of(host_in(tmp_path, checks=[severity]))
-    attempts.spend(10, 5)
-    attempts.spend(20, 5)
+    attempts.count(Usage(1, 10, completion_tokens=5))
+    attempts.count(Usage(2, 30, completion_tokens=10))
     await attempts.judge("high", original="high")
-    attempts.spend(30, 5)
+    attempts.count(Usage(3, 60, completion_tokens=15))
     await attempts.judge("P1", original="P1")
     assert attempts.run.loop
     usages = [attempt.usage for attempt in attempts.run.loop.loop.attempts]
@@ -99,7 +95,7 @@ async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
     for id in ("one", "two"):
         attempts = await attempts_of(host, id)
         assert await attempts.ask("Bash", build, "call-1") == ""
-        await keep_failure(attempts.run, "Bash", error, "call-1")
+        await attempts.keep("Bash", error, "call-1", failed=True)
         assert await attempts.end() is None
 
     attempts = await attempts_of(host, "three", hold_back=True)
@@ -107,7 +103,7 @@ async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
     assert attempts.call_advice() == {}
     assert await attempts.ask("Bash", build, "call-2") == ""
     assert await attempts.ask("Bash", build, "call-2") == ""
-    await keep_result(attempts.run, "Bash", "done", "call-2")
+    await attempts.keep("Bash", "done", "call-2")
     await attempts.end("success")
 
 
@@ -119,7 +115,7 @@ async def test_what_was_told_before_a_call_is_not_told_after_it(tmp_path: Path) 
     for id in ("one", "two", "three"):
         attempts = await attempts_of(host, id)
         await attempts.ask("Bash", build, "call-1")
-        await keep_failure(attempts.run, "Bash", error, "call-1")
+        await attempts.keep("Bash", error, "call-1", failed=True)
         advice.append(attempts.call_advice().get("call-1", ""))
         await attempts.end("failure")
     assert advice[-1].count("has not worked since") == 1

@@ -18,7 +18,6 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import (
     AIMessage,
-    HumanMessage,
     RemoveMessage,
 )
 from langchain_core.tools import tool
@@ -156,29 +155,8 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
         async for update in agent.astream(ASKED, thread("two"), stream_mode="updates")
     ]
     *removed, best = updates[-1]["HeedfulMiddleware.after_agent"]["messages"]
-    assert [type(update) for update in removed] == [RemoveMessage] * 5
+    assert [type(update) for update in removed] == [RemoveMessage]
     assert best.content == "bad"
-
-
-@pytest.mark.parametrize(
-    "marks",
-    [
-        pytest.param({"rejects": ["task"]}, id="without a run"),
-        pytest.param({"rejects": 7, "run": "one"}, id="no list"),
-        pytest.param({"rejects": [["task"]], "run": "one"}, id="no ids"),
-    ],
-)
-def test_marks_of_a_client_neither_end_a_run_nor_hide_the_task(
-    tmp_path: Path, marks: dict[str, object]
-) -> None:
-    host = HeedfulMiddleware(host_that_judges(memory_in(tmp_path)))
-    model = scripted([Say("P3")])
-    task = HumanMessage(TASK, id="task")
-    marked = HumanMessage("And soon.", id="marked", additional_kwargs=marks)
-
-    agent_of(model, host).invoke({"messages": [marked, task]}, thread("one"))
-
-    assert TASK in model.prompts[0]
 
 
 class Ticket(BaseModel):

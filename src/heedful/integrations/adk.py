@@ -13,7 +13,6 @@ default, the id comes from the session and the invocation.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,25 +27,25 @@ from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
 from pydantic import TypeAdapter, ValidationError
 
+from heedful.episodes.episode import json_data
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     ID_KEY,
     Attempts,
+    Role,
     checked_host,
-    keep_failure,
-    keep_result,
+    keep_open,
+    place_of,
 )
 from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
-from heedful.loop.record import Candidate
+from heedful.loop.record import Usage
+from heedful.models.answers import usage_of
 from heedful.sanitize import redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
-# The author of the events that a user's messages become.
-# What is kept in this process about runs that were cancelled is bounded.
-MAX_INVOCATIONS = 1_000
 MAX_RESULT_CHARS = 100_000
 
 
@@ -93,9 +92,7 @@ class HeedfulAdkPlugin(BasePlugin):
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
         await run.begin()
-        for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
-            del self.runs[oldest]
-        self.runs[invocation] = run
+        keep_open(self.runs, invocation, run)
 
     async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
         """Note whether the answers of an agent are judged, and their type."""
@@ -116,16 +113,14 @@ class HeedfulAdkPlugin(BasePlugin):
             return None
 
         agent = callback_context.agent_name
+        text = run.run.repeats.closing()
         if agent in run.judged and run.known_answer is not None:
-            text = Candidate.of(run.known_answer).text or ""
-            return LlmResponse(content=_content("model", text))
-        closing = run.run.repeats.closing()
-        if closing:
-            return LlmResponse(content=_content("model", closing))
+            text = run.best_text
+        if text:
+            return LlmResponse(content=_content("assistant", text))
 
-        contents = list(llm_request.contents)
-        run.lengths[agent] = len(contents)
-        llm_request.contents = run.advised(contents, agent)
+        run.length = len(llm_request.contents)
+        llm_request.contents = run.request(llm_request.contents)
         llm_request.tools_dict[FEEDBACK_TOOL] = self.feedback_tool
         return None
 
@@ -137,7 +132,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or llm_response.partial:
             return
 
-        run.count(llm_response.usage_metadata)
+        run.spent += usage_of(llm_response.usage_metadata) or Usage(1)
         agent = callback_context.agent_name
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
@@ -150,17 +145,14 @@ class HeedfulAdkPlugin(BasePlugin):
             return
 
         # The response is changed in place, so that other callbacks are called, too.
-        output = _parsed(text, run.judged[agent])
+        output = text if run.judged[agent] is None else json_data(text)
         if await run.judge(output, original=parts):
-            run.last_agent = agent
-            run.last_length = run.lengths[agent]
+            run.last = run.length - 1
             call = types.FunctionCall(name=FEEDBACK_TOOL, args={})
             parts = [*parts, types.Part(function_call=call)]
-            llm_response.content = types.Content(role="model", parts=parts)
-        elif isinstance(run.verdict, Done) and run.run.best is not None:
-            best = Candidate.of(run.run.best).text or ""
-            parts = run.best or [types.Part(text=best)]
-            llm_response.content = types.Content(role="model", parts=parts)
+        elif run.has_best:
+            parts = run.best or [types.Part(text=run.best_text)]
+        llm_response.content = types.Content(role="model", parts=parts)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any
@@ -177,37 +169,27 @@ class HeedfulAdkPlugin(BasePlugin):
 
         call = tool_context.function_call_id or ""
         held_back = await run.ask(tool.name, tool_args, call)
-        if not held_back:
-            return None
-        run.settled.add(call)
-        return {"error": held_back}
+        return {"error": held_back} if held_back else None
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, result: Any
     ) -> None:
         """Keep the result of a call; ask memory about an error."""
         run = self.runs.get(tool_context.invocation_id)
-        call = tool_context.function_call_id or ""
-        is_ours = tool.name == FEEDBACK_TOOL or isinstance(tool, SetModelResponseTool)
-        if run is None or is_ours or call in run.settled:
-            return
-
-        error = _error_in(result)
-        if error:
-            await keep_failure(run.run, tool.name, error, call)
-        else:
-            text = redact_ends(str(result), MAX_RESULT_CHARS)
-            await keep_result(run.run, tool.name, text, call)
+        if run is not None:
+            error = _error_in(result)
+            text = error or redact_ends(str(result), MAX_RESULT_CHARS)
+            call = tool_context.function_call_id or ""
+            await run.keep(tool.name, text, call, failed=bool(error))
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
     ) -> None:
         """Keep the error of a call, and ask memory about it."""
         run = self.runs.get(tool_context.invocation_id)
-        if run is not None and isinstance(error, Exception):
+        if run is not None:
             call = tool_context.function_call_id or ""
-            run.settled.add(call)
-            await keep_failure(run.run, tool.name, str(error), call)
+            await run.keep(tool.name, str(error), call, failed=True)
 
     async def on_event_callback(
         self, *, invocation_context: Any, event: Event
@@ -261,27 +243,16 @@ class _FeedbackTool(BaseTool):
 class _InvocationRun(Attempts):
     """The attempts of one invocation.
 
-    `judged` has the types of the answers of judged agents, by their names, `lengths`
-    the number of contents in their last requests.
-    `last_agent` gave the last rejected answer, which follows `last_length` contents.
-    `settled` are the calls whose results are known. `waits` is True if the invocation
-    ends with a call of a long-running tool.
+    `judged` has the types of the answers of judged agents, by their names, `length` the
+    number of contents in the last request. The last rejected answer follows the content
+    `last`. `waits` is True if the invocation ends with a call of a long-running tool.
     """
 
     judges_root: bool
     judged: dict[str, Any] = field(default_factory=dict)
-    lengths: dict[str, int] = field(default_factory=dict)
-    last_agent: str = ""
-    last_length: int = 0
-    settled: set[str] = field(default_factory=set)
+    length: int = 0
+    last: int | None = None
     waits: bool = False
-
-    def count(self, usage: Any) -> None:
-        """Count a call of the model."""
-        completion = getattr(usage, "candidates_token_count", 0) or 0
-        thoughts = getattr(usage, "thoughts_token_count", 0) or 0
-        prompt = getattr(usage, "prompt_token_count", 0) or 0
-        self.spend(prompt, completion + thoughts)
 
     async def judge_object(
         self, arguments: dict[str, Any], agent: str
@@ -300,39 +271,26 @@ class _InvocationRun(Attempts):
             return {"error": feedback}
 
         best = self.best or self.run.best
-        if isinstance(self.verdict, Done) and isinstance(best, dict):
+        if self.has_best and isinstance(best, dict):
             arguments.clear()
             arguments.update(best)
         return None
 
-    def advised(
-        self, contents: Sequence[types.Content], agent: str
-    ) -> list[types.Content]:
+    def request(self, contents: Sequence[types.Content]) -> list[types.Content]:
         """Return the contents with what memory has, and the last rejected answer."""
-        call_advice = self.call_advice()
-        last = len(contents) - 1
-        task = _task_place(contents, self.run.task)
-        rejected = task
-        if self.last_agent:
-            is_same = self.last_agent == agent and self.last_length <= last + 1
-            rejected = self.last_length - 1 if is_same else last
-
-        new_contents: list[types.Content] = []
-        for number, content in enumerate(contents):
-            new_contents.append(content)
-            texts = [
-                call_advice.get(part.function_response.id or "", "")
-                for part in content.parts or ()
-                if part.function_response
-            ]
-            if number == task:
-                texts.append(self.recalled)
-            new_contents += [_content("user", text) for text in texts if text]
-            if number == rejected and self.feedback:
-                new_contents.append(_content("model", self.rejected))
-                new_contents.append(_content("user", self.feedback))
-
-        return new_contents
+        task = self.run.task
+        is_task = [
+            content.role == "user" and task in _text_of(content) for content in contents
+        ]
+        place = place_of(is_task, True)
+        last = place if self.last is None else self.last
+        return self.advised(
+            contents,
+            task=place,
+            last=min(last, len(contents) - 1),
+            calls=_result_calls,
+            message=_content,
+        )
 
 
 def _is_reached_by_transfer(agent: Any) -> bool:
@@ -349,35 +307,22 @@ def _is_reached_by_transfer(agent: Any) -> bool:
     return False
 
 
-def _content(role: str, text: str) -> types.Content:
+def _content(role: Role, text: str) -> types.Content:
     """Return a content of a text."""
-    return types.Content(role=role, parts=[types.Part(text=text)])
+    name = "user" if role == "user" else "model"
+    return types.Content(role=name, parts=[types.Part(text=text)])
+
+
+def _result_calls(content: types.Content) -> list[str]:
+    """Return the ids of the calls whose results are in a content."""
+    results = [part.function_response for part in content.parts or ()]
+    return [result.id or "" for result in results if result]
 
 
 def _text_of(content: types.Content | None) -> str:
     """Return the text of a content, without thoughts."""
     parts = (content and content.parts) or []
     return "".join(part.text for part in parts if part.text and not part.thought)
-
-
-def _task_place(contents: Sequence[types.Content], task: str) -> int:
-    """Return the number of the last content with the task, that of the last of all."""
-    places = [
-        number
-        for number, content in enumerate(contents)
-        if task and content.role == "user" and task in _text_of(content)
-    ]
-    return places[-1] if places else len(contents) - 1
-
-
-def _parsed(text: str, schema: Any) -> Any:
-    """Return an answer as data if its agent answers with an object."""
-    if schema is None:
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _fits(arguments: dict[str, Any], schema: Any) -> bool:
@@ -395,8 +340,6 @@ def _error_in(result: Any) -> str:
     """Return the error that a result tells in one of ADK's ways, or ""."""
     if not isinstance(result, dict):
         return ""
-    if result.get("error"):
-        return str(result["error"])
-    if result.get("status") == "error" or result.get("isError"):
-        return str(result.get("error_message") or result.get("content") or result)
-    return ""
+    is_error = result.get("status") == "error" or bool(result.get("isError"))
+    error = result.get("error") or (is_error and result.get("error_message"))
+    return str(error or (result if is_error else ""))

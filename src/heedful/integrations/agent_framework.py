@@ -13,13 +13,7 @@ killed, goes on with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -29,12 +23,10 @@ from agent_framework import (
     AgentResponse,
     AgentResponseUpdate,
     ChatContext,
-    ChatMiddleware,
     ChatResponse,
     ChatResponseUpdate,
     Content,
     FunctionInvocationContext,
-    FunctionMiddleware,
     HistoryProvider,
     InMemoryHistoryProvider,
     Message,
@@ -45,15 +37,9 @@ from agent_framework import (
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import (
-    Attempts,
-    begin_run,
-    checked_host,
-    keep_failure,
-    keep_result,
-)
+from heedful.integrations.attempts import Attempts, Role, checked_host, place_of
 from heedful.integrations.host import Host
-from heedful.loop.record import Candidate, Usage
+from heedful.loop.record import Usage
 
 CallNext: TypeAlias = Callable[[], Awaitable[None]]
 Response: TypeAlias = AgentResponse[Any]
@@ -77,7 +63,11 @@ class HeedfulAgentMiddleware(AgentMiddleware):
         """Run the agent until its answer passes or a rule stops the run."""
         run = await self._begin(context, call_next)
         present = context.client_kwargs.get("middleware") or ()
-        context.client_kwargs["middleware"] = [_Calls(run), _Requests(run), *present]
+        context.client_kwargs["middleware"] = [
+            run.watch_call,
+            run.watch_request,
+            *present,
+        ]
         if context.stream:
             context.result = ResponseStream(run.stream(), finalizer=run.finalize)
             return
@@ -96,34 +86,33 @@ class HeedfulAgentMiddleware(AgentMiddleware):
     ) -> _MiddlewareRun:
         """Return the run of the user's turn, or after a pause the one that goes on."""
         prompts = [message.text for message in context.messages if _is_prompt(message)]
+        id = secrets.token_hex(8)
         record: dict[str, Any] = {}
         if context.session is not None:
+            id = context.session.session_id
             record = context.session.state.setdefault(RESULT_KEY, {})
 
-        if prompts or not record.get("open"):
-            task = prompts[-1] if prompts else ""
-            id = secrets.token_hex(8)
-            if context.session is not None:
-                id = context.session.session_id
+        # Without words of the user, the user has approved a call, or refused it.
+        is_turn = bool(prompts) or not record.get("open")
+        if is_turn:
             turn = record.get("turn", 0) + 1
-            if turn > 1:
-                id = f"{id}:{turn}"
-            host_run, advice = await begin_run(self.host.run, id, task)
-            record.update(turn=turn, open=host_run.id, task=task)
-        else:
-            # The user has approved a call, or refused it.
-            host_run = self.host.run(record["open"], record["task"])
-            advice = await host_run.recall()
+            id = f"{id}:{turn}" if turn > 1 else id
+            task = prompts[-1] if prompts else ""
+            record.update(turn=turn, open=id, task=task)
 
         run = _MiddlewareRun(
-            run=host_run,
+            run=self.host.run(record["open"], record["task"]),
             hold_back=self.hold_back,
             context=context,
             call_next=call_next,
             messages=list(context.messages),
         )
         run.past = run.history()
-        run.go_on(advice.text)
+        if is_turn:
+            await run.begin_turn()
+            record["open"] = run.run.id
+        else:
+            await run.begin()
         if prompts and run.feedback and run.is_kept_elsewhere():
             # Only the feedback on the last answer is not kept.
             context.messages = [Message("user", [run.feedback])]
@@ -225,9 +214,8 @@ class _MiddlewareRun(Attempts):
         verdict = await self.end()
         if self.best is None and self.run.best is not None:
             # An earlier process has made the best answer.
-            text = Candidate.of(self.run.best).text or ""
             value = None if isinstance(self.run.best, str) else self.run.best
-            message = Message("assistant", [text])
+            message = _message("assistant", self.best_text)
             self.best = AgentResponse(messages=[message], value=value)
             self.best_history = {
                 source: [*self.past.get(source, ()), *self.messages, message]
@@ -261,110 +249,70 @@ class _MiddlewareRun(Attempts):
         }
 
     def restore(self, history: Mapping[str, Sequence[Message]]) -> None:
-        """Let the providers that keep messages in the session have these."""
+        """Let the state of the session have these messages."""
         session = self.context.session
-        for provider in self.providers():
-            if session is not None and isinstance(provider, InMemoryHistoryProvider):
-                state = session.state.setdefault(provider.source_id, {})
-                state["messages"] = list(history.get(provider.source_id, ()))
-
-    def providers(self) -> list[HistoryProvider]:
-        """Return the providers that keep messages."""
-        providers = getattr(self.context.agent, "context_providers", ())
-        return [
-            provider for provider in providers if isinstance(provider, HistoryProvider)
-        ]
+        for source in self.history():
+            if session is not None:
+                session.state[source]["messages"] = list(history.get(source, ()))
 
     def is_kept_elsewhere(self) -> bool:
         """Return True if a service or another provider keeps the messages at once."""
         session = self.context.session
-        if session is None:
-            return False
-        return bool(session.service_session_id) or any(
-            provider.load_messages and not isinstance(provider, InMemoryHistoryProvider)
-            for provider in self.providers()
-        )
+        elsewhere = [
+            provider
+            for provider in getattr(self.context.agent, "context_providers", ())
+            if isinstance(provider, HistoryProvider)
+            and provider.load_messages
+            and not isinstance(provider, InMemoryHistoryProvider)
+        ]
+        return session is not None and bool(session.service_session_id or elsewhere)
 
-    def advised(self, messages: Sequence[Message]) -> list[Message]:
-        """Return a request with what memory has, and the last rejected answer.
-
-        What memory has follows the task and the calls of tools.
-        """
-        call_advice = self.call_advice()
+    def request(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a request with what memory has, and the last rejected answer."""
         # A request may have been compacted.
         self.place = min(len(messages), self.place or len(messages))
-        task = max(
-            (
-                number
-                for number, message in enumerate(messages)
-                if _is_prompt(message) and message.text == self.run.task
-            ),
-            default=-1,
+        # The request may be one of a service that holds the task.
+        tasks = [_is_prompt(item) and item.text == self.run.task for item in messages]
+        task = place_of(tasks, True) if any(tasks) else -1
+        last = -2 if self.is_kept_elsewhere() else self.place - 1
+        return self.advised(
+            messages,
+            task=task,
+            last=last,
+            calls=_result_calls,
+            message=_message,
         )
 
-        request: list[Message] = []
-        # Advice waits until the results of parallel calls, which stay together, end.
-        waiting: list[str] = []
-        for number, message in enumerate([*messages, None]):
-            calls = _result_calls(message)
-            if not calls:
-                request += [Message("user", [text]) for text in waiting if text]
-                waiting = []
-            if number == self.place and self.feedback and not self.is_kept_elsewhere():
-                request.append(Message("assistant", [self.rejected]))
-                request.append(Message("user", [self.feedback]))
-            if message is not None:
-                request.append(message)
-            waiting += [call_advice.get(call, "") for call in calls]
-            if number == task:
-                waiting.append(self.recalled)
-        return request
-
-
-class _Requests(ChatMiddleware):
-    """Show the model what memory has, and count the requests of an attempt."""
-
-    def __init__(self, run: _MiddlewareRun) -> None:
-        self.run = run
-
-    async def process(self, context: ChatContext, call_next: CallNext) -> None:
-        """Add what memory has to a request."""
-        run = self.run
-        run.spent += Usage(1)
-        closing = run.run.repeats.closing()
+    async def watch_request(self, context: ChatContext, call_next: CallNext) -> None:
+        """Show the model what memory has, and count the request."""
+        self.spent += Usage(1)
+        closing = self.run.repeats.closing()
         if closing:
             context.result = _response_of(closing, streams=context.stream)
             return
 
-        context.messages = run.advised(context.messages)
+        context.messages = self.request(context.messages)
         # A stream ends before a tool is called.
-        context.stream_result_hooks.append(self.keep)
+        context.stream_result_hooks.append(self.hear)
         await call_next()
         if isinstance(context.result, ChatResponse):
-            await self.keep(context.result)
+            await self.hear(context.result)
 
-    async def keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
+    async def hear(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
         """Keep the last text of the model."""
-        self.run.run.repeats.hear(response.text)
+        self.run.repeats.hear(response.text)
         return response
 
-
-class _Calls(FunctionMiddleware):
-    """Ask about each call before it runs; keep its result, or ask about its error."""
-
-    def __init__(self, run: _MiddlewareRun) -> None:
-        self.run = run
-
-    async def process(
+    async def watch_call(
         self, context: FunctionInvocationContext, call_next: CallNext
     ) -> None:
-        """Run a tool, unless its call is held back."""
+        """Ask about a call before it runs; keep its result, or ask about its error."""
         name = context.function.name
         call = str(context.metadata.get("call_id", ""))
         arguments = context.arguments
         if not isinstance(arguments, Mapping):
             arguments = arguments.model_dump()
-        held_back = await self.run.ask(name, arguments, call)
+        held_back = await self.ask(name, arguments, call)
         if held_back:
             context.result = held_back
             return
@@ -375,14 +323,19 @@ class _Calls(FunctionMiddleware):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
-            await keep_failure(self.run.run, name, str(error), call)
+            await self.keep(name, str(error), call, failed=True)
             raise
-        await keep_result(self.run.run, name, _result_text(context.result), call)
+        await self.keep(name, _result_text(context.result), call)
+
+
+def _message(role: Role, text: str) -> Message:
+    """Return a message of a text."""
+    return Message(role, [text])
 
 
 def _response_of(text: str, streams: bool) -> Any:
     """Return a text as the response of a model, or as the stream of it."""
-    response = ChatResponse(messages=[Message("assistant", [text])])
+    response = ChatResponse(messages=[_message("assistant", text)])
     if not streams:
         return response
 
@@ -397,12 +350,11 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
-def _result_calls(message: Message | None) -> list[str]:
+def _result_calls(message: Message) -> list[str]:
     """Return the ids of the calls whose results are in a message."""
-    contents = message.contents if message else ()
     return [
         str(content.call_id)
-        for content in contents
+        for content in message.contents
         if content.type == "function_result"
     ]
 

@@ -3,32 +3,35 @@
 `Host` has the five verbs. An adapter that adds to requests what memory shows, and asks
 again after a rejected answer, keeps the same things between these verbs, whatever its
 framework: what was recalled, the last rejected answer, the tokens of the attempt, and
-the advice about calls of tools.
+the calls of tools that run.
 """
 
-import json
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from heedful.drive.portal import run_sync
 from heedful.episodes.episode import Ended, Event
+from heedful.episodes.signals import canonical_json
 from heedful.errors import Conflict
 from heedful.integrations import PASSED_OUTCOMES
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
+from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import Candidate, Usage
+from heedful.loop.record import NO_USAGE, Candidate, Usage
 from heedful.validation import require
 
 T = TypeVar("T")
+Role = Literal["user", "assistant"]
 # Where the caller of an agent gives the id of a run.
 ID_KEY = "heedful_id"
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
+# The runs of an adapter that are open in this process.
+MAX_OPEN_RUNS = 1_000
 
 
 def checked_host(host: Any) -> Host:
@@ -37,32 +40,16 @@ def checked_host(host: Any) -> Host:
     return cast("Host", host)
 
 
-async def begin_run(
-    open: Callable[[str, str], HostRun], id: str, task: str
-) -> tuple[HostRun, Advice]:
-    """Begin or continue a run, and recall; `open` returns the run of an id and a task.
-
-    An id of an ended run or of another task gets a random suffix.
-    """
-    run = open(id, task)
-    with suppress(Conflict):
-        advice = await run.recall()
-        if not run.judges or (run.loop and not run.loop.ended):
-            return run, advice
-
-    run = open(f"{id}~{secrets.token_hex(4)}", task)
-    return run, await run.recall()
-
-
 @dataclass(eq=False, kw_only=True)
 class Attempts:
     """The attempts of one run: what each request shows, and the best answer.
 
     `recalled` is what memory has for the task. `rejected` is the last answer if it was
     rejected, `feedback` what is wrong with it. `spent` is the usage of the current
-    attempt. `best` is the best answer as the framework has it, None if an earlier
-    process made it. `asked` has the ids of the calls that were asked about. With
-    `hold_back`, a call with advice does not run at first; `held_back` has these calls.
+    attempt, `counted` that of the run before it. `best` is the best answer as the
+    framework has it, None if an earlier process made it. `running` has the ids of calls
+    without a result. With `hold_back`, a call with advice does not run at first;
+    `held_back` has these calls.
     """
 
     run: HostRun
@@ -70,10 +57,11 @@ class Attempts:
     recalled: str = ""
     rejected: str = ""
     feedback: str = ""
-    spent: Usage = field(default_factory=Usage)
+    spent: Usage = NO_USAGE
+    counted: Usage = NO_USAGE
     verdict: Verdict | None = None
     best: Any = None
-    asked: set[str] = field(default_factory=set)
+    running: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
 
     async def begin(self) -> None:
@@ -81,11 +69,7 @@ class Attempts:
 
         If that process ended the run, `known_answer` is its best answer.
         """
-        self.go_on((await self.run.recall()).text)
-
-    def go_on(self, recalled: str) -> None:
-        """Show what was recalled; go on after the last answer of an earlier process."""
-        self.recalled = recalled
+        self.recalled = (await self.run.recall()).text
         loop = self.run.loop
         if loop is None or not loop.loop.attempts:
             return
@@ -96,6 +80,19 @@ class Attempts:
             self.recalled = self.recalled.removesuffix(feedback).rstrip()
             self._reject(loop.stored.values[-1], feedback)
 
+    async def begin_turn(self) -> None:
+        """Begin; an id of an ended run or of another task gets a random suffix."""
+        with suppress(Conflict):
+            await self.begin()
+            loop = self.run.loop
+            if not self.run.judges or (loop and not loop.ended):
+                return
+
+        self.verdict = None
+        id = f"{self.run.id}~{secrets.token_hex(4)}"
+        self.run = self.run.host.run(id, self.run.task)
+        await self.begin()
+
     @property
     def known_answer(self) -> Any:
         """The best answer of an earlier process that ended the run, or None."""
@@ -103,53 +100,123 @@ class Attempts:
         ended_before = loop is not None and loop.ended and not self.run.outputs
         return self.run.best if ended_before else None
 
-    def spend(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count a call of the model."""
-        self.spent += Usage(1, prompt_tokens, completion_tokens=completion_tokens)
+    @property
+    def has_best(self) -> bool:
+        """True if the run is over, and its best answer is that of the agent."""
+        return isinstance(self.verdict, Done) and self.run.best is not None
 
-    async def judge(self, output: Any, original: Any) -> bool:
+    @property
+    def best_text(self) -> str:
+        """The best answer as a text."""
+        return Candidate.of(self.run.best).text or ""
+
+    def count(self, total: Usage) -> None:
+        """Count what the run has used so far, of which `counted` is counted already."""
+        before = self.counted
+        self.counted = total
+        self.spent += Usage(
+            total.calls - before.calls,
+            total.prompt_tokens - before.prompt_tokens,
+            completion_tokens=total.completion_tokens - before.completion_tokens,
+            cost=total.cost - before.cost,
+        )
+
+    async def judge(
+        self, output: Any, original: Any, attempt: int | None = None, misfit: str = ""
+    ) -> bool:
         """Judge an answer; return True if the agent must answer again.
 
         `original` is the answer as the framework has it, which `best` becomes if no
-        other answer is better.
+        other answer is better. Other arguments are those of `HostRun.verdict`.
         """
-        self.verdict = await self.run.verdict(output, self.spent, self.run.next)
-        self.spent = Usage()
+        number = attempt or self.run.next
+        self.verdict = await self.run.verdict(output, self.spent, number, misfit=misfit)
+        self.spent = NO_USAGE
         if self.verdict is None or self.run.best is output:
             self.best = original
 
-        is_again = isinstance(self.verdict, Again)
-        if isinstance(self.verdict, Again):
-            self._reject(output, self.verdict.feedback)
-        return is_again
+        if not isinstance(self.verdict, Again):
+            return False
+        self._reject(output, self.verdict.feedback)
+        return True
 
     def _reject(self, output: Any, feedback: str) -> None:
         """Keep the last rejected answer, and what is wrong with it."""
         self.rejected = Candidate.of(output).text or EMPTY_ANSWER
         self.feedback = feedback or "Try again."
 
-    async def ask(self, tool: str, arguments: Mapping[str, Any], call: str) -> str:
+    async def ask(
+        self, tool: str, arguments: Any, call: str, *, hold_back: bool = False
+    ) -> str:
         """Ask about a call before it runs, once; return why it is held back, or ""."""
         repeated = self.run.repeats.hold(tool, arguments, call)
-        if repeated:
+        if repeated or call in self.running:
             return repeated
-        if call in self.asked:
-            return ""
 
         advice = await self.run.before(tool, arguments, call)
-        self.asked.add(call)
-        request = f"{tool} {json.dumps(arguments, default=repr, sort_keys=True)}"
-        if not advice or not self.hold_back or request in self.held_back:
-            return ""
+        request = f"{tool} {canonical_json(arguments)}"
+        holds = hold_back or self.hold_back
+        if advice and holds and request not in self.held_back:
+            # The advice is the result of the call, so it is not shown again after it.
+            self.held_back.add(request)
+            self.run.call_advice.pop(call, None)
+            return advice.text
 
-        # The advice is the result of the call, so it is not shown again after it.
-        self.held_back.add(request)
-        self.run.call_advice.pop(call, None)
-        return advice.text
+        self.running.add(call)
+        return ""
+
+    async def keep(
+        self, tool: str, result: str, call: str, *, failed: bool = False
+    ) -> None:
+        """Keep the result of a call that runs; ask about its error."""
+        if call not in self.running:
+            return
+        self.running.remove(call)
+        if failed:
+            await self.run.seen(tool, result, call)
+        else:
+            await self.run.learn(Event("tool_response", result, tool=tool, call=call))
+        self.run.repeats.note(call, result, failed=failed)
 
     def call_advice(self) -> dict[str, str]:
         """Return the advice about calls for the next request, by the ids of calls."""
         return self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
+
+    def advised(
+        self,
+        messages: Sequence[T],
+        *,
+        task: int,
+        last: int,
+        calls: Callable[[T], Iterable[object]],
+        message: Callable[[Role, str], T],
+    ) -> list[T]:
+        """Return a request with what memory has, and the last rejected answer.
+
+        What memory has follows the message `task` and the results of calls, whose ids
+        `calls` returns; the rejected answer follows the message `last`. `message` makes
+        one.
+        """
+        call_advice = self.call_advice()
+        request: list[T] = []
+        # Advice waits until the results of parallel calls, which stay together, end.
+        waiting: list[str] = []
+        for number, own_message in enumerate([*messages, None]):
+            ids = list(map(str, calls(own_message))) if own_message else []
+            is_rejected = number == last + 1 and bool(self.feedback)
+            if is_rejected or not ids:
+                request += [message("user", text) for text in waiting if text]
+                waiting = []
+            if is_rejected:
+                request.append(message("assistant", self.rejected))
+                request.append(message("user", self.feedback))
+            if own_message is not None:
+                request.append(own_message)
+            waiting += [call_advice.get(id, "") for id in ids]
+            if number == task:
+                waiting.append(self.recalled)
+
+        return request
 
     async def end(self, ends: Ended | None = None) -> Done | None:
         """Learn from the run; return the verdict on its answer, None without checks.
@@ -162,22 +229,28 @@ class Attempts:
             verdict = Done(self.run.loop.loop.best, passed=False)
 
         done = verdict if isinstance(verdict, Done) else None
-        await self.run.learn(
-            ends=ends or PASSED_OUTCOMES[done.passed if done else None]
-        )
+        outcome = PASSED_OUTCOMES[done.passed if done else None]
+        await self.run.learn(ends=ends or outcome)
         return done or self.run.unjudged
 
 
-async def keep_failure(run: HostRun, tool: str, error: str, call: str) -> None:
-    """Keep the error of a call, and ask about it."""
-    await run.seen(tool, error, call)
-    run.repeats.note(call, error, failed=True)
+def keep_open(runs: dict[str, T], id: str, run: T) -> None:
+    """Keep an open run; forget the oldest one if there are too many.
+
+    Nobody ended those: they were cancelled.
+    """
+    if len(runs) >= MAX_OPEN_RUNS:
+        runs.pop(next(iter(runs)))
+    runs[id] = run
 
 
-async def keep_result(run: HostRun, tool: str, output: str, call: str) -> None:
-    """Keep the result of a call."""
-    await run.learn(Event("tool_response", output, tool=tool, call=call))
-    run.repeats.note(call, output)
+def place_of(values: Sequence[object], sought: object) -> int:
+    """Return the number of the last value that is the sought one; of the last, without.
+
+    The values are those of messages: a framework may have summarized them.
+    """
+    places = [number for number, value in enumerate(values) if value == sought]
+    return places[-1] if places else len(values) - 1
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:

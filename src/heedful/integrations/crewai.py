@@ -21,17 +21,9 @@ from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
 from pydantic import ValidationError
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import (
-    ID_KEY,
-    Attempts,
-    checked_host,
-    keep_failure,
-    keep_result,
-    run_now,
-)
+from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.host import Host
-from heedful.loop.decide import Done
-from heedful.loop.record import Candidate, Usage
+from heedful.loop.record import Usage
 
 T = TypeVar("T", bound=Task)
 # The policy of the host ends a run; CrewAI raises an exception when its retries end.
@@ -76,16 +68,15 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
 class _TaskRun(Attempts):
     """The attempts of one execution of a task.
 
-    `counted` has the tokens of the model before the current attempt, `errors` how many
-    calls of tools have failed. `open_calls` has the ids of the calls that run, by those
-    of their arguments in memory; `held_texts` the reasons of those that do not.
+    `errors` is how many calls of tools have failed, `calls` how many were made.
+    `call_ids` has the ids of the calls that run, by those of their arguments in memory;
+    `held_texts` the reasons of those that do not.
     """
 
     task: Any
-    counted: Usage = field(default_factory=Usage)
     errors: int = 0
     calls: int = 0
-    open_calls: dict[int, str] = field(default_factory=dict)
+    call_ids: dict[int, str] = field(default_factory=dict)
     held_texts: dict[str, str] = field(default_factory=dict)
 
     def tokens(self) -> Usage:
@@ -93,15 +84,6 @@ class _TaskRun(Attempts):
         summary = self.task.agent.llm.get_token_usage_summary()
         prompt_tokens = summary.prompt_tokens
         return Usage(0, prompt_tokens, completion_tokens=summary.completion_tokens)
-
-    def count(self) -> None:
-        """Add the tokens of the current attempt to its calls."""
-        before = self.counted
-        self.counted = self.tokens()
-        self.spent += Usage(
-            prompt_tokens=self.counted.prompt_tokens - before.prompt_tokens,
-            completion_tokens=self.counted.completion_tokens - before.completion_tokens,
-        )
 
     def answer_in(self, text: str) -> Any:
         """Return an answer: the object that the task asks for, or else its text."""
@@ -155,13 +137,11 @@ class _Runs:
         if run is None:
             return True, output
 
-        run.count()
+        run.count(run.tokens())
         if run_now(run.judge(run.answer_in(output.raw), output.raw)):
             return False, run.feedback
-        best = run.run.best
-        if isinstance(run.verdict, Done) and best is not None:
-            return True, run.best or Candidate.of(best).text or output
-        return True, output
+        best = (run.best or run.best_text) if run.has_best else ""
+        return True, best or output
 
 
 # The run of the task that is executed in this context.
@@ -223,7 +203,7 @@ def _ask(context: Any) -> bool | None:
 
     run.calls += 1
     call = f"call {run.calls}"
-    run.open_calls[id(context.tool_input)] = call
+    run.call_ids[id(context.tool_input)] = call
     held_text = run_now(run.ask(context.tool_name, context.tool_input, call))
     if held_text:
         run.held_texts[call] = held_text
@@ -234,7 +214,7 @@ def _ask(context: Any) -> bool | None:
 def _note_result(context: Any) -> str | None:
     """Keep the result of a call, or ask about its error; add what is known of it."""
     run = _run_of(context.task)
-    call = run.open_calls.pop(id(context.tool_input), "") if run else ""
+    call = run.call_ids.pop(id(context.tool_input), "") if run else ""
     if run is None or not call:
         return None
     if call in run.held_texts:
@@ -243,13 +223,10 @@ def _note_result(context: Any) -> str | None:
         return run.held_texts.pop(call)
 
     text = str(context.tool_result)
-    has_failed = run.task.tools_errors > run.errors
+    failed = run.task.tools_errors > run.errors
     run.errors = run.task.tools_errors
-    if has_failed:
-        error = text.removeprefix(TOOL_ERROR)
-        run_now(keep_failure(run.run, context.tool_name, error, call))
-    else:
-        run_now(keep_result(run.run, context.tool_name, text, call))
+    result = text.removeprefix(TOOL_ERROR) if failed else text
+    run_now(run.keep(context.tool_name, result, call, failed=failed))
     advice = run.call_advice().get(call)
     return f"{text}\n{advice}" if advice else None
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -29,14 +29,14 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     ID_KEY,
     Attempts,
+    Role,
     checked_host,
-    keep_failure,
-    keep_result,
+    place_of,
     run_now,
 )
 from heedful.integrations.host import Host
-from heedful.loop.decide import Again, Done
-from heedful.loop.record import Candidate, Usage
+from heedful.loop.decide import Again
+from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
 
 Hooks: TypeAlias = Mapping[HookPoint, Sequence[Hook]]
@@ -106,7 +106,7 @@ class _Watch:
         await run.begin()
         self.runs[state] = run
         if run.known_answer is not None:
-            _put(state, [*messages, _answer(run.known_answer)])
+            _put(state, [*messages, *run.best_messages()])
             state.set("stop_run", ANSWERED)
 
     async def clean(self, state: State) -> None:
@@ -125,10 +125,10 @@ class _Watch:
 
         closing = run.run.repeats.closing()
         if closing:
-            _put(state, [*_own(state), _answer(closing)])
+            _put(state, [*_own(state), ChatMessage.from_assistant(closing)])
             state.set("stop_run", ANSWERED)
         else:
-            _put(state, run.advised(_own(state)))
+            _put(state, run.request(_own(state)))
 
     async def ask(self, state: State) -> None:
         """Ask memory about calls; with `hold_back`, answer those that failed before."""
@@ -146,7 +146,6 @@ class _Watch:
             else:
                 free.append(call)
 
-        run.pending = {_call_id(call) for call in free}
         if results:
             _put(state, [*messages[:-1], *_split(messages[-1], results, free)])
 
@@ -158,16 +157,10 @@ class _Watch:
 
         for result in _results_in(state.data["messages"]):
             call = result.origin
-            id = _call_id(call)
-            if id not in run.pending:
-                continue
-
-            run.pending.remove(id)
             text = _result_text(result.result)
             if result.error:
-                await keep_failure(run.run, call.tool_name, _error_of(text), id)
-            else:
-                await keep_result(run.run, call.tool_name, text, id)
+                text = _error_of(text)
+            await run.keep(call.tool_name, text, _call_id(call), failed=result.error)
 
     async def judge(self, state: State) -> None:
         """Judge the answer; go on without it, or put the best in its place."""
@@ -181,14 +174,13 @@ class _Watch:
         messages = _own(state)
         start = _answer_start(messages)
         answer = messages[start:]
-        run.count(state)
+        run.count(_usage(state))
         if await run.judge(_output_of(answer, reason), answer):
             run.last = messages[start - 1] if start else None
             _put(state, messages[:start])
             state.set("continue_run", True)
-        elif isinstance(run.verdict, Done) and run.run.best is not None:
-            best = run.best or [_answer(run.run.best)]
-            _put(state, [*messages[:start], *best])
+        elif run.has_best:
+            _put(state, [*messages[:start], *run.best_messages()])
 
     async def end(self, state: State) -> None:
         """Learn from the run, and add the verdict to its result."""
@@ -199,7 +191,7 @@ class _Watch:
         messages = _own(state)
         rejected = isinstance(run.verdict, Again) and run.run.best is not None
         if rejected and state.data["exit_reason"] == MAX_STEPS:
-            messages += run.best or [_answer(run.run.best)]
+            messages += run.best_messages()
         _put(state, messages)
         state.data[RESULT_KEY] = await run.end()
 
@@ -209,55 +201,26 @@ class _AgentRun(Attempts):
     """The attempts of one run of an agent.
 
     `task` is the message with the task, `last` the one that the last rejected answer
-    follows. `pending` has the ids of calls without a result, `counted` the usage before
-    the current attempt.
+    follows.
     """
 
     task: ChatMessage | None = None
     last: ChatMessage | None = None
-    pending: set[str] = field(default_factory=set)
-    counted: Usage = field(default_factory=Usage)
 
-    def count(self, state: State) -> None:
-        """Set the usage of the current attempt."""
-        usage = _usage(state)
-        before = self.counted
-        self.counted = usage
-        self.spent = Usage(
-            usage.calls - before.calls,
-            usage.prompt_tokens - before.prompt_tokens,
-            completion_tokens=usage.completion_tokens - before.completion_tokens,
+    def best_messages(self) -> list[ChatMessage]:
+        """Return the best answer; an earlier process may have made it."""
+        return self.best or [ChatMessage.from_assistant(self.best_text)]
+
+    def request(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return the messages with what memory has, and the last rejected answer."""
+        ids = [id(message) for message in messages]
+        return self.advised(
+            messages,
+            task=place_of(ids, id(self.task)),
+            last=place_of(ids, id(self.last)),
+            calls=_result_calls,
+            message=_message,
         )
-
-    def advised(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the messages with what memory has, and the last rejected answer.
-
-        What has lost its place, because messages were compacted, is at the end.
-        """
-        call_advice = self.call_advice()
-        task = _place(messages, self.task)
-        last = _place(messages, self.last)
-        new_messages: list[ChatMessage] = []
-        # Advice waits until the results of parallel calls, which stay together, end.
-        waiting: list[str] = []
-        for number, message in enumerate(messages):
-            if not message.tool_call_results:
-                new_messages += [_note(text) for text in waiting if text]
-                waiting = []
-
-            new_messages.append(message)
-            for result in message.tool_call_results:
-                waiting.append(call_advice.get(_call_id(result.origin), ""))
-            if number == task:
-                waiting.append(self.recalled)
-            if number == last and self.feedback:
-                new_messages += [_note(text) for text in waiting if text]
-                waiting = []
-                mark = {RESULT_KEY: True}
-                new_messages.append(ChatMessage.from_assistant(self.rejected, mark))
-                new_messages.append(_note(self.feedback))
-
-        return new_messages + [_note(text) for text in waiting if text]
 
 
 def _text_of(message: ChatMessage) -> str:
@@ -276,20 +239,12 @@ def _put(state: State, messages: list[ChatMessage]) -> None:
     state.set("messages", messages, handler_override=replace_values)
 
 
-def _note(text: str) -> ChatMessage:
+def _message(role: Role, text: str) -> ChatMessage:
     """Return a message that is added for one request."""
-    return ChatMessage.from_user(text, {RESULT_KEY: True})
-
-
-def _answer(value: Any) -> ChatMessage:
-    """Return an answer of an earlier process as a message."""
-    return ChatMessage.from_assistant(Candidate.of(value).text or "")
-
-
-def _place(messages: Sequence[ChatMessage], sought: ChatMessage | None) -> int:
-    """Return the number of a message, that of the last one if it is gone."""
-    places = [number for number, message in enumerate(messages) if message is sought]
-    return places[0] if places else len(messages) - 1
+    meta = {RESULT_KEY: True}
+    if role == "user":
+        return ChatMessage.from_user(text, meta)
+    return ChatMessage.from_assistant(text, meta)
 
 
 def _answer_start(messages: Sequence[ChatMessage]) -> int:
@@ -317,6 +272,11 @@ def _output_of(answer: Sequence[ChatMessage], reason: str) -> str:
 def _results_in(messages: Iterable[ChatMessage]) -> list[ToolCallResult]:
     """Return the results of calls in messages."""
     return list(chain.from_iterable(message.tool_call_results for message in messages))
+
+
+def _result_calls(message: ChatMessage) -> list[str]:
+    """Return the ids of the calls whose results are in a message."""
+    return [_call_id(result.origin) for result in message.tool_call_results]
 
 
 def _result_text(result: ToolCallResultContentT) -> str:

@@ -10,14 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Mapping,
-    Sequence,
-)
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, TypeAlias, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
@@ -37,18 +32,23 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
-from heedful.episodes.episode import Event
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import begin_run, checked_host, run_now
-from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.attempts import (
+    Attempts,
+    Role,
+    checked_host,
+    keep_open,
+    place_of,
+    run_now,
+)
+from heedful.integrations.host import Host, HostRun
 from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Again, Done
-from heedful.loop.record import Usage
+from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.answers import usage_of
 
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any]
-Response: TypeAlias = Answer | types.ExtendedModelResponse[Any]
 ToolCall: TypeAlias = types.ToolCallRequest
 Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
@@ -58,8 +58,6 @@ MESSAGE_SOURCE_KEY = "lc_source"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
-# The runs that are open in this process; the oldest are forgotten.
-MAX_OPEN_RUNS = 256
 # The part of a thread's id in the id of a loop, which has at most 200 characters.
 MAX_THREAD_ID_CHARS = 150
 
@@ -74,13 +72,12 @@ class HeedfulState(AgentState[Any]):
 class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     """Recalls before an agent begins, advises at each tool call, judges the answer.
 
-    A rejected answer goes back to the model with what is wrong. When the policy ends
-    the run, the best answer is the last message of the state. Put it before other
-    middleware: it sees what they add, but takes the first system prompt that it gets
-    for the developer's. With `hold_back`, a call that failed
-    in earlier runs is answered with the advice once, and runs when the model makes it
-    again. The id of a run is the thread's id, with the number of the user's turn from
-    the second turn on.
+    A rejected answer leaves the state; the next request shows it with what is wrong.
+    When the policy ends the run, the best answer is the last message of the state. Put
+    it before other middleware: it sees what they add. With `hold_back`, a call that
+    failed in earlier runs is answered with the advice once, and runs when the model
+    makes it again. The id of a run is the thread's id, with the number of the user's
+    turn from the second turn on.
     """
 
     state_schema = HeedfulState
@@ -90,9 +87,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self.host = checked_host(host)
         self.hold_back = hold_back
         self.tools = ()
-        # A run is opened once: to open its loop again before its first attempt would
-        # count lessons that nobody was shown.
-        self.runs: Callable[[str, str], HostRun] = lru_cache(MAX_OPEN_RUNS)(host.run)
+        # The runs that are open in this process.
+        self.runs: dict[str, Attempts] = {}
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -104,65 +100,55 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def wrap_model_call(
         self, request: Request, handler: Callable[[Request], Answer]
-    ) -> Response:
-        """Show the model what memory tells, and count its usage."""
-        closing = self._closing(request.state)
-        if closing is not None:
-            return closing
-
-        informed = run_now(self._inform(request))
-        return self._take(request, handler(informed))
+    ) -> Answer:
+        """Show the model what memory tells; keep its last text."""
+        run, prepared = run_now(self._prepare(request))
+        if isinstance(prepared, types.ModelResponse):
+            return prepared
+        return _heard(run, handler(prepared))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
-    ) -> Response:
-        """Show the model what memory tells, and count its usage."""
-        closing = self._closing(request.state)
-        if closing is not None:
-            return closing
-
-        informed = await self._inform(request)
-        return self._take(request, await handler(informed))
+    ) -> Answer:
+        """Show the model what memory tells; keep its last text."""
+        run, prepared = await self._prepare(request)
+        if isinstance(prepared, types.ModelResponse):
+            return prepared
+        return _heard(run, await handler(prepared))
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
     ) -> Result:
-        """Add to the result how this call failed before, and what fixed its error."""
-        run = self._run(request.state)
-        if run is None:
-            return handler(request)
-
-        advice, held_back = run_now(self._before(run, request))
+        """Run a tool, unless its call is held back; keep its result."""
+        run, held_back = run_now(self._ask(request))
         if held_back is not None:
             return held_back
 
         try:
             result = handler(request)
         except Exception as error:
-            run_now(_keep_failure(run, request, error))
+            run_now(_keep(run, request, error))
             raise
 
-        return run_now(_add_advice(run, request, result, advice))
+        run_now(_keep(run, request, result))
+        return result
 
     async def awrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
     ) -> Result:
-        """Run a tool, unless its call is held back; add advice to its result."""
-        run = self._run(request.state)
-        if run is None:
-            return await handler(request)
-
-        advice, held_back = await self._before(run, request)
+        """Run a tool, unless its call is held back; keep its result."""
+        run, held_back = await self._ask(request)
         if held_back is not None:
             return held_back
 
         try:
             result = await handler(request)
         except Exception as error:
-            await _keep_failure(run, request, error)
+            await _keep(run, request, error)
             raise
 
-        return await _add_advice(run, request, result, advice)
+        await _keep(run, request, result)
+        return result
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
@@ -171,34 +157,27 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
+        """Judge the answer: go back to the model, or end with the best answer."""
         return await self._judge(state)
 
-    def _run(self, state: Any) -> HostRun | None:
+    async def _run(self, state: Any) -> Attempts | None:
         """Return the open run of a state, None if there is none."""
         record = _record_of(state)
         if not record.get("open"):
             return None
 
-        return self.runs(record["id"], record["task"])
-
-    def _closing(self, state: Any) -> Answer | None:
-        """Return the answer that ends a run because a call repeats, else None."""
-        run = self._run(state)
+        run = self.runs.get(record["id"])
         if run is None:
-            return None
+            # Another process has begun it.
+            run = self._attempts(record["id"], record["task"])
+            await run.begin()
+            run.best = record["best"]
+            keep_open(self.runs, record["id"], run)
+        return run
 
-        remaining_steps = state.get("remaining_steps", MIN_REMAINING_STEPS)
-        is_at_limit = remaining_steps < MIN_REMAINING_STEPS
-        text = run.repeats.closing(at_limit=is_at_limit)
-        return types.ModelResponse([AIMessage(text)]) if text else None
-
-    def _take(self, request: Request, response: Answer) -> Response:
-        """Keep the last text of the model, and count the usage of a response."""
-        run = self._run(request.state)
-        if run is not None:
-            for message in response.result:
-                run.repeats.hear(str(message.text))
-        return _count_usage(request, response)
+    def _attempts(self, id: str, task: str) -> Attempts:
+        """Return the attempts of a run."""
+        return Attempts(run=self.host.run(id, task), hold_back=self.hold_back)
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""
@@ -207,9 +186,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             return None
 
         # The user may have gone on without the answer of an earlier run.
-        earlier_run = self._run(state)
+        earlier_run = await self._run(state)
         if earlier_run is not None:
-            await earlier_run.learn(ends="partial")
+            await earlier_run.end("partial")
 
         # A summary may have replaced earlier turns; without a checkpointer only
         # messages count.
@@ -218,122 +197,121 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if turn > 1:
             id = f"{id}:{turn}"
 
-        task = str(prompts[-1].text)
-        run, advice = await begin_run(self.runs, id, task)
+        run = self._attempts(id, str(prompts[-1].text))
+        await run.begin_turn()
+        keep_open(self.runs, run.run.id, run)
         record = {
-            "id": run.id,
-            "task": task,
+            "id": run.run.id,
+            "task": run.run.task,
             "turn": turn,
             "asked": prompts[-1].id,
+            "last": prompts[-1].id,
             "open": True,
-            "advice": advice.text,
-            "spent": [0, 0, 0],
             "best": None,
-            "attempts": len(run.loop.loop.attempts) if run.loop else None,
+            "next": run.run.next,
         }
         return {RESULT_KEY: record}
 
-    async def _inform(self, request: Request) -> Request:
-        """Return the request with what memory has, and without rejected answers.
+    async def _prepare(
+        self, request: Request
+    ) -> tuple[Attempts | None, Request | Answer]:
+        """Return the run, and the request with what memory has.
 
-        The last rejected answer stays. If the limit of steps is near, store what was
-        learnt.
+        If the run repeats a call, return the answer that ends it. If the limit of steps
+        is near, store what was learnt.
         """
         state: Mapping[str, Any] = cast("Any", request.state)
-        if state.get("remaining_steps", MIN_REMAINING_STEPS) < MIN_REMAINING_STEPS:
-            run = self._run(state)
-            if run is not None:
-                await self.host.guarded(
-                    "learn before the limit of steps", run.study(), otherwise=None
-                )
+        run = await self._run(state)
+        if run is None:
+            return None, request
+
+        remaining_steps = state.get("remaining_steps", MIN_REMAINING_STEPS)
+        is_at_limit = remaining_steps < MIN_REMAINING_STEPS
+        closing = run.run.repeats.closing(at_limit=is_at_limit)
+        if closing:
+            return run, types.ModelResponse([AIMessage(closing)])
+        if is_at_limit:
+            purpose = "learn before the limit of steps"
+            await self.host.guarded(purpose, run.run.study(), otherwise=None)
 
         record = _record_of(state)
-        if not record:
-            return request
-
-        rejected = _rejected_messages(
-            request.messages, record["id"], keep=record["open"]
+        messages = run.advised(
+            request.messages,
+            task=_place_of(request.messages, record["asked"]),
+            last=_place_of(request.messages, record["last"]),
+            calls=_result_calls,
+            message=_message,
         )
-        rejected_ids = {message.id for message in rejected}
-        messages = [
-            message for message in request.messages if message.id not in rejected_ids
-        ]
+        return run, request.override(messages=messages)
 
-        # What memory has comes before the task.
-        if record["advice"]:
-            ids = [message.id for message in messages]
-            task = ids.index(record["asked"]) if record["asked"] in ids else 0
-            messages.insert(task, _note_message(record["advice"]))
+    async def _ask(self, request: ToolCall) -> tuple[Attempts | None, Result | None]:
+        """Return the run, and the result of a call if it is held back."""
+        run = await self._run(request.state)
+        if run is None:
+            return None, None
 
-        return request.override(messages=messages)
-
-    async def _before(
-        self, run: HostRun, request: ToolCall
-    ) -> tuple[Advice, ToolMessage | None]:
-        """Return what is known about a call, and its result if it is held back."""
-        call = request.tool_call
-        repeated = run.repeats.hold(call["name"], call["args"], call["id"] or "")
-        if repeated:
-            return Advice(), _held_result(request, repeated)
-
-        advice = await run.before(call["name"], call["args"], call["id"] or "")
-        if not (advice and self.hold_back):
-            return advice, None
-
-        # An equal call was held back already: it runs now.
-        held_call = _digest(f"{call['name']} {_text(call['args'])}")
-        messages = request.state["messages"]
-        marks = (message.additional_kwargs.get("held") for message in messages)
-        if held_call in marks:
-            return advice, None
-
-        text = f"{advice.text}\n\nSo the call was held back. Make it again to run it."
-        return advice, _held_result(request, text, held=held_call)
+        name = request.tool_call["name"]
+        id = request.tool_call["id"] or ""
+        text = await run.ask(name, request.tool_call["args"], id)
+        if not text:
+            return run, None
+        return run, ToolMessage(text, tool_call_id=id, name=name, status="error")
 
     async def _judge(self, state: HeedfulState) -> Update:
-        """Judge the answer of an attempt; return the feedback, or the last update."""
-        run = self._run(state)
+        """Judge the answer of an attempt; return the update of the state."""
+        run = await self._run(state)
         if run is None:
             return None
 
         record = _record_of(state)
+        messages = state["messages"]
         parsed = state.get("structured_response")
-        answer = _last_answer(state["messages"], parsed)
-        output = "".join(str(message.text) for message in answer)
-        if parsed is not None:
-            output = _data(parsed)
-
-        verdict = None
+        answer = _last_answer(messages, parsed)
+        best = {"messages": answer, "parsed": parsed}
         if answer:
-            attempts = record["attempts"]
-            number = None if attempts is None else attempts + 1
-            verdict = await run.verdict(output, _usage_of(record), number)
+            output = "".join(str(message.text) for message in answer)
+            if parsed is not None:
+                output = _data(parsed)
+            attempt = messages[_place_of(messages, record["last"]) :]
+            run.spent = sum(map(_usage_of, attempt), NO_USAGE)
+            if await run.judge(output, best, record["next"]):
+                rest = messages[: len(messages) - len(answer)]
+                record = {**record, "best": run.best, "next": run.run.next}
+                return {
+                    "messages": [RemoveMessage(message.id) for message in answer],
+                    "jump_to": "model",
+                    RESULT_KEY: {**record, "last": rest[-1].id if rest else None},
+                }
 
-        loop = run.loop.loop if run.loop else None
-        if verdict is not None and loop and loop.best == len(loop.attempts):
-            record = {**record, "best": {"messages": answer, "parsed": parsed}}
+        verdict = await run.end()
+        self.runs.pop(record["id"], None)
+        update: dict[str, Any] = {RESULT_KEY: {**record, "open": False, "best": None}}
+        if not answer or verdict is None:
+            return update
 
-        if isinstance(verdict, Again) and loop:
-            record = {**record, "spent": [0, 0, 0], "attempts": len(loop.attempts)}
-            text = verdict.feedback or "Try again."
-            rejects = [message.id for message in answer]
-            feedback = _note_message(text, run=run.id, rejects=rejects)
-            return {"messages": [feedback], "jump_to": "model", RESULT_KEY: record}
+        removed: list[AnyMessage] = []
+        if run.has_best and run.best is not best:
+            # An answer of an earlier process is known as a text or data.
+            known = {"messages": [AIMessage(run.best_text)], "parsed": run.run.best}
+            best = run.best or known
+            removed = answer
+            if parsed is not None:
+                update["structured_response"] = best["parsed"]
 
-        done = verdict if isinstance(verdict, Done) else None
-        events = [Event("llm_response", _text(output))] if answer else []
-        await run.learn(*events, ends=PASSED_OUTCOMES[done.passed if done else None])
-
-        update = _end_update(run, done, state, answer=answer, best=record["best"])
-        update[RESULT_KEY] = {**record, "open": False, "advice": "", "best": None}
+        *rest, last = best["messages"]
+        meta = {**last.response_metadata, RESULT_KEY: verdict_answer(verdict)}
+        last = last.model_copy(update={"response_metadata": meta})
+        removals = [RemoveMessage(message.id) for message in removed]
+        update["messages"] = [*removals, *rest, last]
         return update
 
 
-def _note_message(text: str, **marks: Any) -> HumanMessage:
-    """Return a message of heedful in the user's part of a chat."""
-    return HumanMessage(
-        text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks}
-    )
+def _message(role: Role, text: str) -> AnyMessage:
+    """Return a message of heedful in a chat."""
+    marks = {MESSAGE_SOURCE_KEY: RESULT_KEY}
+    if role == "user":
+        return HumanMessage(text, additional_kwargs=marks)
+    return AIMessage(text, additional_kwargs=marks)
 
 
 def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
@@ -346,52 +324,52 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _held_result(request: ToolCall, text: str, **marks: str) -> ToolMessage:
-    """Return the result of a call that did not run."""
-    return ToolMessage(
-        text,
-        tool_call_id=request.tool_call["id"],
-        name=request.tool_call["name"],
-        additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks},
-        status="error",
-    )
+def _place_of(messages: Sequence[AnyMessage], id: str) -> int:
+    """Return the number of the message with an id, of the last one without it."""
+    return place_of([message.id for message in messages], id)
 
 
-def _end_update(
-    run: HostRun,
-    done: Done | None,
-    state: HeedfulState,
-    *,
-    answer: Sequence[AnyMessage],
-    best: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Return the messages at the end: the best answer with the verdict on it."""
-    update: dict[str, object] = {}
-    removed = _rejected_messages(state["messages"], run.id)
-    verdict = done or run.unjudged
-    added = list(answer) if verdict else []
+def _result_calls(message: AnyMessage) -> list[str]:
+    """Return the id of the call whose result a message is."""
+    return [message.tool_call_id] if isinstance(message, ToolMessage) else []
 
-    loop = run.loop.loop if run.loop else None
-    if done and loop and loop.best and loop.best != len(loop.attempts):
-        # An answer of an earlier process is known as a text or data.
-        if not best:
-            text = AIMessage(_text(run.best))
-            best = {"messages": [text], "parsed": run.best}
 
-        # With a known id a message takes the place of the old one and is not the
-        # last.
-        added = [_without_id(message) for message in best["messages"]]
-        removed += answer
-        if state.get("structured_response") is not None:
-            update["structured_response"] = best["parsed"]
+def _usage_of(message: AnyMessage) -> Usage:
+    """Return the usage of the call of the model that made a message, if one did."""
+    if not isinstance(message, AIMessage):
+        return NO_USAGE
+    return usage_of(message.usage_metadata) or Usage(1)
 
-    if verdict:
-        meta = {**added[-1].response_metadata, RESULT_KEY: verdict_answer(verdict)}
-        added[-1] = added[-1].model_copy(update={"response_metadata": meta})
 
-    ids = {message.id for message in removed}
-    update["messages"] = [*(RemoveMessage(id) for id in ids if id), *added]
-    return update
+def _heard(run: Attempts | None, response: Answer) -> Answer:
+    """Return the response; keep the last text of the model."""
+    if run is not None:
+        for message in response.result:
+            run.run.repeats.hear(str(message.text))
+    return response
+
+
+async def _keep(
+    run: Attempts | None, request: ToolCall, result: Result | Exception
+) -> None:
+    """Keep the result of a call or its error; an interrupt is neither."""
+    if run is None or isinstance(result, GraphBubbleUp):
+        return
+
+    name = request.tool_call["name"]
+    id = request.tool_call["id"] or ""
+    if isinstance(result, Exception):
+        await run.keep(name, f"{type(result).__name__}: {result}", id, failed=True)
+        return
+
+    messages: Sequence[Any] = [result]
+    if isinstance(result, Command):
+        update = result.update
+        messages = update.get("messages", ()) if isinstance(update, Mapping) else ()
+    for message in messages:
+        if isinstance(message, ToolMessage) and message.tool_call_id == id:
+            failed = message.status == "error"
+            await run.keep(name, str(message.text), id, failed=failed)
 
 
 def judge_node(
@@ -460,37 +438,32 @@ class _JudgeNode:
 
         name = f"{_run_id(config, 'graph')}:{_digest(task)}"
         if is_missing or name not in self.runs:
-            advice = await self._begin(name, task)
-            loop = self.runs[name].loop
+            attempts = Attempts(run=self.host.run(name, task))
+            await attempts.begin_turn()
+            keep_open(self.runs, name, attempts.run)
+            loop = attempts.run.loop
             # An earlier process may have begun the loop, whose answer comes now.
             if is_missing or loop is None or loop.created:
-                return Command(goto=self.again, update=self._note_update(advice.text))
+                texts = filter(None, [attempts.recalled, attempts.feedback])
+                return self._go_on("\n\n".join(texts))
 
         usage = None
         if isinstance(last, AIMessage):
             usage = usage_of(last.usage_metadata)
         verdict = await self.runs[name].verdict(output, usage)
         if isinstance(verdict, Again):
-            feedback = verdict.feedback or "Try again."
-            return Command(goto=self.again, update=self._note_update(feedback))
+            return self._go_on(verdict.feedback or "Try again.")
 
         run = self.runs.pop(name)
         await run.learn(ends=PASSED_OUTCOMES[verdict.passed if verdict else None])
         return Command(goto=self.done, update=self._final_update(run, verdict, last))
 
-    async def _begin(self, name: str, task: str) -> Advice:
-        """Begin the run of this name; forget the oldest ones that nobody ended."""
-        for oldest in list(self.runs)[: -(MAX_OPEN_RUNS - 1)]:
-            del self.runs[oldest]
-
-        self.runs[name], advice = await begin_run(self.host.run, name, task)
-        return advice
-
-    def _note_update(self, text: str) -> dict[str, Any]:
-        """Return the update that shows a text to the node that answers."""
-        if not self.is_chat:
-            return {self.feedback: text}
-        return {self.answer: [_note_message(text)] if text else []}
+    def _go_on(self, text: str) -> Command[Any]:
+        """Return the command that shows a text to the node that answers."""
+        update: dict[str, Any] = {self.feedback: text}
+        if self.is_chat:
+            update = {self.answer: [_message("user", text)] if text else []}
+        return Command(goto=self.again, update=update)
 
     def _final_update(
         self, run: HostRun, verdict: Done | None, last: Any
@@ -529,14 +502,8 @@ def _run_id(config: RunnableConfig, otherwise: str) -> str:
     """
     options = config.get("configurable", {})
     id = str(options.get("thread_id") or otherwise)[:MAX_THREAD_ID_CHARS]
-    parent = _parent_of(config)
+    parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
     return f"{id}:{_digest(parent)}" if parent else id
-
-
-def _parent_of(config: RunnableConfig) -> str:
-    """Return where in another graph an agent runs, "" if it is in none."""
-    options = config.get("configurable", {})
-    return str(options.get("checkpoint_ns", "")).rpartition("|")[0]
 
 
 def _digest(text: str) -> str:
@@ -550,12 +517,6 @@ def _record_of(state: Any) -> dict[str, Any]:
         return {}
     record: dict[str, Any] = state.get(RESULT_KEY, {})
     return record
-
-
-def _usage_of(record: Mapping[str, Any]) -> Usage:
-    """Return the usage of the current attempt."""
-    calls, prompt_tokens, completion_tokens = record["spent"]
-    return Usage(calls, prompt_tokens, completion_tokens=completion_tokens)
 
 
 def _last_answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
@@ -573,125 +534,6 @@ def _last_answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage
 
     answer = list(messages[answers[-1] :])
     return answer if len(answer) == 1 or parsed is not None else []
-
-
-def _without_id(message: AnyMessage) -> AnyMessage:
-    """Return a message without its id."""
-    return message.model_copy(update={"id": None})
-
-
-def _rejected_messages(
-    messages: Sequence[AnyMessage], run: str, keep: bool = False
-) -> list[AnyMessage]:
-    """Return rejected answers and feedback; `keep` leaves out the last of the run.
-
-    The marks may be those of a client: they hide answers, never what the user says.
-    """
-    feedback = [
-        message
-        for message in messages
-        if isinstance(message.additional_kwargs.get("rejects"), list)
-    ]
-    if keep and feedback and feedback[-1].additional_kwargs.get("run") == run:
-        feedback = [message for message in feedback if message != feedback[-1]]
-
-    answer_ids: list[Any] = []
-    for message in feedback:
-        answer_ids += message.additional_kwargs["rejects"]
-
-    return [
-        message
-        for message in messages
-        if message in feedback
-        or (isinstance(message, AIMessage | ToolMessage) and message.id in answer_ids)
-    ]
-
-
-def _count_usage(request: Request, response: Answer) -> Response:
-    """Return the response, with a command that adds its usage to the attempt's."""
-    record = _record_of(request.state)
-    if not record:
-        return response
-
-    # A model may return an object again, which would take the place of the rejected
-    # answer.
-    ids = {message.id for message in request.state["messages"]}
-    result = [
-        _without_id(message) if message.id in ids else message
-        for message in response.result
-    ]
-
-    spent = _usage_of(record)
-    for message in result:
-        if isinstance(message, AIMessage):
-            spent += usage_of(message.usage_metadata) or Usage(1)
-
-    counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
-    return types.ExtendedModelResponse(
-        replace(response, result=result),
-        Command(update={RESULT_KEY: {**record, "spent": counts}}),
-    )
-
-
-async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> None:
-    """Record the exception of a tool; an interrupt is not a failure."""
-    if isinstance(error, GraphBubbleUp):
-        return
-
-    call = request.tool_call
-    text = f"{type(error).__name__}: {error}"
-    await run.seen(call["name"], text, call["id"] or "")
-    run.repeats.note(call["id"] or "", text, failed=True)
-
-
-async def _add_advice(
-    run: HostRun, request: ToolCall, result: Result, advice: Advice
-) -> Result:
-    """Record the result of a call; add what memory has on the call and its error."""
-    name = request.tool_call["name"]
-    id = request.tool_call["id"] or ""
-    update: Any = {"messages": [result]}
-    if isinstance(result, Command):
-        update = result.update
-    messages = list(update.get("messages", [])) if isinstance(update, Mapping) else []
-
-    answers = [
-        number
-        for number, message in enumerate(messages)
-        if isinstance(message, ToolMessage) and message.tool_call_id == id
-    ]
-    if not answers:
-        return result
-
-    answer = messages[answers[0]]
-    output = str(answer.text)
-
-    texts = [advice.text] if advice else []
-    if answer.status == "error":
-        fixes = await run.seen(name, output, id)
-        if fixes and fixes.lessons - advice.lessons:
-            texts.append(fixes.text)
-    else:
-        await run.learn(Event("tool_response", output, tool=name, call=id))
-    note = run.repeats.note(id, output, failed=answer.status == "error")
-    texts += [note] if note else []
-
-    if not texts:
-        return result
-
-    # A result has one text, or blocks of texts, images and others.
-    if isinstance(answer.content, str):
-        content: Any = "\n\n".join([answer.content, *texts])
-    else:
-        blocks = [{"type": "text", "text": text} for text in texts]
-        content = [*answer.content, *blocks]
-
-    advised = answer.model_copy(update={"content": content})
-    if not isinstance(result, Command):
-        return advised
-
-    messages[answers[0]] = advised
-    return replace(result, update={**update, "messages": messages})
 
 
 def _text(value: Any) -> str:

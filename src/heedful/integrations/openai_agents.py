@@ -1,45 +1,51 @@
 """heedful for OpenAI Agents (`openai-agents`): run an agent until its answer is right.
 
 `run` takes the place of `Runner.run`, `run_sync` of `Runner.run_sync`, and
-`run_streamed` of `Runner.run_streamed`. Each attempt is a run of the SDK. The hooks are
-those of a run, so agents, tools and handoffs stay as they are:
-`call_model_input_filter` adds what memory tells, `on_tool_start` asks about a call
-before it runs, `tool_error_formatter` about its error.
+`run_streamed` of `Runner.run_streamed`. Each attempt is a run of the SDK. What memory
+has and the last rejected answer are added by the `call_model_input_filter` of a run; a
+guardrail asks about a call before it runs, `tool_error_formatter` about its error.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import agents
+from agents.memory.session import SessionABC
 from agents.result import RunResultBase
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from heedful.drive import portal
 from heedful.episodes.episode import json_data
-from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     EMPTY_ANSWER,
+    Attempts,
+    Role,
     checked_host,
-    keep_failure,
-    keep_result,
+    place_of,
 )
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
-from heedful.loop.decide import Again, Done
-from heedful.loop.feedback import FEEDBACK_HEADING
-from heedful.loop.record import Candidate, Usage
+from heedful.integrations.host import Host
+from heedful.loop.record import Candidate
+from heedful.models.answers import usage_of
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
+# With one of these, the server of the model keeps the conversation.
+_SERVER_OPTIONS = (
+    "conversation_id",
+    "previous_response_id",
+    "auto_previous_response_id",
+)
 
 
 async def run(
@@ -55,7 +61,7 @@ async def run(
     Raises what `Runner.run` raises.
     """
     attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
-    result = await attempts.stored_result()
+    result = attempts.stored_result()
     while result is None:
         try:
             attempt: RunResultBase = await agents.Runner.run(
@@ -64,7 +70,7 @@ async def run(
         except Exception as error:
             attempt = await attempts.recover(error)
 
-        result = await attempts.judge(attempt)
+        result = await attempts.take(attempt)
 
     return cast("agents.RunResult", result)
 
@@ -98,7 +104,7 @@ async def run_streamed(
     the options of `Runner.run_streamed`.
     """
     attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
-    result = await attempts.stored_result()
+    result = attempts.stored_result()
     while result is None:
         stream = agents.Runner.run_streamed(
             attempts.agent, attempts.input, **attempts.options
@@ -116,7 +122,7 @@ async def run_streamed(
                 stream.cancel()
 
         output = attempt.final_output
-        result = await attempts.judge(attempt)
+        result = await attempts.take(attempt)
 
         if result is None:
             yield Judged(output=output, feedback=attempts.feedback)
@@ -133,46 +139,71 @@ async def hold_back(
     A call that failed before does not run: the model reads what happened. When the
     model makes the same call again, it runs.
     """
-    context = data.context
-    attempts = _attempts_of(context)
-    call = context.tool_name, context.tool_arguments
-    if attempts is None or call in attempts.held_back:
-        return agents.ToolGuardrailFunctionOutput.allow()
-
-    advice = await attempts.ask(context)
-    if not advice:
-        return agents.ToolGuardrailFunctionOutput.allow()
-
-    # The advice is the result of the call, so it is not shown again after it.
-    attempts.held_back.add(call)
-    del attempts.calls[context.tool_call_id]
-    attempts.run.call_advice.pop(context.tool_call_id)
-    return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
+    return await _ask(data.context, hold_back=True)
 
 
-@agents.tool_input_guardrail(name="heedful_repeats")
-async def _hold_repeats(
+@agents.tool_input_guardrail(name="heedful")
+async def _watch(
     data: agents.ToolInputGuardrailData,
 ) -> agents.ToolGuardrailFunctionOutput:
-    """Hold a call back that repeats, in a run of heedful."""
-    attempts = _attempts_of(data.context)
-    repeated = attempts.hold(data.context) if attempts else ""
-    if not repeated:
-        return agents.ToolGuardrailFunctionOutput.allow()
-    return agents.ToolGuardrailFunctionOutput.reject_content(repeated)
+    """Ask about a call before it runs; hold it back if it repeats."""
+    return await _ask(data.context)
 
 
-def _attempts_of(context: ToolContext[Any]) -> _Attempts | None:
-    """Return the attempts of the run that a call belongs to, if it is of heedful."""
+async def _ask(
+    context: ToolContext[Any], *, hold_back: bool = False
+) -> agents.ToolGuardrailFunctionOutput:
+    """Ask about a call, in a run of heedful; reject it if it is held back."""
     config = context.run_config
     # The filter of the run is a method of its attempts.
     filter_ = config.call_model_input_filter if config else None
     attempts = getattr(filter_, "__self__", None)
-    return attempts if isinstance(attempts, _Attempts) else None
+    text = ""
+    if isinstance(attempts, _Attempts):
+        name = context.tool_name
+        call = context.tool_call_id
+        arguments = json_data(context.tool_arguments)
+        text = await attempts.ask(name, arguments, call, hold_back=hold_back)
+        attempts.tools[call] = name
+    if text:
+        return agents.ToolGuardrailFunctionOutput.reject_content(text)
+    return agents.ToolGuardrailFunctionOutput.allow()
 
 
 class _RepeatedCall(agents.AgentsException):
     """Ends a run of the SDK whose model repeats a call."""
+
+
+class _RunSession(SessionABC):
+    """The user's session in a run: what is added to it, is stored at the end."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.session_id = session.session_id
+        self.session_settings = getattr(session, "session_settings", None)
+        self.items: Items = []
+
+    async def get_items(self, limit: int | None = None) -> Items:
+        """Return the latest items, those of the run included."""
+        items = [*await self.session.get_items(limit=limit), *self.items]
+        return items[-limit:] if limit else items
+
+    async def add_items(self, items: Items) -> None:
+        """Add items of the run."""
+        self.items += items
+
+    async def pop_item(self) -> Any:
+        """Remove the last item of the run and return it."""
+        return self.items.pop() if self.items else None
+
+    async def clear_session(self) -> None:
+        """Remove the items of the run."""
+        self.items.clear()
+
+    async def store(self) -> None:
+        """Add the items of the run to the user's session."""
+        await self.session.add_items(self.items)
+        self.items = []
 
 
 async def _begin(
@@ -180,21 +211,10 @@ async def _begin(
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
     checked_host(host)
-    config = options.get("run_config") or agents.RunConfig()
-    if isinstance(config, dict):
-        config = agents.RunConfig(**config)
-
     state = prompt if isinstance(prompt, agents.RunState) else None
-    original = state.to_json()["original_input"] if state else prompt
-    if isinstance(original, str):
-        original = [_message("user", original)]
-    items: Items = list(original)
-
-    # A rejected answer with the feedback on it, if the input ends with them.
-    pair: Items = []
-    if items and str(items[-1].get("content", "")).startswith(FEEDBACK_HEADING):
-        pair = items[-2:]
-        items = items[:-2]
+    items: Any = state.to_json()["original_input"] if state else prompt
+    if isinstance(items, str):
+        items = [_message("user", items)]
 
     # The last message of the user is the task. A state may hold only what the server
     # does not have, so a run that goes on has the task of the stored one.
@@ -202,206 +222,129 @@ async def _begin(
     anchor = prompts[-1] if prompts else {}
     task = "" if state and id else _text_of(anchor.get("content", ""))
 
-    session = options.get("session")
-    past = await _past_items(session, config) if session else Items()
-    derived = bool(session) and not id
-    if session and derived:
-        id = f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
+    run_session = _RunSession(options["session"]) if options.get("session") else None
+    if run_session and not id:
+        past = await run_session.get_items()
+        id = f"{run_session.session_id}-{len(past)}-{Candidate.of(task).digest}"
 
-    base = items
-    if past and not state:
-        base = await _join_items(past, items, config)
-
+    config = options.get("run_config") or agents.RunConfig()
+    if isinstance(config, dict):
+        config = agents.RunConfig(**config)
     attempts = _Attempts(
-        agent=agent,
         run=host.run(id, task),
+        agent=agent,
+        input=state or list(items),
         config=config,
-        options=options,
+        options={**options, "session": run_session},
+        run_session=run_session,
+        anchor=anchor,
     )
-    attempts.set_input(base, given=items, pair=pair)
-    if state:
-        attempts.first = len(past)
-        attempts.input = state
-    attempts.anchor = anchor
-    attempts.derived = derived
-    attempts.recalled = (await attempts.run.recall()).text
-
-    # The last answer of an earlier process was rejected.
-    loop = attempts.run.loop
-    if not state and loop and loop.loop.attempts and isinstance(loop.verdict, Again):
-        attempts.reject(base, loop.stored.values[-1], loop.verdict.feedback)
+    attempts.prepare()
+    await attempts.begin()
     return attempts
 
 
-async def _past_items(session: Any, config: agents.RunConfig) -> Items:
-    """Return the items of a session, as many as its settings allow."""
-    settings = config.session_settings
-    if settings and settings.limit:
-        return list(await session.get_items(limit=settings.limit))
-    return list(await session.get_items())
+@dataclass(eq=False, kw_only=True)
+class _Attempts(Attempts):
+    """The attempts of one run.
 
+    `anchor` is the item with the task. The last rejected answer follows the item
+    `last`, None before the first request of an attempt. `tools` has the tools of calls
+    by their ids, and `misfit` says why the last output is not of the agent's type.
+    """
 
-async def _join_items(past: Items, items: Items, config: agents.RunConfig) -> Items:
-    """Return the past items and the new ones, joined as the user wants it."""
-    join = config.session_input_callback
-    if not join:
-        return past + items
+    agent: Agent
+    input: Input
+    config: agents.RunConfig
+    options: dict[str, Any]
+    run_session: _RunSession | None
+    anchor: Any
+    last: int | None = None
+    tools: dict[str, str] = field(default_factory=dict)
+    usage: agents.Usage = field(default_factory=agents.Usage)
+    misfit: str = ""
+    # The error of the SDK has none of it.
+    failed_data: Any = None
 
-    joined = join(past, items)
-    return await joined if inspect.isawaitable(joined) else joined
-
-
-class _Attempts:
-    """The attempts of one run: their input, the advice in it, and the best result."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        run: HostRun,
-        config: agents.RunConfig,
-        options: dict[str, Any],
-    ) -> None:
-        self.agent = agent
-        self.run = run
-        self.config = config
-
-        self.input: Input = []
-        # The message with the task.
-        self.anchor: object = None
-        # The last rejected answer, and what is wrong with it.
-        self.pair: Items = []
-        # What the SDK got as its input.
-        self.sent: Items = []
-        # The task, the work and the answer of the best attempt.
-        self.best_items: Items = []
-        # The number of items that are older than the run.
-        self.first = 0
-        # What the run was given, if a callback of the user has put others beside it.
-        self.given: Items = []
-        # True if the id comes from a session, which has no answer yet.
-        self.derived = False
-
-        self.recalled = ""
-        self.feedback = ""
-
-        # The tools of calls without a result.
-        self.calls: dict[str, str] = {}
-        # Tool and arguments of the calls that did not run at first.
-        self.held_back: set[tuple[str, str]] = set()
-
-        self.usage = agents.Usage()
-        self.best: RunResultBase | None = None
-        # Why the last output is not of the agent's type.
-        self.misfit = ""
-        # The error of the SDK has none of it.
-        self.failed_data: Any = None
-
-        self.session = options.get("session")
-        self.options = {name: options[name] for name in options if name != "session"}
-        self.options["hooks"] = _Hooks(self, options.get("hooks"))
-        handlers = {"invalid_final_output": self.note_misfit}
-        self.handlers = options.get("error_handlers") or {}
-        self.options["error_handlers"] = {**self.handlers, **handlers}
+    def prepare(self) -> None:
+        """Set the options of the SDK's runs."""
+        handlers = self.options.get("error_handlers") or {}
+        own_handlers = {"invalid_final_output": self.note_misfit}
+        self.options["error_handlers"] = {**own_handlers, **handlers}
         self.options["run_config"] = replace(
-            config,
+            self.config,
             call_model_input_filter=self.add_advice,
-            tool_error_formatter=self.seen,
+            tool_error_formatter=self.keep_error,
         )
+        _watch_tools(self.agent)
 
-    def set_input(self, base: Items, *, given: Items, pair: Items) -> None:
-        """Set the input of the first attempt: past and `given` items, and a `pair`."""
-        self.pair = pair
-        self.sent = base + pair
-        self.input = base
-        self.best_items = base
-        self.first = len(base) - len(given)
-        if base[self.first :] != given:
-            self.given = given
+    @property
+    def is_on_server(self) -> bool:
+        """True if the server of the model keeps the conversation."""
+        return any(self.options.get(option) for option in _SERVER_OPTIONS)
 
     async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
-        """Add what memory has to the input of the model: after the task and calls.
+        """Add what memory has to the input of the model; keep results of calls.
 
-        An input without the task or the call has no place for it: the server holds the
-        rest, or it is the input of another agent.
+        An input without the task has no place for it: the server holds the rest, or it
+        is the input of another agent.
         """
         user_filter = self.config.call_model_input_filter
         filtered = user_filter(data) if user_filter else data.model_data
         model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        _watch_tools(data.agent)
+        items: Items = model_data.input
+        for item in items:
+            await self.note(item)
         closing = self.run.repeats.closing()
         if closing:
             raise _RepeatedCall(closing)
 
-        call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
-        tasks = [n for n, item in enumerate(model_data.input) if item == self.anchor]
-        task = max(tasks, default=-1)
+        end = len(items) - 1
+        if self.last is None:
+            self.last = end
+        task = place_of(items, self.anchor) if self.anchor in items else -1
+        last = -2 if self.is_on_server else min(self.last, end)
+        woven = self.advised(
+            items,
+            task=task,
+            last=last,
+            calls=_result_calls,
+            message=_message,
+        )
+        return replace(model_data, input=woven)
 
-        items: Items = []
-        # Advice waits until the results of parallel calls, which stay together, end.
-        waiting: list[str] = []
-        for number, item in enumerate(model_data.input):
-            is_result = item.get("type") == "function_call_output"
-            if not is_result:
-                items += [_message("user", text) for text in waiting if text]
-                waiting = []
+    async def note(self, item: Any) -> None:
+        """Keep an item of the input: a text of the model, or the result of a call."""
+        if item.get("role") == "assistant":
+            self.run.repeats.hear(_text_of(item.get("content", "")))
+        for call in _result_calls(item):
+            tool = self.tools.get(call, "")
+            await self.keep(tool, _text_of(item.get("output", "")), call)
 
-            items.append(item)
-            if is_result:
-                waiting.append(call_advice.get(str(item.get("call_id")), ""))
-            if number == task:
-                waiting.append(self.recalled)
-
-        items += [_message("user", text) for text in waiting if text]
-        return replace(model_data, input=items)
-
-    def hold(self, context: ToolContext[Any]) -> str:
-        """Return why a call does not run, because it repeats; "" if it runs."""
-        arguments = json_data(context.tool_arguments)
-        return self.run.repeats.hold(context.tool_name, arguments, context.tool_call_id)
-
-    async def ask(self, context: ToolContext[Any]) -> Advice:
-        """Ask about a call before it runs, once for each call."""
-        call = context.tool_call_id
-        tool = context.tool_name
-        if call in self.calls:
-            return Advice()
-
-        arguments = json_data(context.tool_arguments)
-        if not isinstance(arguments, dict):
-            arguments = context.tool_arguments
-        self.calls[call] = tool
-        return await self.run.before(tool, arguments, call)
-
-    async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
+    async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
         """Keep the error of a call and ask about it; format it as the user does."""
         if failed.kind == "tool_exception" and failed.error is not None:
-            call = failed.call_id
-            tool = self.calls.pop(call, failed.tool_name)
-            await keep_failure(self.run, tool, str(failed.error), call)
+            error = str(failed.error)
+            await self.keep(failed.tool_name, error, failed.call_id, failed=True)
 
-        user_formatter = self.config.tool_error_formatter
-        message = user_formatter(failed) if user_formatter else None
+        formatter = self.config.tool_error_formatter
+        message = formatter(failed) if formatter else None
         return await message if inspect.isawaitable(message) else message
 
-    async def note_misfit(self, failed: Any) -> Any:
-        """Note that the output is not of the agent's type; answer as the user does."""
-        handler = self.handlers.get("invalid_final_output")
-        result = handler(failed) if handler else None
-        result = await result if inspect.isawaitable(result) else result
-        if result is None:
-            self.misfit = self.describe_misfit(self.run.repeats.last_text)
-            self.failed_data = failed.run_data
-            self.failed_data.context_wrapper = failed.context
-        return result
-
-    def describe_misfit(self, answer: str) -> str:
-        """Return why an answer is not of the agent's type; the SDK hides it."""
-        kind = self.kind()
+    async def note_misfit(self, failed: Any) -> None:
+        """Note why the output is not of the agent's type; the SDK hides it."""
+        output = failed.run_data.raw_responses[-1].output
+        texts = map(agents.ItemHelpers.extract_text, output)
+        answer = "\n".join(filter(None, texts))
+        self.run.repeats.hear(answer)
+        self.misfit = f"the answer is no JSON of the type {self.kind()}"
         try:
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                kind.model_validate_json(answer)
+            TypeAdapter(self.kind()).validate_json(answer)
         except ValidationError as error:
-            return str(error)
-        return f"the answer is no JSON of the type {kind}"
+            self.misfit = str(error)
+        self.failed_data = failed.run_data
+        self.failed_data.context_wrapper = failed.context
 
     async def recover(self, error: Exception) -> RunResultBase:
         """Return what an exception of the SDK ended as a result to judge.
@@ -414,41 +357,31 @@ class _Attempts:
         if isinstance(error, _RepeatedCall):
             output = str(error)
         elif isinstance(error, agents.MaxTurnsExceeded):
+            for item in data.new_items:
+                await self.note(item.to_input_item())
             output = self.run.repeats.closing(at_limit=True)
         elif self.misfit and self.run.judges:
             output = self.run.repeats.last_text or EMPTY_ANSWER
             data = self.failed_data
-        if not output or data is None:
-            await self.fail(error)
-            raise error
-        return _result_of(data, output)
+        if output and data is not None:
+            return _result_of(data, output)
 
-    async def keep_result(self, context: ToolContext[Any], result: object) -> None:
-        """Record the result of a call; `failed` has recorded the error of one."""
-        id = context.tool_call_id
-        call: Any = context.tool_call
-        item = agents.ItemHelpers.tool_call_output_item(call, result)
-        output = _text_of(item["output"])
-        if id in self.calls:
-            tool = self.calls.pop(id)
-            await keep_result(self.run, tool, output, id)
+        # A tool without a failure handler ends the run.
+        if len(self.running) == 1:
+            (call,) = self.running
+            text = str(error.__cause__ or error)
+            await self.keep(self.tools[call], text, call, failed=True)
+        await self.end("error")
+        raise error
 
-    async def stored_result(self) -> RunResultBase | None:
+    def stored_result(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended."""
-        loop = self.run.loop
-        best = self.run.best
-        if best is None or not (loop and loop.ended):
-            return None
         # A run that goes on from a state makes another attempt.
-        if self.input is not self.best_items:
+        if self.known_answer is None or isinstance(self.input, agents.RunState):
             return None
-
-        if self.session is not None and self.derived:
-            answer = _message("assistant", Candidate.of(best).text or "")
-            await self.session.add_items([*self.session_items(), answer])
 
         data = agents.RunErrorDetails(
-            input=self.sent,
+            input=self.input,
             new_items=[],
             raw_responses=[],
             last_agent=self.agent,
@@ -457,109 +390,83 @@ class _Attempts:
             output_guardrail_results=[],
         )
         result = _result_of(data, self.run.best_as(self.kind()))
-        vars(result)[RESULT_KEY] = loop.verdict
+        vars(result)[RESULT_KEY] = self.verdict
         return result
 
-    async def judge(self, result: Any) -> RunResultBase | None:
+    async def take(self, result: Any) -> RunResultBase | None:
         """Return the result for the caller; None if another attempt is to be made."""
         usage = result.context_wrapper.usage
         self.usage.add(usage)
+        items: Items = result.to_input_list(mode="normalized")
+        for item in items:
+            await self.note(item)
         if result.interruptions:
+            if self.run_session:
+                await self.run_session.store()
             return cast("RunResultBase", result)
 
-        # The items of the run are kept without the last rejected answer. A handoff may
-        # have rewritten them.
-        items = result.to_input_list(mode="normalized")
-        input_length = len(self.sent)
-        if items[:input_length] == self.sent:
-            del items[input_length - len(self.pair) : input_length]
-
-        spent = Usage(
-            usage.requests, usage.input_tokens, completion_tokens=usage.output_tokens
-        )
-        misfit = self.misfit
-        self.misfit = ""
-        verdict = await self.run.verdict(
-            result.final_output, spent, self.run.next, misfit=misfit
-        )
-        if self.run.repeats.stopped or misfit:
-            # The SDK has no item for an answer that it did not take.
-            items.append(_message("assistant", result.final_output))
-        if verdict is None or self.run.best in (None, result.final_output):
-            self.best = result
-            self.best_items = list(items)
-
-        if not isinstance(verdict, Again):
-            return await self.end(result, verdict)
-
-        while len(items) > self.first + 1 and _is_answer(items[-1]):
-            items.pop()
-
-        self.agent = result.last_agent
-        self.reject(items, result.final_output, verdict.feedback)
-
-        chained = self.options.get("previous_response_id")
-        if chained or self.options.get("auto_previous_response_id"):
-            self.options["previous_response_id"] = result.last_response_id
-        elif not self.options.get("conversation_id"):
+        self.spent = usage_of(usage) or self.spent
+        if await self.judge(result.final_output, result, misfit=self.misfit):
+            self.agent = result.last_agent
+            self.input = self.next_input(items)
+            chained = map(self.options.get, _SERVER_OPTIONS[1:])
+            if any(chained):
+                self.options["previous_response_id"] = result.last_response_id
+            self.last = None
+            self.misfit = ""
             return None
 
-        # The server holds all but the feedback.
-        self.pair = self.pair[1:]
-        self.sent = self.pair
-        self.input = self.pair
-        return None
-
-    def reject(self, work: Items, output: Any, feedback: str) -> None:
-        """Set the input of the next attempt: the work, the last answer, its feedback.
-
-        Earlier answers are left out, so answers do not make the input grow.
-        """
-        # After an earlier process, what is recalled ends with the feedback.
-        self.recalled = self.recalled.removesuffix(feedback).rstrip()
-        answer = Candidate.of(output).text or ""
-        self.feedback = feedback
-        self.pair = [_message("assistant", answer), _message("user", feedback)]
-        self.sent = work + self.pair
-        self.input = self.sent
-
-    async def end(self, result: Any, verdict: Done | None) -> RunResultBase:
-        """Learn from the run, and return the best result."""
-        passed = verdict.passed if verdict else None
-        await self.run.learn(ends=PASSED_OUTCOMES[passed])
-
-        # An earlier process may have made the best answer.
+        verdict = await self.end()
+        best = self.best or result
+        is_kept = best is result and not (self.misfit or self.run.repeats.stopped)
         if self.best is None and self.run.best is not None:
-            answer = _message("assistant", Candidate.of(self.run.best).text or "")
-            result.final_output = self.run.best_as(self.kind())
-            self.best_items = [*self.best_items, answer]
-
-        best = self.best or cast("RunResultBase", result)
+            # An earlier process has made the best answer.
+            best.final_output = self.run.best_as(self.kind())
+            is_kept = False
         best.context_wrapper.usage = self.usage
-        vars(best)[RESULT_KEY] = verdict or self.run.unjudged
-        if self.session is not None:
-            await self.session.add_items(self.session_items())
+        vars(best)[RESULT_KEY] = verdict
+        if self.run_session and not is_kept:
+            _drop_answer(self.run_session.items)
+            text = Candidate.of(best.final_output).text or ""
+            self.run_session.items.append(_message("assistant", text))
+        if self.run_session:
+            await self.run_session.store()
         return best
 
-    def session_items(self) -> Items:
-        """Return what a session keeps: what the run was given, and its work.
-
-        What a callback adds is no word of the user, and no later turn needs it.
-        """
-        return self.given + self.best_items[self.first + len(self.given) :]
-
-    async def fail(self, error: Exception) -> None:
-        """Learn from the errors of tools in a run that an exception has ended."""
-        # A tool without a failure handler ends the run.
-        if len(self.calls) == 1:
-            call, tool = self.calls.popitem()
-            text = str(error.__cause__ or error)
-            await keep_failure(self.run, tool, text, call)
-        await self.run.learn(ends="error")
+    def next_input(self, items: Items) -> Items:
+        """Return the input of the next attempt, without the rejected answer."""
+        if self.is_on_server:
+            # The server holds all but the feedback.
+            return [_message("user", self.feedback)]
+        if self.run_session:
+            _drop_answer(self.run_session.items)
+            return []
+        _drop_answer(items)
+        return items
 
     def kind(self) -> Any:
         """Return the type of the agent's output."""
         return getattr(self.agent.output_type, "output_type", self.agent.output_type)
+
+
+def _watch_tools(agent: Agent) -> None:
+    """Let each tool of an agent, and of its servers, ask about a call.
+
+    In a run without heedful, this guardrail allows each call.
+    """
+    tools = [tool for tool in agent.tools if isinstance(tool, agents.FunctionTool)]
+    for owner in [*tools, *agent.mcp_servers]:
+        guardrails = owner.tool_input_guardrails or []
+        if _watch not in guardrails:
+            owner.tool_input_guardrails = [*guardrails, _watch]
+
+
+def _drop_answer(items: Items) -> None:
+    """Remove the answer at the end of items, and the thoughts before it."""
+    while items and not _ANSWER_ITEM_TYPES.isdisjoint(
+        (items[-1].get("role"), items[-1].get("type"))
+    ):
+        items.pop()
 
 
 def _result_of(data: Any, output: Any) -> RunResultBase:
@@ -578,58 +485,13 @@ def _result_of(data: Any, output: Any) -> RunResultBase:
     )
 
 
-class _Hooks(agents.RunHooks[Any]):
-    """Ask about each call before it runs and keep its result; then call the user's."""
-
-    def __init__(self, attempts: _Attempts, user: agents.RunHooks[Any] | None) -> None:
-        self.attempts = attempts
-        self.user = user or agents.RunHooks[Any]()
-        for name in ("on_llm_start", "on_agent_end", "on_handoff"):
-            setattr(self, name, getattr(self.user, name))
-
-    async def on_agent_start(self, context: Any, agent: Any) -> None:
-        """Let each tool of an agent, and of its servers, ask whether a call repeats.
-
-        In a run without heedful, this guardrail allows each call.
-        """
-        tools = [tool for tool in agent.tools if isinstance(tool, agents.FunctionTool)]
-        for owner in [*tools, *agent.mcp_servers]:
-            guardrails = owner.tool_input_guardrails or []
-            if _hold_repeats not in guardrails:
-                owner.tool_input_guardrails = [*guardrails, _hold_repeats]
-        await self.user.on_agent_start(context, agent)
-
-    async def on_llm_end(
-        self, context: Any, agent: Any, response: agents.ModelResponse
-    ) -> None:
-        """Keep the last text of the model."""
-        run = self.attempts.run
-        texts = map(agents.ItemHelpers.extract_text, response.output)
-        run.repeats.hear("\n".join(filter(None, texts)))
-        await self.user.on_llm_end(context, agent, response)
-
-    async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
-        """Ask memory about the call of a tool."""
-        if isinstance(context, ToolContext):
-            await self.attempts.ask(context)
-        await self.user.on_tool_start(context, agent, tool)
-
-    async def on_tool_end(
-        self, context: Any, agent: Any, tool: Any, result: object
-    ) -> None:
-        """Record the result of a call that has begun."""
-        if isinstance(context, ToolContext):
-            await self.attempts.keep_result(context, result)
-
-        await self.user.on_tool_end(context, agent, tool, result)
+def _result_calls(item: Any) -> list[str]:
+    """Return the id of the call whose result an item is."""
+    is_result = item.get("type") == "function_call_output"
+    return [str(item.get("call_id"))] if is_result else []
 
 
-def _is_answer(item: Any) -> bool:
-    """Return True if an item is a message or a thought of the model."""
-    return not _ANSWER_ITEM_TYPES.isdisjoint((item.get("role"), item.get("type")))
-
-
-def _message(role: str, text: str) -> Any:
+def _message(role: Role, text: str) -> Any:
     """Return a message as an item of the SDK's input."""
     return {"role": role, "content": text}
 

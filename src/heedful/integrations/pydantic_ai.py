@@ -35,11 +35,10 @@ from pydantic_ai.result import FinalResult
 from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
-from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import checked_host, keep_failure, keep_result
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
-from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import Candidate, Usage
+from heedful.integrations import RESULT_KEY
+from heedful.integrations.attempts import Attempts, Role, checked_host
+from heedful.integrations.host import Host
+from heedful.loop.record import Usage
 
 
 @dataclass
@@ -75,36 +74,25 @@ class Heedful(AbstractCapability[Any]):
             task = "\n".join(_text_of(part.content) for part in prompts)
 
         run = self.host.run(id, task)
-        return _Run(
-            host=self.host,
-            hold_back=self.hold_back,
-            run=run,
-            id=self.id,
-        )
+        attempts = Attempts(run=run, hold_back=self.hold_back)
+        return _Run(host=self.host, attempts=attempts, id=self.id)
 
 
 @dataclass(kw_only=True)
 class _Run(Heedful):
-    """The capability in one run: its advice, what was rejected, and the best answer.
+    """The capability in one run.
 
-    `recalled` is what memory has for the task. `resumed` is the last answer of an
-    earlier process, with what is wrong with it. `held_back` has the calls that did not
-    run at first, `feedback` the texts about rejected answers, `answers` the ids of
-    rejected calls of an output tool, and `counted` the usage before the current
-    attempt. `in_node` is True while a node of the agent's graph runs. `closing` is the
-    text that ends a run that repeats a call.
+    `feedback` has the texts about rejected answers, `answers` the ids of rejected calls
+    of an output tool. `in_node` is True while a node of the agent's graph runs,
+    `is_resumed` until an answer after those of an earlier process is rejected.
+    `closing` is the text that ends a run that repeats a call.
     """
 
-    run: HostRun
-    recalled: str = ""
-    resumed: str = ""
-    held_back: set[str] = field(default_factory=set)
+    attempts: Attempts
     feedback: set[str] = field(default_factory=set)
     answers: set[str] = field(default_factory=set)
-    counted: Usage = Usage()
-    verdict: Verdict | None = None
-    best: ModelMessage | None = None
     in_node: bool = False
+    is_resumed: bool = False
     judged: bool = False
     closing: str = ""
 
@@ -119,60 +107,45 @@ class _Run(Heedful):
         If an earlier process ended the loop, return its best answer. If that process
         was interrupted, go on after its last answer.
         """
-        self.counted = _usage_of(ctx)
-        self.recalled = (await self.run.recall()).text
-
-        loop = self.run.loop
-        if loop and loop.ended and self.run.best is not None:
-            # The answer of an earlier process.
+        attempts = self.attempts
+        await attempts.begin()
+        attempts.counted = _usage_of(ctx)
+        if attempts.known_answer is not None:
             result = AgentRunResult(self.best_output(ctx))
-            vars(result)[RESULT_KEY] = loop.verdict
+            vars(result)[RESULT_KEY] = attempts.verdict
             return result
 
-        if loop and isinstance(loop.verdict, Again) and loop.loop.attempts:
-            feedback = loop.verdict.feedback
-            answer = Candidate.of(loop.stored.values[-1]).text
-            self.recalled = self.recalled.removesuffix(feedback).rstrip()
-            self.feedback.add(feedback)
+        if attempts.feedback:
+            self.feedback.add(attempts.feedback)
             # Without a prompt, the messages have the rejected answer.
-            if ctx.prompt is not None:
-                self.resumed = f"An earlier attempt answered:\n{answer}\n{feedback}"
+            self.is_resumed = ctx.prompt is not None
 
         try:
             result = await handler()
         except Exception:
-            await self.run.learn(ends="error")
+            await attempts.end("error")
             raise
 
-        is_paused = isinstance(result.output, DeferredToolRequests)
-        if not is_paused:
+        if not isinstance(result.output, DeferredToolRequests):
             result = await self.end(result)
         return result
 
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
         messages = self.without_rejected(result.all_messages())
-        best = self.best
+        best = self.attempts.best
         if isinstance(best, ModelResponse) and not _has_part(best, ToolCallPart):
             while messages and not isinstance(messages[-1], ModelResponse):
                 messages.pop()
             messages = [*messages[:-1], best]
 
         result.all_messages()[:] = messages
-
-        verdict = self.run.repeats.stopped or self.verdict
-        if isinstance(verdict, Again) and self.run.loop:
-            # The retries of the agent ended first.
-            verdict = Done(self.run.loop.loop.best, passed=False)
-
-        passed = verdict.passed if isinstance(verdict, Done) else None
-        await self.run.learn(ends=PASSED_OUTCOMES[passed])
-        vars(result)[RESULT_KEY] = verdict or self.run.unjudged
+        vars(result)[RESULT_KEY] = await self.attempts.end()
         return result
 
     def best_output(self, ctx: RunContext[Any]) -> Any:
         """Return the best output in the type of the agent's output."""
-        return self.run.best_as(getattr(ctx.agent, "output_type", None))
+        return self.attempts.run.best_as(getattr(ctx.agent, "output_type", None))
 
     async def wrap_node_run(
         self, ctx: RunContext[Any], *, node: Any, handler: Any
@@ -196,13 +169,14 @@ class _Run(Heedful):
         """Return the best answer if the agent's own retries or limits end first."""
         ends_first = isinstance(error, exceptions.UsageLimitExceeded)
         if ends_first or type(error) is exceptions.UnexpectedModelBehavior:
-            self.closing = self.closing or self.run.repeats.closing(at_limit=True)
+            repeats = self.attempts.run.repeats
+            self.closing = self.closing or repeats.closing(at_limit=True)
         if self.closing:
             best = self.best_output(ctx)
             return End(FinalResult(self.closing if best is None else best))
         # The subclasses of this error say that the provider refused.
         retries_ended = type(error) is exceptions.UnexpectedModelBehavior
-        if not retries_ended or self.run.best is None:
+        if not retries_ended or self.attempts.run.best is None:
             raise error
         return End(FinalResult(self.best_output(ctx)))
 
@@ -210,19 +184,19 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
-        self.closing = self.run.repeats.closing()
+        self.closing = self.attempts.run.repeats.closing()
         if self.closing:
             answer = ModelResponse([TextPart(self.closing)])
             raise exceptions.SkipModelRequest(answer)
 
         messages = self.without_rejected(request_context.messages, keep=1)
-        return replace(request_context, messages=self.advised(messages, ctx.run_id))
+        return replace(request_context, messages=self.request(messages, ctx.run_id))
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
         """Keep the last text of the model."""
-        self.run.repeats.hear(response.text)
+        self.attempts.run.repeats.hear(response.text)
         return response
 
     async def wrap_tool_execute(
@@ -240,18 +214,9 @@ class _Run(Heedful):
         """
         id = call.tool_call_id
         name = call.tool_name
-        repeated = self.run.repeats.hold(name, args, id)
-        if repeated:
-            return repeated
-
-        advice = await self.run.before(name, args, id)
-
-        request = f"{name} {call.args_as_json_str()}"
-        if advice and self.hold_back and request not in self.held_back:
-            # The advice is the result of the call, so it is not shown again after it.
-            self.held_back.add(request)
-            self.run.call_advice.pop(id)
-            raise ModelRetry(advice.text)
+        held_back = await self.attempts.ask(name, args, id)
+        if held_back:
+            return held_back
 
         try:
             result = await handler(args)
@@ -263,10 +228,10 @@ class _Run(Heedful):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
-            await keep_failure(self.run, name, str(error), id)
+            await self.attempts.keep(name, str(error), id, failed=True)
             raise
 
-        await keep_result(self.run, name, str(result), id)
+        await self.attempts.keep(name, str(result), id)
         return result
 
     async def after_output_process(
@@ -282,26 +247,15 @@ class _Run(Heedful):
             return output
 
         self.judged = True
-        usage = _usage_of(ctx)
-        earlier_usage = self.counted
-        spent = Usage(
-            usage.calls - earlier_usage.calls,
-            usage.prompt_tokens - earlier_usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens - earlier_usage.completion_tokens,
-            cost=usage.cost - earlier_usage.cost,
-        )
-        self.verdict = await self.run.verdict(output, spent, self.run.next)
-        self.counted = usage
-
-        if self.verdict is None or self.run.best is output:
-            self.best = ctx.messages[-1]
-        if isinstance(self.verdict, Done) and self.run.best is not None:
-            return self.run.best_as(output_context.output_type)
-        if not isinstance(self.verdict, Again) or not self.in_node:
+        self.attempts.count(_usage_of(ctx))
+        is_again = await self.attempts.judge(output, ctx.messages[-1])
+        if self.attempts.has_best:
+            return self.attempts.run.best_as(output_context.output_type)
+        if not is_again or not self.in_node:
             return output
 
-        feedback = self.verdict.feedback
-        self.resumed = ""
+        feedback = self.attempts.feedback
+        self.is_resumed = False
         self.feedback.add(feedback)
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
@@ -312,13 +266,10 @@ class _Run(Heedful):
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
-    def advised(
+    def request(
         self, messages: Sequence[ModelMessage], run_id: str | None
     ) -> list[ModelMessage]:
         """Return the messages with what memory has, after the prompt and calls."""
-        room = MAX_CALL_ADVICE_CHARS - len(self.recalled) - len(self.resumed)
-        call_advice = self.run.advice(room)
-
         # The first prompt of the run, or the last one of all.
         prompts = [
             number
@@ -327,23 +278,23 @@ class _Run(Heedful):
         ]
         of_run = [number for number in prompts if messages[number].run_id == run_id]
         prompt = of_run[0] if of_run else max(prompts, default=-1)
+        last = prompt if self.is_resumed else -2
 
-        new_messages = list(messages)
-        for number, message in enumerate(messages):
-            if not isinstance(message, ModelRequest):
-                continue
-
-            texts = [self.recalled, self.resumed] if number == prompt else []
-            texts += [
-                call_advice.get(part.tool_call_id, "")
-                for part in message.parts
-                if isinstance(part, ToolReturnPart | RetryPromptPart)
-            ]
-            added = [UserPromptPart(text) for text in texts if text]
-            if added:
-                new_messages[number] = replace(message, parts=[*message.parts, *added])
-
-        return new_messages
+        woven = self.attempts.advised(
+            messages,
+            task=prompt,
+            last=last,
+            calls=_result_calls,
+            message=_message,
+        )
+        request: list[ModelMessage] = []
+        for message in woven:
+            before = request[-1] if request else None
+            if isinstance(before, ModelRequest) and isinstance(message, ModelRequest):
+                request[-1] = replace(before, parts=[*before.parts, *message.parts])
+            else:
+                request.append(message)
+        return request
 
     def without_rejected(
         self, messages: Sequence[ModelMessage], keep: int = 0
@@ -405,6 +356,22 @@ def _text_of(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
     return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _message(role: Role, text: str) -> ModelMessage:
+    """Return a message of a text."""
+    if role == "user":
+        return ModelRequest([UserPromptPart(text)])
+    return ModelResponse([TextPart(text)])
+
+
+def _result_calls(message: ModelMessage) -> list[str]:
+    """Return the ids of the calls whose results are in a message."""
+    return [
+        part.tool_call_id
+        for part in message.parts
+        if isinstance(part, ToolReturnPart | RetryPromptPart)
+    ]
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:

@@ -41,17 +41,11 @@ from strands.plugins import Plugin
 from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
+from heedful.episodes.episode import json_data
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import (
-    ID_KEY,
-    Attempts,
-    checked_host,
-    keep_failure,
-    keep_result,
-)
+from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, place_of
 from heedful.integrations.host import Host
-from heedful.loop.decide import Done
-from heedful.loop.record import Candidate
+from heedful.loop.record import Usage
 
 # The reasons for which a model stops when it has answered.
 ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
@@ -113,7 +107,7 @@ class HeedfulPlugin(Plugin):
         """
         run = self.runs.get(event.agent)
         if run and run.known_answer is not None:
-            event.cancel = Candidate.of(run.known_answer).text or True
+            event.cancel = run.best_text or True
         elif run:
             event.cancel = run.run.repeats.closing() or event.cancel
 
@@ -124,7 +118,7 @@ class HeedfulPlugin(Plugin):
             return context
 
         run.is_forced = context.structured_output_model is not None
-        return context.replace(messages=run.advised(context.messages))
+        return context.replace(messages=run.request(context.messages))
 
     async def judge(self, event: AfterModelCallEvent) -> None:
         """Judge an answer of the model; ask again, or put the best in its place."""
@@ -135,22 +129,21 @@ class HeedfulPlugin(Plugin):
             return
 
         message = response.message
-        run.count(message)
+        run.spent += _usage_in(message)
         output: Any = _text_of(message)
         run.run.repeats.hear(output)
         if _wants_object(event.agent):
             # Only a model that is made to answer with an object does so in a text.
-            output = _object_in(output) if run.is_forced else None
+            output = json_data(output) if run.is_forced else None
         if output is None or response.stop_reason not in ANSWER_STOP_REASONS:
             return
 
         if await run.judge(output, list(message["content"])):
             history = event.agent.messages
-            run.last_id = history[-1].get("tracking_id", "") if history else ""
+            run.last_id = _id_of(history[-1]) if history else ""
             event.retry = True
-        elif isinstance(run.verdict, Done) and run.run.best is not None:
-            text = Candidate.of(run.run.best).text or ""
-            message["content"] = run.best or [{"text": text}]
+        elif run.has_best:
+            message["content"] = run.best or [{"text": run.best_text}]
 
     async def judge_object(
         self,
@@ -163,10 +156,13 @@ class HeedfulPlugin(Plugin):
         output = _valid_object(context.tool, arguments) if run else None
         if run and output is not None:
             if await run.judge(output, arguments):
-                yield ToolResultEvent(_error_result(context, run.feedback))
+                id = context.tool_use["toolUseId"]
+                content: Any = [{"text": run.feedback}]
+                result = ToolResult(toolUseId=id, status="error", content=content)
+                yield ToolResultEvent(result)
                 return
 
-            if isinstance(run.verdict, Done) and run.run.best is not None:
+            if run.has_best:
                 best = run.best or run.run.best
                 context = context.replace(tool_use={**context.tool_use, "input": best})
 
@@ -176,29 +172,21 @@ class HeedfulPlugin(Plugin):
     async def ask(self, event: BeforeToolCallEvent) -> None:
         """Ask memory about a call; with `hold_back`, cancel it if it failed before."""
         run = self.runs.get(event.agent)
-        if run is None or _makes_object(event.selected_tool) or event.cancel_tool:
-            return
-
         use = event.tool_use
-        held_back = await run.ask(use["name"], use["input"], use["toolUseId"])
-        if held_back:
-            event.cancel_tool = held_back
+        if run and not _makes_object(event.selected_tool) and not event.cancel_tool:
+            held_back = await run.ask(use["name"], use["input"], use["toolUseId"])
+            event.cancel_tool = held_back or event.cancel_tool
 
     async def note_result(self, event: AfterToolCallEvent) -> None:
         """Keep the result of a call; ask memory about an error."""
         run = self.runs.get(event.agent)
-        is_cancelled = event.cancel_message is not None
-        if run is None or is_cancelled or _makes_object(event.selected_tool):
+        if run is None or event.cancel_message is not None:
             return
 
-        name = event.tool_use["name"]
-        call = event.tool_use["toolUseId"]
-        text = _result_text(event.result)
-        if event.result["status"] == "error":
-            error = str(event.exception) if event.exception else text
-            await keep_failure(run.run, name, error, call)
-        else:
-            await keep_result(run.run, name, text, call)
+        use = event.tool_use
+        text = str(event.exception or _result_text(event.result))
+        failed = event.result["status"] == "error"
+        await run.keep(use["name"], text, use["toolUseId"], failed=failed)
 
     async def end(self, event: AfterInvocationEvent) -> None:
         """Learn from the run, and put the verdict into the state of the result."""
@@ -229,41 +217,49 @@ class _Invocation(Attempts):
     last_id: str = ""
     is_forced: bool = False
 
-    def count(self, message: Message) -> None:
-        """Count the call of the model that made a message."""
-        usage: Any = message["metadata"].get("usage") or {}
-        parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-        prompt_tokens = sum(usage.get(part) or 0 for part in parts)
-        self.spend(prompt_tokens, usage.get("outputTokens") or 0)
+    def request(self, messages: Messages) -> Messages:
+        """Return the messages with what memory has, and the last rejected answer."""
+        ids = [_id_of(message) for message in messages]
+        woven = self.advised(
+            messages,
+            task=place_of(ids, self.task_id),
+            last=place_of(ids, self.last_id),
+            calls=_result_calls,
+            message=_message,
+        )
+        # A provider may refuse two messages of one role that follow each other.
+        request: Messages = []
+        for message in woven:
+            if request and request[-1]["role"] == message["role"]:
+                content = [*request[-1]["content"], *message["content"]]
+                request[-1] = {**request[-1], "content": content}
+            else:
+                request.append(message)
+        return request
 
-    def advised(self, messages: Messages) -> Messages:
-        """Return the messages with what memory has, and the last rejected answer.
 
-        What has lost its place, because messages were summarized, is at the end.
-        """
-        places = {
-            message.get("tracking_id"): number
-            for number, message in enumerate(messages)
-        }
-        task = places.get(self.task_id, len(messages) - 1)
-        last = places.get(self.last_id, len(messages) - 1)
-        call_advice = self.call_advice()
+def _id_of(message: Message) -> str:
+    """Return the tracking id of a message, "" without one."""
+    return str(message.get("tracking_id", ""))
 
-        new_messages: Messages = []
-        for number, message in enumerate(messages):
-            texts = [self.recalled] if number == task else []
-            texts += [
-                call_advice.get(block["toolResult"]["toolUseId"], "")
-                for block in message["content"]
-                if "toolResult" in block
-            ]
-            added: list[Any] = [{"text": text} for text in texts if text]
-            new_messages.append({**message, "content": [*message["content"], *added]})
-            if number == last and self.rejected:
-                new_messages.append(_message("assistant", self.rejected))
-                new_messages.append(_message("user", self.feedback))
 
-        return new_messages
+def _result_calls(message: Message) -> list[str]:
+    """Return the ids of the calls whose results are in a message."""
+    blocks = message["content"]
+    return [
+        block["toolResult"]["toolUseId"] for block in blocks if "toolResult" in block
+    ]
+
+
+def _usage_in(message: Message) -> Usage:
+    """Return the usage of the call of the model that made a message."""
+    usage: Any = message["metadata"].get("usage") or {}
+    parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+    return Usage(
+        1,
+        sum(usage.get(part) or 0 for part in parts),
+        completion_tokens=usage.get("outputTokens") or 0,
+    )
 
 
 def _message(role: Any, text: str) -> Message:
@@ -294,12 +290,6 @@ def _result_text(result: ToolResult) -> str:
     return "\n".join(texts)
 
 
-def _error_result(context: ExecuteToolContext, text: str) -> ToolResult:
-    """Return the result of a call that failed."""
-    id = context.tool_use["toolUseId"]
-    return {"toolUseId": id, "status": "error", "content": [{"text": text}]}
-
-
 def _makes_object(tool: Any) -> bool:
     """Return True for the tool by which a model answers with an object."""
     return getattr(tool, "tool_type", "") == "structured_output"
@@ -325,12 +315,3 @@ def _valid_object(tool: Any, arguments: Any) -> dict[str, Any] | None:
     except (ValidationError, TypeError):
         return None
     return data
-
-
-def _object_in(text: str) -> dict[str, Any] | None:
-    """Return the object that a text is as JSON, or None."""
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return None
-    return data if isinstance(data, dict) else None
