@@ -49,7 +49,7 @@ GOOD = {
     ),
     "dream --dry-run": (
         "lessons: ",
-        "id at by mode before proposals after nothing",
+        "id at by before proposals after nothing",
     ),
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
@@ -215,7 +215,6 @@ BAD = {
         "--ended-for is '30d'; it must be at least 31d",
     ),
     "proof --restore 1": (2, "--restore needs --by"),
-    "dream --mode deep": (2, "deep"),
     "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
     "replay --policy stage,attempts.limit=0": (
         2,

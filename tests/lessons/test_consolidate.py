@@ -59,7 +59,7 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> DreamLe
 def test_of_rules_for_one_failure_that_contradict_the_newer_one_stands(
     first, second, why
 ):
-    proposals = [*find_superseded([rule(1, first), rule(2, second)], "lite", NOW)]
+    proposals = [*find_superseded([rule(1, first), rule(2, second)])]
     expected = []
     if why:
         reason = CONTRADICTION_REASONS[why]
@@ -112,17 +112,11 @@ TIMEOUT = signature("error", "timeout").digest
 )
 def test_each_rule_is_compared_with_the_newest_for_its_failure(lessons, expected):
     for those in (lessons, lessons[::-1]):
-        proposals = find_superseded(those, "lite", NOW)
+        proposals = find_superseded(those)
         assert [(p.survivor, *p.members) for p in proposals] == expected
 
 
 def test_a_pinned_rule_is_left_to_a_person():
     rules = [rule(1, "Retry the call", pinned=True), rule(2, AGAINST)]
-    (proposal,) = find_superseded(rules, "lite", NOW)
+    (proposal,) = find_superseded(rules)
     assert proposal.outcome == PERSON_OUTCOME
-
-
-@pytest.mark.parametrize(("age", "count"), [(86_300.0, 1), (86_500.0, 0)])
-def test_a_nightly_run_looks_at_rules_of_the_last_day(age, count):
-    rules = [rule(1, "Retry the call", last_seen=1.0), rule(2, AGAINST, last_seen=NOW)]
-    assert len([*find_superseded(rules, "full", NOW + age)]) == count

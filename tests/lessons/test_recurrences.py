@@ -69,7 +69,7 @@ def find(
         seen_in[id] = [f"episode:{id}.{run}" for run in range(runs)]
         if runs_of:
             seen_in[id] = [runs_of[id - 1]]
-    return find_recurrences(lessons, words, seen_in, "lite", NOW)
+    return find_recurrences(lessons, words, seen_in, NOW)
 
 
 CURED = [failure(f"Bash git {verb}", f"Bash git {verb} -f") for verb in "abc"]

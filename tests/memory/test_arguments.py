@@ -239,12 +239,6 @@ WRONG = [
         id="consolidate: by",
     ),
     pytest.param(
-        "mode",
-        ("deep",),
-        lambda memory, value: consolidate(memory, mode=value),
-        id="consolidate: mode",
-    ),
-    pytest.param(
         "unused_for",
         (NAN, 0, -1, float("inf"), "x"),
         lambda memory, value: memory.prune(unused_for=value, by="ada"),

@@ -360,19 +360,6 @@ async def test_an_empty_recall_says_that_a_dream_wrote_what_is_nearest(memory):
     assert "a dream wrote it" in matches.silence
 
 
-async def test_a_periodic_dream_reflects_on_what_was_seen_today(memory):
-    ids = await learn_git_failures(memory)
-    old = "update lesson set last_seen = 1000"
-    await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
-    dream = await consolidate(memory, mode="full")
-    assert dream.written == 0
-    assert "none was seen in the last 24 hours" in dream.silence
-
-    await learn_failure(memory, CONFLICT, "today")
-    [reflection] = reflections_of(await consolidate(memory, mode="full"))
-    assert reflection.members == tuple(ids)
-
-
 async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_path):
     await learn_git_failures(memory)
     await consolidate(memory)

@@ -149,13 +149,6 @@ HELD_LESSON = Request(
 )
 
 
-def rejected_call(command: str) -> Request:
-    """Remember a command, and the one that was accepted instead of it."""
-    example = {"task": command, "accepted": f"p{command}", "rejected": command}
-    body = {"error_type": "Bash", "text": "npm is not used here", "example": example}
-    return Request("POST", "/v1/reflections", body)
-
-
 SESSION_START = {
     "hook_event_name": "SessionStart",
     "session_id": "5b1e",
@@ -228,14 +221,6 @@ OTHER_CALLS = {
     "a rejection taken back": Case(
         Request("POST", "/v1/quarantine/1/undo", {"why": "a mistake"}),
         [HELD_LESSON, Request("POST", "/v1/quarantine/1/reject", {"why": "read"})],
-    ),
-    "a check of a lesson": Case(
-        Request("POST", "/v1/reflections/1/check", {"decision": "accept"}),
-        [
-            *map(rejected_call, ("npm test", "npm run lint")),
-            Request("POST", "/v1/quarantine/1/release", {"why": "read"}),
-            Request("POST", "/v1/quarantine/2/release", {"why": "read"}),
-        ],
     ),
     "a source revoked": Case(
         Request("POST", "/v1/quarantine/revoke", {"source": "a", "why": "b"}),

@@ -122,55 +122,6 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
 
 
 @over_http
-async def test_links_are_those_of_the_library(place, client):
-    first = await client.remember("ModuleNotFoundError", "no yaml in src/app.py")
-    await client.remember("SyntaxError", "odd indent in src/app.py")
-    related = await client.related(first.id)
-    assert related == await place.memory.related(first.id)
-    assert related.related[0].lesson.state == "unverified"
-    assert (await client.related(first.id, limit=1)).compared == 2
-    with pytest.raises(errors.NotFound):
-        await client.related(999)
-
-
-async def teach_severity(client: heedful.Client) -> int:
-    """Report loops that correct a mistake; return the id of the lesson."""
-    fix = "Answer with one of P0 to P3"
-    finding = heedful.Finding("severity", "this is no severity", fix=fix)
-    for wrong, right in (("high", "P0"), ("very low", "P3")):
-        await client.open(wrong, f"bug {wrong}", memory_key="bugs")
-        rejected = heedful.Evaluation((finding,))
-        await client.report(wrong, 1, output=wrong, evaluation=rejected)
-        await client.report(wrong, 2, output=right, evaluation=heedful.Evaluation())
-    [match] = await client.query(kind="check", limit=1)
-    return match.lesson_id
-
-
-@over_http
-async def test_checks_of_lessons_are_those_of_the_library(place, client):
-    lesson = await teach_severity(client)
-    proposed = await client.harden(lesson)
-    assert proposed.state == "proposed"
-    assert proposed.lesson_state == "verified"
-    accepted = await client.harden(lesson, "accept", why="seen it")
-    assert accepted.state == "accepted"
-    assert accepted.by.startswith("ann")
-    assert await client.checks() == list(await place.memory.checks.list())
-    assert (await client.harden(lesson, "reject")).state == "rejected"
-
-
-@over_http
-async def test_a_check_that_cannot_be_made_says_why_and_who_may_decide(place, client):
-    remembered = await client.remember("Bash", "disk full")
-    with pytest.raises(errors.InvalidInput, match="it has 0 and 0"):
-        await client.harden(remembered.id)
-    async with await place.client("read", "write") as writer:
-        with pytest.raises(errors.Forbidden):
-            await writer.harden(remembered.id)
-    assert await client.checks() == []
-
-
-@over_http
 async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
     await client.remember("unit", "no unit", example=PAIR)
     messages = await client.render(TASK, loop="pears")

@@ -1,10 +1,12 @@
-"""Checks made from lessons over HTTP: who may decide, and what attempts are answer."""
+"""A check made from a lesson judges attempts that are reported over HTTP."""
 
 from typing import Any
 
 import pytest
 
-from tests.service.support import Api, Project, served
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
+from tests.service.support import TENANT, Api, Project, served
 
 KEY = "bug reports"
 WRONG = {
@@ -52,81 +54,15 @@ def project(api: Api, request: pytest.FixtureRequest) -> Triage:
     return Triage(api, str(request.node.name[:100]), "read", "write", "approve")
 
 
-def test_a_check_is_proposed_accepted_and_judges_attempts(project: Triage) -> None:
-    lesson = project.teach()
-    proposed = project.post(f"reflections/{lesson}/check")
-    assert proposed["state"] == "proposed"
-    assert proposed["memory_key"] == KEY
-
-    accepted = project.post(f"reflections/{lesson}/check", {"decision": "accept"})
-    assert accepted["state"] == "accepted"
-    assert accepted["by"]
+def test_the_check_of_a_lesson_judges_attempts(api: Api, project: Triage) -> None:
+    checks = Memory(api.setup.store, Scope(TENANT, project.name)).checks
+    api.run(checks.accept(project.teach(), by="ada"))
 
     project.begin("next")
     body = {"output": "medium", "checks": [{"name": "not_empty"}]}
     verdict = project.ask("PUT", "loops/next/attempts/1", body).json()
     assert verdict["decision"] == "again"
     assert WRONG["fix"] in verdict["feedback"]
-    [check] = project.get("checks")["items"]
-    assert check["hits"] == 1
-    assert check["false_alarms"] == 0
-
-
-def test_a_person_rejects_and_says_what_was_wrong(project: Triage) -> None:
-    lesson = project.teach()
-    project.post(f"reflections/{lesson}/check", {"decision": "accept"})
-    project.begin("next")
-    project.report("next", 1, "medium", WRONG)
-    body = {"decision": "false_alarm", "why": "medium is one"}
-    answer = project.post(f"reflections/{lesson}/check", body)
-    assert answer["state"] == "retired"
-    answer = project.post(f"reflections/{lesson}/check", {"decision": "reject"})
-    assert answer["state"] == "rejected"
-
-
-def test_without_approve_nobody_decides(api: Api, project: Triage) -> None:
-    lesson = project.teach()
-    writer = Project(api, project.name, "read", "write")
-    path = f"reflections/{lesson}/check"
-    writer.refused(403, "forbidden", "POST", path, {"decision": "accept"})
-    assert project.get("checks")["items"] == []
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        pytest.param({"decision": "maybe"}, 422, "invalid_request", id="a word"),
-        pytest.param({"decision": None}, 422, "invalid_request", id="null"),
-        pytest.param({"other": 1}, 422, "invalid_request", id="an unknown field"),
-        pytest.param({"why": 3}, 422, "invalid_request", id="a reason in numbers"),
-        pytest.param(
-            {"decision": "false_alarm"}, 404, "not_found", id="no check was wrong"
-        ),
-    ],
-)
-def test_bad_decisions_are_refused_and_nothing_is_written(
-    project: Triage, body: Any, status: int, code: str
-) -> None:
-    path = f"reflections/{project.teach()}/check"
-    project.refused(status, code, "POST", path, body)
-    assert project.get("checks")["items"] == []
-
-
-@pytest.mark.parametrize(
-    ("id", "status", "code"),
-    [
-        pytest.param("0", 422, "invalid_request", id="zero"),
-        pytest.param("one", 422, "invalid_request", id="a word"),
-        pytest.param("999", 404, "not_found", id="nobody's"),
-    ],
-)
-def test_bad_lessons_are_refused(
-    project: Triage, id: str, status: int, code: str
-) -> None:
-    project.refused(status, code, "POST", f"reflections/{id}/check", {})
-
-
-def test_too_few_examples_say_how_many_there_are(project: Triage) -> None:
-    path = f"reflections/{project.teach(1)}/check"
-    problem = project.refused(422, "invalid_input", "POST", path, {})
-    assert "it has 1 and 1" in problem["detail"]
+    [check] = api.run(checks.list())
+    assert check.hits == 1
+    assert check.false_alarms == 0

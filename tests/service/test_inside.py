@@ -119,13 +119,9 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     assert await store.read(SCOPE, search.spaces) == {"": 3}
     await run_task(replace(tools, embedder=FixedEmbedder()), "embed")
     assert await store.read(SCOPE, search.spaces) == {"fixed/64": 3}
-    await run_task(tools, "dream", mode="lite")
+    await run_task(tools, "dream")
     await run_task(replace(tools, enabled=False), "dream")
-    assert [(dream.mode, dream.by) for dream in await Dreams(memory).log()] == [
-        ("lite", jobs.WORKER_ACTOR)
-    ]
-    with pytest.raises(errors.InvalidInput, match="mode"):
-        await run_task(tools, "dream", mode="deep")
+    assert [dream.by for dream in await Dreams(memory).log()] == [jobs.WORKER_ACTOR]
     await run_task(replace(tools, unused_for=YEAR), "prune")
     assert await store.read(SCOPE, lesson_store.count) == 3
 
@@ -136,7 +132,6 @@ async def test_the_nightly_dream_reflects_on_what_recurred_that_day(store):
     await learn_git_failures(memory)
     await run_task(tools, "dream")
     [dream] = await Dreams(memory).log()
-    assert dream.mode == "full"
     assert dream.written == 1
     [proposal] = dream.done
     # A caller of an earlier system finds it, and sees of which lessons it is made.

@@ -74,8 +74,6 @@ EXCUSED = (
     # The readers of episodes and of hooks say what is wrong with an event.
     ("POST /v1/(episodes|hooks/.*)", '"code":"(invalid_input|unknown_name)"'),
     ("POST /api/v1/reflections/generate", '"status":"error"'),
-    # Which lessons have the examples that a check needs, no schema says.
-    ("POST /v1/reflections/.*/check", "at least 2 rejected"),
 )
 # OTLP wants an answer of 200 that tells of the spans which were refused, not a refusal
 # of all; and in the JSON of protobuf, null is an absent field.

@@ -125,7 +125,8 @@ def test_a_lesson_shows_its_check(tmp_path):
         words = browser.get(f"/lessons/{lesson}").text
         assert f"heedful harden {lesson} --db " in words
         assert "--by NAME --db " in words
-        api.post(f"/v1/reflections/{lesson}/check", json={})
+        memory = Memory(api.setup.store, Scope("acme", "main"))
+        api.run(memory.checks.propose(lesson))
         page = browser.get(f"/lessons/{lesson}")
         assert "this call has &#39;npm&#39;" in page.text
         assert browser.data(f"/lessons/{lesson}")["check"]["hits"] == 0

@@ -5,9 +5,9 @@ its reflections.
 """
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Context, Option, Typer
+from typer import Context, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.output import (
@@ -34,9 +34,6 @@ dreams: Typer = group_with_default()
 def dream(
     context: Context,
     dry_run: DryRun = False,
-    mode: Annotated[
-        str, Option(help="lite: all lessons; full: the last 24 hours.")
-    ] = "lite",
     by: By = "heedful",
 ) -> int:
     """Reflect on failures that recur, and end rules that newer ones contradict.
@@ -44,10 +41,9 @@ def dream(
     """
     if context.invoked_subcommand is not None:
         return 0
-    checked_later: Any = mode  # `consolidate` refuses another word
 
     async def dream_of(memory: Memory) -> Dream:
-        return await consolidate(memory, mode=checked_later, dry_run=dry_run, by=by)
+        return await consolidate(memory, dry_run=dry_run, by=by)
 
     result = ask(dream_of, stopped="stopped; nothing was changed")
     if not result.done:
@@ -75,7 +71,7 @@ def _what_cell(result: Dream) -> str:
     return f"rolled back {when(result.undone)}; {summary}"
 
 
-DREAM_COLUMNS = columns("what by id mode before after at", what=_what_cell)
+DREAM_COLUMNS = columns("what by id before after at", what=_what_cell)
 
 
 @dreams.command("log")

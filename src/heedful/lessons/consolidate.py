@@ -55,11 +55,7 @@ def _lower_words(text: str) -> list[str]:
     return [word.lower() for word in _LESSON_WORD_PATTERN.findall(text)]
 
 
-Mode = Literal["lite", "full"]
 Action = Literal["supersede", "reword", "reflect"]
-DREAM_MODES: tuple[Mode, ...] = ("lite", "full")
-# A run in the mode "full" looks at what was seen within this time.
-LOOKBACK_SECONDS = 86_400.0
 # The outcome of a proposal that only a person may carry out.
 PERSON_OUTCOME = "for a person"
 CONTRADICTION_REASONS: Mapping[str, str] = {
@@ -123,13 +119,10 @@ class Proposal:
     outcome: str = "proposed"
 
 
-def find_superseded(
-    lessons: Iterable[DreamLesson], mode: Mode, now: float
-) -> Iterator[Proposal]:
+def find_superseded(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
     """Yield for each rule the newer one about its failure that contradicts it.
 
-    In the mode "full", the newer one was seen in the 24 hours before `now`. A rule that
-    is pinned is left to a person.
+    A rule that is pinned is left to a person.
     """
     by_subject: dict[tuple[str | int, ...], list[DreamLesson]] = defaultdict(list)
     for lesson in lessons:
@@ -138,8 +131,6 @@ def find_superseded(
 
     for rules in by_subject.values():
         newest, *older = sorted(rules, key=_newest_first)
-        if mode == "full" and now - newest.last_seen > LOOKBACK_SECONDS:
-            continue
         for rule in older:
             difference = _contradiction(newest.text, rule.text)
             if difference is not None:

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 
 from heedful.lessons import render
-from heedful.lessons.consolidate import LOOKBACK_SECONDS, DreamLesson, Mode
+from heedful.lessons.consolidate import DreamLesson
 from heedful.lessons.lesson import Signature, digest_of
 from heedful.lessons.links import (
     LessonWords,
@@ -95,15 +95,13 @@ def find_recurrences(
     lessons: Mapping[int, DreamLesson],
     words: Iterable[LessonWords],
     runs: Mapping[int, Collection[str]],
-    mode: Mode,
     now: float,
 ) -> Recurrences:
     """Return the reflections that these lessons call for, by the thing.
 
     `lessons` may be cited, by id; `words` are those of all lessons in use, and `runs`
-    the runs that saw each lesson. In the mode "full", one of the failures must have
-    been seen in the 24 hours before `now`. A failure that one reflection cites does not
-    count for another one.
+    the runs that saw each lesson. A failure that one reflection cites does not count
+    for another one.
     """
     linked = [(lesson, link_lesson(_failing_words(lesson))) for lesson in words]
     weights = weigh_links([account for _, account in linked])
@@ -125,13 +123,13 @@ def find_recurrences(
     for link in order:
         failures = distinct[link][:MAX_CITED_FAILURES]
         new_ids = {failure.lesson.id for failure in failures} - cited
-        if len(new_ids) < MIN_RECURRING_FAILURES or not _recur(failures, mode, now):
+        if len(new_ids) < MIN_RECURRING_FAILURES or not _recur(failures):
             continue
         recurrence = _reflect(link, failures, now)
         recurrences.append(recurrence)
         cited.update(recurrence.cited_ids)
 
-    silence = "" if recurrences else _explain_silence(distinct, mode)
+    silence = "" if recurrences else _explain_silence(distinct)
     return Recurrences(tuple(recurrences), silence=silence)
 
 
@@ -186,16 +184,14 @@ def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
     return list(distinct.values())
 
 
-def _recur(failures: Sequence[Failure], mode: Mode, now: float) -> bool:
+def _recur(failures: Sequence[Failure]) -> bool:
     """Return True if failures with one thing call for a reflection."""
     runs = frozenset[str]().union(*(failure.runs for failure in failures))
     cured = [failure for failure in failures if failure.is_cured]
-    newest = max(failure.lesson.last_seen for failure in failures)
     return (
         len(failures) >= MIN_RECURRING_FAILURES
         and len(runs) >= MIN_RECURRING_RUNS
         and len(cured) >= MIN_CURED_FAILURES
-        and (mode == "lite" or now - newest <= LOOKBACK_SECONDS)
     )
 
 
@@ -224,7 +220,7 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
     )
 
 
-def _explain_silence(groups: Mapping[Link, Sequence[Failure]], mode: Mode) -> str:
+def _explain_silence(groups: Mapping[Link, Sequence[Failure]]) -> str:
     """Return why no group of failures calls for a reflection."""
     largest = max(groups, key=lambda link: len(groups[link]), default=None)
     if largest is None:
@@ -234,5 +230,4 @@ def _explain_silence(groups: Mapping[Link, Sequence[Failure]], mode: Mode) -> st
     if count < MIN_RECURRING_FAILURES:
         needed = MIN_RECURRING_FAILURES
         return say("too little recurs", count=count, link=largest, needed=needed)
-    code = "no new reflection" if mode == "full" else "no reflection"
-    return say(code, count=count, link=largest)
+    return say("no reflection", count=count, link=largest)

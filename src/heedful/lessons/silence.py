@@ -120,10 +120,6 @@ _WORDS = {
         "there is no reflection on {count} failures with the {link}: they are from one "
         "run, or calls fixed too few of them"
     ),
-    "no new reflection": (
-        "there is no reflection on {count} failures with the {link}: they are from one "
-        "run, or calls fixed too few of them, or none was seen in the last 24 hours"
-    ),
     "text waits": "1 text waits in quarantine",
     "texts wait": "{number} texts wait in quarantine",
 }

@@ -15,9 +15,7 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.consolidate import (
-    DREAM_MODES,
     DreamLesson,
-    Mode,
     Proposal,
     find_superseded,
 )
@@ -32,7 +30,7 @@ from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
 from heedful.store import dreams as dream_store, links
-from heedful.validation import check_actor, check_integer, require
+from heedful.validation import check_actor, check_integer
 
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
 
@@ -49,7 +47,6 @@ class Dream:
     """
 
     id: int
-    mode: Mode
     _: KW_ONLY
     by: str
     at: float
@@ -141,20 +138,17 @@ class Dreams:
 
 
 async def consolidate(
-    memory: Memory, *, mode: Mode = "lite", dry_run: bool = False, by: str = "heedful"
+    memory: Memory, *, dry_run: bool = False, by: str = "heedful"
 ) -> Dream:
     """Reflect on what recurs in a scope, and end the rules that newer ones contradict.
 
     Failures that recur with one tool, file, package or error become a reflection of the
-    outcome "partial", which cites their lessons and leaves them as they are. The mode
-    "lite" looks at all lessons, for use on demand. The
-    mode "full" is for periodic use: it looks at what was seen in the last 24 hours. All
+    outcome "partial", which cites their lessons and leaves them as they are. All
     changes are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run`
     nothing is written.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
-    require(mode in DREAM_MODES, "mode", mode, f"one of {', '.join(DREAM_MODES)}")
     check_actor(by, "")
     now = time.time()
 
@@ -162,12 +156,12 @@ async def consolidate(
     lessons = {lesson.id: lesson for lesson in material}
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
-    superseded = await asyncio.to_thread(lambda: [*find_superseded(sources, mode, now)])
+    superseded = await asyncio.to_thread(lambda: [*find_superseded(sources)])
     gone = set[int]()
     for proposal in superseded:
         if proposal.outcome == "proposed":
             gone.update(proposal.members)
-    recurrences = await _find_recurrences(memory, sources, gone, mode, now)
+    recurrences = await _find_recurrences(memory, sources, gone, now)
     drafts = await _draft_reflections(memory, recurrences.reflections)
 
     proposals = [*superseded]
@@ -181,7 +175,6 @@ async def consolidate(
         proposals.append(proposal)
     if not dry_run:
         report = {
-            "mode": mode,
             "before": len(lessons),
             "silence": recurrences.silence,
         }
@@ -202,7 +195,6 @@ async def consolidate(
     texts |= {survivor: lesson.text for survivor, lesson in drafts.items()}
     return Dream(
         0,
-        mode,
         by=by,
         at=now,
         before=len(lessons),
@@ -216,7 +208,6 @@ async def _find_recurrences(
     memory: Memory,
     sources: Sequence[DreamLesson],
     gone: Collection[int],
-    mode: Mode,
     now: float,
 ) -> Recurrences:
     """Return what recurs among the lessons without a part in quarantine.
@@ -232,7 +223,7 @@ async def _find_recurrences(
     lesson_words = await memory.store.read(memory.scope, links.read_words)
     runs = await memory.store.read(memory.scope, dream_store.runs)
     return await asyncio.to_thread(
-        find_recurrences, citable, lesson_words, runs=runs, mode=mode, now=now
+        find_recurrences, citable, lesson_words, runs=runs, now=now
     )
 
 

@@ -24,8 +24,6 @@ from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
 from heedful.lessons import lesson as records
 from heedful.lessons.before import ActionHistory
-from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.links import Related
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof, TrialProof
 from heedful.loop.codec import policy_to, to_document, verdict_from
@@ -388,40 +386,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         body = {"text": text, "limit": limit, **filters}
         answer = await self.call("POST", "reflections", "query", body=body)
         return _matches(answer)
-
-    async def related(self, id: int, limit: int = 10) -> Related:
-        """Return what a lesson is about, and the lessons that are about the same.
-
-        The answer is that of `Memory.related`, for at most 200 lessons.
-        """
-        path = ("reflections", id, "related")
-        answer = await self.call("GET", *path, limit=limit)
-        related = [
-            {**other, "lesson": lesson_from_wire(other["lesson"])}
-            for other in answer["related"]
-        ]
-        lesson = lesson_from_wire(answer["lesson"])
-        return _read(Related, {**answer, "lesson": lesson, "related": related})
-
-    async def checks(self, limit: int = 50) -> list[LessonCheck]:
-        """Return at most 200 checks that lessons became, newest decision first."""
-        answer = await self.call("GET", "checks", limit=limit)
-        return _read(list[LessonCheck], [*map(lesson_from_wire, answer["items"])])
-
-    async def harden(
-        self,
-        lesson: int,
-        decision: Literal["propose", "accept", "reject", "false_alarm"] = "propose",
-        why: str = "",
-    ) -> LessonCheck:
-        """Propose the check of a lesson, or decide about it, as `Memory.checks` does.
-
-        The key needs the permission `approve`; it is who decides. Raises NotFound,
-        InvalidInput if no check can be made, Forbidden.
-        """
-        body = {"decision": decision, "why": why}
-        answer = await self.call("POST", "reflections", lesson, "check", body=body)
-        return _read(LessonCheck, lesson_from_wire(answer))
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return at most 3 worked examples as chat turns; at most 1 of them is

@@ -25,7 +25,6 @@ from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
-from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
 from heedful.loop import codec, record
 from heedful.memory.arrivals import Patience, gather
@@ -236,13 +235,13 @@ async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
     tools.embedded[scope] = began - CLOCK_OVERLAP_SECONDS
 
 
-async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
+async def dream(tools: Tools, scope: Scope) -> None:
     """Reflect on failures that recur, and end rules that newer ones contradict.
 
     Raises InvalidInput, ModelError, StoreError.
     """
     if tools.enabled:
-        await consolidate(tools.memory(scope), mode=mode, by=WORKER_ACTOR)
+        await consolidate(tools.memory(scope), by=WORKER_ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:

@@ -20,7 +20,7 @@ from pydantic import (
 
 from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
-from heedful.lessons import lesson as lessons, links, proof, quarantine
+from heedful.lessons import lesson as lessons, proof, quarantine
 from heedful.lessons.before import ActionHistory, KnownFailure
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
@@ -514,24 +514,6 @@ ActionAnswer = Annotated[
         checks=tuple[CheckRow, ...],
     ),
 ]
-
-
-_LinkedLesson = Annotated[links.LinkedLesson, Shape(state=SentLessonState)]
-_RelatedLesson = Annotated[links.RelatedLesson, Shape(lesson=_LinkedLesson)]
-RelatedAnswer = Annotated[
-    links.Related,
-    Shape(
-        lesson=_LinkedLesson,
-        related=tuple[_RelatedLesson, ...],
-        silence=CommandText,
-    ),
-]
-
-
-class Hardening(Reason):
-    """What to do about the check of a lesson."""
-
-    decision: Literal["propose", "accept", "reject", "false_alarm"] = "propose"
 
 
 class RecallRequest(Body):

@@ -407,17 +407,6 @@ async def listed(
     return Page[Document].of(documents, page.limit, "id")
 
 
-@lessons.get("/reflections/{id}/related")
-async def related(id: Id, caller: Reading, limit: Limit = 10) -> schemas.RelatedAnswer:
-    """Return the links of a lesson, and the lessons that share some, nearest first.
-
-    A lesson is linked to the tools, files, packages, errors and tasks that its words
-    name. Words that wait in quarantine have no links, for any key. `silence` says
-    why no lesson is related.
-    """
-    return await caller.memory.related(id, limit)
-
-
 @lessons.get("/reflections/{id}")
 async def one(id: Id, caller: Reading, response: Response) -> Document:
     """Return a lesson; its `edition` is also the entity tag in the header `ETag`."""
@@ -470,33 +459,6 @@ def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     """Return a lesson as the API sends it, and add its entity tag to the response."""
     response.headers["ETag"] = f'"{lesson["edition"]}"'
     return lesson_to_wire(lesson)
-
-
-@lessons.get("/checks")
-async def checks(caller: Reading, limit: Limit = 50) -> Page[schemas.CheckRow]:
-    """List the checks that lessons became, newest decision first."""
-    rows = await caller.memory.checks.list(limit)
-    return Page[schemas.CheckRow](items=list(rows), next=None)
-
-
-@lessons.post("/reflections/{id}/check")
-async def harden(
-    id: Id, body: schemas.Hardening, caller: Approving
-) -> schemas.CheckRow:
-    """Propose a check made from the examples of a lesson, or decide about it.
-
-    No model is asked. The check is executed on rejected and accepted outputs first; 422
-    says why no check can be made. The decision is recorded.
-    """
-    caller.record(f"harden.{body.decision}", str(id), why=body.why)
-    own_checks = caller.memory.checks
-    if body.decision == "accept":
-        return await own_checks.accept(id, by=caller.by, why=body.why)
-    if body.decision == "reject":
-        return await own_checks.reject(id, by=caller.by, why=body.why)
-    if body.decision == "false_alarm":
-        return await own_checks.false_alarm(id, by=caller.by, why=body.why)
-    return await own_checks.propose(id)
 
 
 quarantine: APIRouter = APIRouter(
