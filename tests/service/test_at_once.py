@@ -194,6 +194,9 @@ OTHER_CALLS = {
     "a note on a loop": Case(
         Request("POST", "/v1/loops/1/notes", {"text": "ask again"}), [LOOP]
     ),
+    "the right answer of a loop": Case(
+        Request("POST", "/v1/loops/1/correction", {"accepted": "2"}), STOPPED_LOOP
+    ),
     "a loop cancelled": Case(
         Request("POST", "/v1/loops/1/cancel", {"why": "b"}), [LOOP]
     ),

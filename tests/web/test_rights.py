@@ -47,6 +47,7 @@ ROUTE_OF_ACTION = {
     "override": "POST /v1/loops/x/overrides",
     "cancel": "POST /v1/loops/x/cancel",
     "note": "POST /v1/loops/x/notes",
+    "correct": "POST /v1/loops/x/correction",
     "release": "POST /v1/quarantine/1/release",
     "reject": "POST /v1/quarantine/1/reject",
     "undo": "POST /v1/quarantine/1/undo",

@@ -37,6 +37,10 @@ COMMAND_GROUPS = {
             "Suspend a stop rule, so that a loop can continue.",
         ),
         "cancel": ("loops:cancel", "End an open loop for good."),
+        "correct": (
+            "loops:correct",
+            "Give the right answer of a loop that did not pass.",
+        ),
     },
     "Ask memory": {
         "seen": ("lessons:seen", "Say whether an error was seen, and what fixed it."),

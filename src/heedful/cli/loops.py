@@ -36,7 +36,7 @@ from heedful.cli.settings import (
 )
 from heedful.display import ago
 from heedful.errors import NotFound, UsageError, similar_name
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import Remembered, Scope
 from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
@@ -648,4 +648,31 @@ def cancel(
     if isinstance(stored_loop.verdict, Done):
         ending = "had ended before; nothing was changed"
     words = f"loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {ending}"
+    return answer(document, words, following("why", stored_loop.id))
+
+
+def correct(
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    accepted: Annotated[str, Argument(help="The right answer.")],
+    by: By,
+    why: Why = "",
+) -> int:
+    """Give the right answer of a loop that did not pass; memory tells it from now on.
+
+    It is refused if a check of the loop refused it before, or the check of a lesson
+    refuses it.
+    """
+    from heedful.cli.resources import ask  # slow to import
+
+    async def teach(memory: "Memory") -> tuple[StoredLoop, list[Remembered]]:
+        stored_loop = await loop_of(memory.store, memory.scope, loop)
+        answers = await memory.correct(stored_loop.id, accepted, by=by, why=why)
+        return stored_loop, list(answers)
+
+    stored_loop, answers = ask(teach)
+    ids = [remembered.id for remembered in answers]
+    words = "this answer is known already"
+    if ids:
+        words = f"the answer is in {' and '.join(f'lesson {id}' for id in ids)}"
+    document = {"loop": stored_loop.id, "by": by, "why": why, "lessons": ids}
     return answer(document, words, following("why", stored_loop.id))

@@ -56,6 +56,7 @@ from heedful.validation import (
 )
 
 if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
+    from heedful.checks.evaluate import Check
     from heedful.lessons.briefing import Briefing, Selection, Tell
     from heedful.lessons.lesson import (
         Example,
@@ -884,6 +885,27 @@ class Memory:
             space=space,
             vector=vector,
         )
+
+    async def correct(
+        self,
+        loop: str,
+        accepted: Any,
+        *,
+        by: str,
+        why: str = "",
+        checks: Sequence[Check] = (),
+    ) -> Sequence[Remembered]:
+        """Store the answer that a person accepts for a loop that did not pass.
+
+        It becomes a worked example in the words of the user, which the next loops of
+        the memory key are told, and a note on the loop. The same answer is stored once;
+        then nothing is returned. Raises NotFound, and InvalidInput for a loop that goes
+        on or passed, and for an answer that the loop has refused, or that one of the
+        `checks` or the check of a lesson refuses.
+        """
+        from heedful.memory.corrections import correct
+
+        return await correct(self, loop, accepted, by=by, why=why, checks=checks)
 
     @refuses_unknown_options
     async def prune(

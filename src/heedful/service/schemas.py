@@ -293,6 +293,13 @@ class NewLoopNote(Body):
     text: Annotated[Text, Field(min_length=1, max_length=MAX_LOOP_NOTE_CHARS)]
 
 
+class Correction(Body):
+    """The answer that a person accepts for a loop that did not pass."""
+
+    accepted: Any
+    why: Text = ""
+
+
 class ReplayRequest(Body):
     """Policies to replay on the newest `limit` loops."""
 

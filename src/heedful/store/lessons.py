@@ -227,11 +227,11 @@ def _listener(lesson: Lesson) -> str:
 
     It names the exposures of what was shown there.
     """
-    if lesson.loop:
-        return lesson.loop
     # The words of a user are no repetition.
-    if lesson.parents or lesson.trust == "user":
+    if lesson.trust == "user":
         return ""
+    if lesson.loop or lesson.parents:
+        return lesson.loop
     session = lesson.source.removeprefix(source_of(""))
     if session == lesson.source:
         return ""

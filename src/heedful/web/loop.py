@@ -375,6 +375,15 @@ async def cancel(visit: Visit) -> str:
     return "The loop is cancelled."
 
 
+async def correct(visit: Visit) -> str:
+    """Give the right answer of a loop."""
+    accepted = visit.form.get("accepted", "").replace("\r\n", "\n")
+    path = f"/v1/loops/{visit.form.get('id', '')}/correction"
+    body = {"accepted": accepted, "why": visit.form.get("why", "")}
+    answers = await visit.ask("POST", path, body)
+    return "The next loops are told this answer." if answers else "It is known already."
+
+
 async def note(visit: Visit) -> str:
     """Write a note on a loop."""
     # Browsers end the lines of a text with "\r\n".
@@ -397,4 +406,5 @@ ACTIONS = (
     SiteAction(override, ("approve",)),
     SiteAction(cancel, ("write",)),
     SiteAction(note, ("write",)),
+    SiteAction(correct, ("approve",)),
 )

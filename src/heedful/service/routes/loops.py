@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Query, Response
 from heedful.drive import report as reports
 from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.commands import release_command
-from heedful.lessons.scope import name_scope
+from heedful.lessons.scope import Remembered, name_scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done, Policy
 from heedful.loop.policies import policy
@@ -304,6 +304,20 @@ async def write_note(
     """
     caller.record("loop.note", id)
     return await caller.write(loop_notes.add, id, body.text, caller.by)
+
+
+@router.post("/loops/{id:path}/correction", status_code=201)
+async def correct(
+    id: Id, body: schemas.Correction, caller: Approving
+) -> list[Remembered]:
+    """Store the right answer of a loop that did not pass; memory tells it from now on.
+
+    The same answer is stored once. 422 for a loop that goes on or passed, and for an
+    answer that its checks refused.
+    """
+    caller.record("loop.correct", id, why=body.why)
+    answers = await caller.memory.correct(id, body.accepted, by=caller.by, why=body.why)
+    return list(answers)
 
 
 @router.post("/validate")

@@ -1,0 +1,101 @@
+"""The answer that a person accepts for a loop that did not pass: the best lesson.
+
+It teaches what the loop would have taught had its next attempt given this answer, in
+the words of a user. The loop itself stays as it ended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from heedful.checks.evaluate import Check, Context, evaluated
+from heedful.errors import InvalidInput
+from heedful.lessons.learn import learn
+from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Remembered
+from heedful.lessons.lesson_check import add_findings
+from heedful.loop.decide import Done
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, text_of
+from heedful.memory.memory import Memory, write_lessons
+from heedful.redact import redact, redact_data
+from heedful.store import corrections, exposures, loops
+from heedful.store.records import StoredLoop
+from heedful.validation import check_actor, require
+
+
+async def correct(
+    memory: Memory,
+    loop: str,
+    accepted: Any,
+    *,
+    by: str,
+    why: str = "",
+    checks: Sequence[Check] = (),
+) -> Sequence[Remembered]:
+    """Store the accepted answer of a loop that did not pass, as `Memory.correct`."""
+    check_actor(by, why)
+    stored_loop = await memory.store.read(memory.scope, loops.read, loop)
+    verdict = stored_loop.verdict
+    is_open = not isinstance(verdict, Done) or verdict.passed
+    if is_open or stored_loop.is_run or not stored_loop.loop.attempts:
+        raise InvalidInput("loop", loop, "a loop that ended without passing")
+
+    candidate = Candidate.of(redact_data(accepted))
+    answer = candidate.text or ""
+    fits = 0 < len(answer) <= MAX_EXAMPLE_TEXT_CHARS
+    allowed = f"an answer of 1 to {MAX_EXAMPLE_TEXT_CHARS:,} characters"
+    require(fits, "accepted", answer, allowed)
+    refusal = await _refusal_of(memory, stored_loop, accepted, checks)
+    if refusal is not None:
+        raise InvalidInput(
+            "accepted",
+            answer,
+            f"an answer that {refusal.check} does not refuse: {refusal.message}",
+        )
+
+    number = len(stored_loop.loop.attempts) + 1
+    attempt = Attempt(number, candidate, evaluation=Evaluation())
+    # Nobody has measured the answer.
+    passed = replace(stored_loop.loop.then(attempt), goals=())
+    task = redact(text_of(stored_loop.head.task))
+    memory_key = stored_loop.head.memory_key
+    learnt = learn(passed, task, memory_key=memory_key)
+    if not learnt:
+        passed = replace(passed, attempts=(replace(attempt, number=1),), ladder=None)
+        learnt = learn(passed, task, memory_key=memory_key)
+    lessons = [
+        replace(lesson, trust="user", source=f"operator:{by}", memory_key=memory_key)
+        for lesson in learnt
+    ]
+    return await write_lessons(
+        memory, lessons, corrections.correct, loop, answer=answer, by=by, why=why
+    )
+
+
+async def _refusal_of(
+    memory: Memory, stored_loop: StoredLoop, accepted: Any, checks: Sequence[Check]
+) -> Finding | None:
+    """Return why the loop refuses an answer: an error of a check, None if it does not.
+
+    The checks of an attempt with the same answer refused it, or one of the `checks`
+    does, or the check of a lesson.
+    """
+    digest = Candidate.of(accepted).digest
+    for attempt in stored_loop.loop.attempts:
+        is_same = attempt.candidate.digest == digest
+        if is_same and attempt.evaluation is not None and attempt.evaluation.errors:
+            return attempt.evaluation.errors[0]
+
+    head = stored_loop.head
+    at = Context(
+        head.task,
+        len(stored_loop.loop.attempts) + 1,
+        loop_id=stored_loop.id,
+        data=head.context,
+    )
+    evaluation = await evaluated(accepted, at, checks, None)
+    judges = await memory.store.read(
+        memory.scope, exposures.active_checks, head.memory_key
+    )
+    judged = add_findings(None, accepted, judges, None) or Evaluation()
+    errors = (*evaluation.errors, *judged.errors)
+    return errors[0] if errors else None
