@@ -45,7 +45,7 @@ GOOD = {
     "quarantine log": ("nothing was reviewed yet", "rulings"),
     "proof": (
         "insufficient data",
-        "model pooled models lessons pending ended holdout sources",
+        "model pooled models lessons pending ended holdout trials",
     ),
     "dream --dry-run": (
         "lessons: ",

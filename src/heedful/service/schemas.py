@@ -293,7 +293,7 @@ class NewLoopNote(Body):
     text: Annotated[Text, Field(min_length=1, max_length=MAX_LOOP_NOTE_CHARS)]
 
 
-class Correction(Body):
+class NewCorrection(Body):
     """The answer that a person accepts for a loop that did not pass."""
 
     accepted: Any

@@ -34,7 +34,7 @@ def correct(
     note = f"Accepted answer: {answer}"
     if why:
         note = f"Accepted answer ({why}): {answer}"
-    loop_notes.add(db, scope, id, note[: loop_notes.MAX_LOOP_NOTE_CHARS], by)
+    loop_notes.add(db, scope, id, text=note[: loop_notes.MAX_LOOP_NOTE_CHARS], by=by)
     return lesson_store.upsert(
         db, scope, lessons=lessons, now=time.time(), quota=quota, most=most
     )

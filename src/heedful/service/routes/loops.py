@@ -308,7 +308,7 @@ async def write_note(
 
 @router.post("/loops/{id:path}/correction", status_code=201)
 async def correct(
-    id: Id, body: schemas.Correction, caller: Approving
+    id: Id, body: schemas.NewCorrection, caller: Approving
 ) -> list[Remembered]:
     """Store the right answer of a loop that did not pass; memory tells it from now on.
 
