@@ -21,15 +21,14 @@ from heedful.models.contract import Message, Model, is_capable
 
 T = TypeVar("T")
 
-# A text, with group 1 for its closing quote; a sign; a word.
+# A text, a bracket, or what stands between them.
 _JSON_TOKEN_PATTERN = re.compile(
-    r'"(?>(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*)(?:(")|\\?)|[][{},:]|[^][{},:"\s]+'
+    r'"(?>(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*)(?:"|\\?)|[][{}]|[^][{}"]+'
 )
 _SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
-_SCALAR_PATTERN = re.compile(_SCALAR)
-# A word that more letters make a scalar.
-_SCALAR_START_PATTERN = re.compile(
-    r"-?\d[\d.eE+-]*|-|t(?:ru?)?|f(?:a(?:ls?)?)?|nu?l?|-?I\w*|Na?"
+# The end of a text that more letters make a scalar.
+_CUT_SCALAR_PATTERN = re.compile(
+    r"-?[\d.eE+-]+|t(?:ru?)?|f(?:a(?:ls?)?)?|nu?l?|-?I\w*|Na?"
 )
 # What may begin JSON in a sentence: a bracket, a quotation, or a word that is not a
 # part of a number such as 12,500 or of a date.
@@ -37,9 +36,8 @@ _START_PATTERN = re.compile(
     r'\[|\{(?=\s*(?:["}]|\Z))|"[^"\\\x00-\x1f]*"'
     rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
 )
-# What may begin a value: "s" is a text, "w" a word.
-_VALUE_STARTS = "{[sw"
-_AFTER_SIGN = {"{": "s}", "[": f"{_VALUE_STARTS}]", ":": _VALUE_STARTS}
+_KEY_PATTERN = re.compile(r'\{\s*"')
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,109 +233,53 @@ def _find_places(text: str) -> _Places:
     position = 0
 
     while start := _START_PATTERN.search(text, position):
+        begin = start.start()
         position = start.end()
         if start[0] not in "{[":
-            places.values.append(slice(start.start(), start.end()))
+            places.values.append(slice(begin, position))
             if start[0].startswith('"'):
-                position = start.start() + 1
+                position = begin + 1
             continue
 
-        structure = _read_structure(text, start.start())
-        position = structure.end
-        if structure.is_cut:
+        try:
+            _, position = _DECODER.raw_decode(text, begin)
+            places.values.append(slice(begin, position))
+            continue
+        except RecursionError:
+            if _find_closing(text, begin) is not None:
+                raise
             places.is_cut = True
             break
-        if not structure.brackets:
-            places.values.append(slice(start.start(), position))
-            continue
+        except json.JSONDecodeError as error:
+            if _is_cut(text, error):
+                places.is_cut = True
+                break
+            position = max(position, error.pos)
 
-        if structure.has_key:
-            places.broken = start.start()
+        if _KEY_PATTERN.search(text, begin, position):
+            places.broken = begin
         # A bracket before prose is prose, and so is one that nothing closes.
-        if structure.tokens > 1 and skips_broken:
-            end = _find_closing(text, position, depth=len(structure.brackets))
+        if skips_broken and text[begin + 1 : position].strip():
+            end = _find_closing(text, begin)
             skips_broken = end is not None
             position = end or position
 
     return places
 
 
-@dataclass(slots=True)
-class _Structure:
-    """An object or list in a text, as far as it was read as JSON: up to its `end`.
-
-    `brackets` are those that are open, `expected` the kinds of tokens that may follow.
-    """
-
-    brackets: list[str] = field(default_factory=list)
-    expected: str = _VALUE_STARTS
-    tokens: int = 0
-    has_key: bool = False
-    end: int = 0
-    is_cut: bool = False
-
-    def add(self, kind: str) -> None:
-        """Add a token of an expected kind."""
-        self.tokens += 1
-        if kind in "{[":
-            self.brackets.append(kind)
-        elif kind in "}]":
-            self.brackets.pop()
-
-        is_object = self.brackets[-1:] == ["{"]
-        if kind in _AFTER_SIGN:
-            self.expected = _AFTER_SIGN[kind]
-        elif kind == ",":
-            self.expected = "s" if is_object else _VALUE_STARTS
-        elif kind == "s" and self.expected in ("s", "s}"):
-            self.expected = ":"
-            self.has_key = True
-        else:
-            self.expected = ",}" if is_object else ",]"
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Return whether JSON that is broken would go on if the text did."""
+    rest = text[error.pos :]
+    if error.msg.startswith("Unterminated string") or not rest.strip():
+        return True
+    if error.msg.startswith("Invalid \\u"):
+        return len(rest) < len("\\uXXXX")
+    return _CUT_SCALAR_PATTERN.fullmatch(rest) is not None
 
 
-def _read_structure(text: str, start: int) -> _Structure:
-    """Read the object or list that begins at a position, until it ends or breaks."""
-    structure = _Structure(end=len(text), is_cut=True)
-    for token in _JSON_TOKEN_PATTERN.finditer(text, start):
-        kind = _kind(token)
-        if kind not in structure.expected:
-            may_follow = _may_become(token[0], structure.expected)
-            structure.is_cut = may_follow and token.end() == len(text)
-            structure.end = token.start()
-            break
-
-        structure.add(kind)
-        if not structure.brackets:
-            structure.is_cut = False
-            structure.end = token.end()
-            break
-
-    return structure
-
-
-def _kind(token: re.Match[str]) -> str:
-    """Return the kind of a token: a sign, "s" for a text, "w" for a word that is JSON.
-
-    The kind of any other token is "?".
-    """
-    text = token[0]
-    if text in "[]{},:":
-        return text
-    if text.startswith('"'):
-        return "s" if token[1] else "?"
-    return "w" if _SCALAR_PATTERN.fullmatch(text) else "?"
-
-
-def _may_become(text: str, expected: str) -> bool:
-    """Return whether a token that is not expected would be if it went on."""
-    if text.startswith('"'):
-        return "s" in expected
-    return "w" in expected and _SCALAR_START_PATTERN.fullmatch(text) is not None
-
-
-def _find_closing(text: str, position: int, depth: int) -> int | None:
-    """Return where as many brackets as are open, the `depth`, have been closed."""
+def _find_closing(text: str, position: int) -> int | None:
+    """Return where the bracket at a position is closed, None if nothing closes it."""
+    depth = 0
     for token in _JSON_TOKEN_PATTERN.finditer(text, position):
         if token[0] in "{[":
             depth += 1
