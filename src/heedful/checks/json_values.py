@@ -27,9 +27,8 @@ _JSON_TOKEN_PATTERN = re.compile(
 )
 _SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
 # The end of a text that more letters make a scalar.
-_CUT_SCALAR_PATTERN = re.compile(
-    r"-?[\d.eE+-]+|t(?:ru?)?|f(?:a(?:ls?)?)?|nu?l?|-?I\w*|Na?"
-)
+_CUT_SCALAR_PATTERN = re.compile(r"-|t(?:ru?)?|f(?:a(?:ls?)?)?|nu?l?|-?I\w*|Na?")
+_CUT_NUMBER_PATTERN = re.compile(r"[.eE][+-]?\d*")
 # What may begin JSON in a sentence: a bracket, a quotation, or a word that is not a
 # part of a number such as 12,500 or of a date.
 _START_PATTERN = re.compile(
@@ -274,6 +273,9 @@ def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
         return True
     if error.msg.startswith("Invalid \\u"):
         return len(rest) < len("\\uXXXX")
+    if error.msg.endswith("delimiter"):  # after a value, only a number goes on
+        goes_on = text[error.pos - 1].isdigit()
+        return goes_on and _CUT_NUMBER_PATTERN.fullmatch(rest) is not None
     return _CUT_SCALAR_PATTERN.fullmatch(rest) is not None
 
 
