@@ -398,7 +398,7 @@ PAGES = (
     "/ui/loops/large3",
     "/ui/health",
     "/ui/pipelines",
-    "/ui/traces",
+    "/ui/work",
 )
 
 

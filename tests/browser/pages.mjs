@@ -44,12 +44,13 @@ const data = async (where, to) => (await where.request.get(`${origin}/ui${to}`))
 async function addresses(where, most) {
   const of = async (list, name, key) => (await data(where, `/${list}.json`))[name].slice(0, most)
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
-  const lists = ["", "/loops", "/lessons", "/inbox", "/proof", "/runs", "/traces",
+  const lists = ["", "/loops", "/lessons", "/inbox", "/proof", "/work",
     "/lessons?task=Bug+9+login+hangs&key=triage",
     "/loops?text=nothing+like+it"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("inbox", "queue", "id"),
-    ...await of("runs", "runs", "id"), ...await of("traces", "episodes", "digest")];
+    ...(await data(where, "/work.json")).pipelines.slice(0, most).map((one) => `/ui/runs/${encodeURI(one.id)}`),
+    ...(await data(where, "/work.json")).agents.slice(0, most).map((one) => `/ui/traces/${one.id}`)];
 }
 
 async function violations(where, page) {
@@ -240,14 +241,15 @@ async function hostile() {
   const where = await context();
   const details = [];
   const texts = [];
-  for (const [list, name, key] of [["loops", "loops", "id"], ["lessons", "lessons", "id"], ["inbox", "queue", "id"],
-    ["traces", "episodes", "digest"], ["runs", "runs", "id"]]) {
+  for (const [list, name, of] of [["loops", "loops", (one) => `loops/${one.id}`], ["lessons", "lessons", (one) => `lessons/${one.id}`],
+    ["inbox", "queue", (one) => `inbox/${one.id}`], ["work", "agents", (one) => one.path.slice(1)], ["work", "pipelines", (one) => one.path.slice(1)]]) {
     for (let query = ""; ;) {
       texts.push(await (await where.request.get(`${origin}/ui/${list}${query}`)).text());
       const found = await data(where, `/${list}.json${query}`);
-      details.push(...found[name].map((one) => `/ui/${list}/${encodeURIComponent(one[key]).replaceAll("%2F", "/")}`));
-      if (!found.next || !found[name].length) break;
-      query = found.next;
+      details.push(...found[name].map((one) => `/ui/${of(one).split("/").map(encodeURIComponent).join("/")}`));
+      const next = found.next ?? found.tables?.find((one) => one.kind === name)?.next;
+      if (!next || !found[name].length) break;
+      query = next.slice(next.indexOf("?"));
     }
   }
   for (const to of ["", "/proof", "/lessons?task=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());

@@ -52,8 +52,7 @@ POLICY = policy_to(Policy((MaxAttempts(3),)))
 PAGES = (
     "",
     "/loops",
-    "/runs",
-    "/traces",
+    "/work",
     "/lessons",
     "/quarantine",
     "/proof",

@@ -179,7 +179,7 @@ class Visitor:
 
     def paths(self) -> Iterator[str]:
         for _ in count():
-            yield from ("/ui", "/ui/loops", "/ui/lessons", "/ui/traces")
+            yield from ("/ui", "/ui/loops", "/ui/lessons", "/ui/work")
 
     async def watch(self) -> None:
         """Do as a browser does: ask for a new stream where one ends."""

@@ -231,8 +231,6 @@ def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
         loop = browser.data(f"/loops/{silent['id']}")
         page = words_of(browser.get(f"/loops/{silent['id']}").text)
         doubted = words_of(browser.get(f"/loops/{raised['id']}").text)
-        runs = words_of(browser.get("/runs").text)
-        run = browser.data("/runs")["runs"][0]
 
     assert silent["stage"] == loop["stage"] == "load"
     assert silent["state"] == loop["state"] == "unchecked"
@@ -241,11 +239,6 @@ def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
     assert loops["totals"] == home["totals"]
     assert loops["totals"]["unjudged"] == 2
     assert loops["totals"]["passed"]["number"] == loops["totals"]["passed"]["of"] == 1
-    assert run["unchecked"] == ["load"]
-    statuses = {stage["name"]: stage["status"] for stage in run["stages"]}
-    assert statuses["load"] == "unchecked"
-    assert statuses["show"] == "not_validated"
-    assert "1 unchecked" in runs
     assert "Unchecked at attempt 1: nothing judged it" in page
     assert "Not validated at attempt 1: check 'raises' raised" in doubted
     assert "Passed at the first attempt" not in page

@@ -23,8 +23,7 @@ PAGES = (
     "home",
     "loops",
     "loops/large1",
-    "runs",
-    "traces",
+    "work",
 )
 POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}
 pytestmark = pytest.mark.both_nightly

@@ -171,7 +171,7 @@ def test_what_no_loop_can_fit_is_refused_with_what_can(browser, query, allowed):
     assert browser.get(f"/loops.json?{query}").status_code == 422
 
 
-@pytest.mark.parametrize("page", ["loops", "runs", "traces"])
+@pytest.mark.parametrize("page", ["loops", "work"])
 def test_a_list_says_what_of_its_address_it_does_not_read(browser, page):
     assert "This page has no filter q." in words_of(browser.get(f"/{page}?q=x").text)
     assert "has no filter" not in browser.get(f"/{page}").text
@@ -342,16 +342,15 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
         body = {"events": events, "outcome": "error", "task": task}
         read_data(browser.api.post("/v1/episodes", json=body), 202)
 
-    (trace,) = read(browser, "/traces", "?text=übersetze")["episodes"]
-    assert trace["task"] == "Übersetze den Satz"
+    (trace,) = read(browser, "/work", "?text=übersetze")["agents"]
+    assert trace["words"] == "Übersetze den Satz"
     # A call and its response are one step, as on the page of the trace.
-    assert trace["steps"] == 1
+    assert trace["number"] == 1
     assert trace["seconds"] == 4
-    assert trace["lessons"] == 0
-    assert trace["began"] == 5
-    assert read(browser, "/traces", "?text=nothing")["episodes"] == []
+    assert trace["at"] == 5
+    assert read(browser, "/work", "?text=nothing")["agents"] == []
     browser.open(browser.api.key("recall"))
-    assert browser.get("/traces?text=build").status_code == 403
+    assert read(browser, "/work", "?text=build")["agents"] == []
 
 
 def test_the_rows_of_loops_have_the_hour_of_today_and_the_date_before(browser):

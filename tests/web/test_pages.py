@@ -25,8 +25,7 @@ LISTS = (
     "lessons",
     "inbox",
     "proof",
-    "runs",
-    "traces",
+    "work",
 )
 FOREIGN = (
     r"""<script(?! src="/ui/static/ui.js")|<img|onerror=[^&]*>"""
@@ -49,7 +48,7 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         browser.open(browser.api._all)
         entry = browser.data("/inbox")["queue"][0]["id"]
         lesson = browser.data("/lessons")["lessons"][0]["id"]
-        run = browser.data("/traces")["episodes"][0]["digest"]
+        run = browser.data("/work")["agents"][0]["id"]
         loops = [loop["id"] for loop in browser.data("/loops")["loops"]]
         assert loops == ["open", "stopped", "a/b"]
         details = (
@@ -404,7 +403,7 @@ def test_pipelines_projects_and_runs_that_wait(tmp_path):
         assert f'href="/ui/runs/{run}' in stage
         (project,) = browser.data("/home")["projects"]
         assert project["name"] == "main"
-        digest = browser.data("/traces")["episodes"][0]["digest"]
+        digest = browser.data("/work")["agents"][0]["id"]
         episode = browser.data(f"/traces/{digest}")
         assert episode["events"][0]["tool"] == "sh"
         assert episode["signals"][0]["event"] == 1
@@ -434,7 +433,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         api = browser.api
         fill(api)
         (first,) = browser.open(api._all).get("/inbox.json").json()["queue"]
-        digest = browser.data("/traces")["episodes"][0]["digest"][:16]
+        digest = browser.data("/work")["agents"][0]["id"][:16]
         memory = Memory(api.setup.store, scope=Scope("acme", "main"))
         names = ["tool:\u202efind", f"episode:{digest}"]
         for name in names:
@@ -470,7 +469,7 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         loops = browser.data("/loops")["loops"]
         assert [row["finding"][:11] for row in loops] == 2 * ["no severity"] + [""]
         assert loops[2]["first_finding"][:11] == "no severity"
-        assert browser.data("/traces")["episodes"][0]["failed"] == "1 sh"
+        assert browser.data("/work")["agents"][0]["where"] == "step 1 sh"
         for query in ("", "?text=PageError"):
             listed = browser.get(f"/lessons.json{query}").json()["lessons"]
             assert "quarantined" not in {row["state"] for row in listed}

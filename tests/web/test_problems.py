@@ -84,8 +84,10 @@ def test_each_error_has_the_menu_of_all_pages(browser: Browser, path: str, statu
 @pytest.mark.parametrize(
     ("path", "words", "place"),
     [
-        pytest.param("/runs/nope", "No run 'nope'", "Open Runs", id="a run"),
-        pytest.param("/traces/nope", "No trace 'nope'", "Open Traces", id="a trace"),
+        pytest.param("/runs/nope", "No run 'nope'", "Open Runs and traces", id="a run"),
+        pytest.param(
+            "/traces/nope", "No trace 'nope'", "Open Runs and traces", id="a trace"
+        ),
         pytest.param("/loops/nope", "No loop 'nope'", "Open Loops", id="a loop"),
     ],
 )
@@ -103,7 +105,7 @@ def test_what_is_not_there_is_named_with_where_to_look(
     ("path", "status", "words"),
     [
         pytest.param("/loops/zzz", 404, "Open Loops", id="the list of loops"),
-        pytest.param("/runs/zzz", 404, "Open Runs", id="the list of runs"),
+        pytest.param("/runs/zzz", 404, "Open Runs and traces", id="the list of runs"),
         pytest.param("/lessons/99", 404, "Open Lessons", id="the list of lessons"),
         pytest.param("/loops?state=x", 422, "Open Loops", id="a wrong filter"),
     ],

@@ -36,9 +36,8 @@ ROUTE_OF_PAGE = {
     "/inbox": QUARANTINE,
     "/inbox/{n:int}": "GET /v1/quarantine/1",
     "/proof": "GET /v1/proof",
-    "/runs": LOOPS,
+    "/work": LOOPS,
     "/runs/{id:path}": LOOPS,
-    "/traces": "GET /v1/episodes",
     "/traces/{digest:path}": QUARANTINE,
     "/events": LOOPS,
 }

@@ -1,4 +1,4 @@
-"""The list of runs: their stages, why they failed, and how long they took."""
+"""Runs of pipelines in the list of work: where they failed, and how long they took."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.pages.report import lasted
 from heedful.testing import ScriptedModel
+from heedful.web import work
 from tests.web.support import browsing, words_of
 
 pytestmark = pytest.mark.both_nightly
@@ -21,29 +22,6 @@ SCOPE = Scope("acme", "main")
 def browser(tmp_path):
     with browsing(tmp_path) as browser:
         yield browser.open(browser.api._all)
-
-
-def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
-    store = browser.api.setup.store
-    for name in ("load", "report"):
-        assert 'aria-label="by pipeline"' not in browser.get("/runs").text
-        pipeline = Pipeline(name, store=store, scope=SCOPE, progress=False)
-        pipeline.stage(name="first")(lambda state: {"a": 1})
-        pipeline.stage(name="second")(lambda state: {"b": 1})
-        browser.api.run(pipeline.run({}))
-
-    page = browser.data("/runs?pipeline=load")
-    (run,) = page["runs"]
-    assert run["attempts"] == 2
-    assert [stage["name"] for stage in run["stages"]] == ["first", "second"]
-    assert sum(stage["part"] for stage in run["stages"]) == pytest.approx(1)
-    drawn = browser.get("/runs?pipeline=load").text
-    assert drawn.count('fill="url(#stage-hatch)"') == 3  # two stages and the legend
-    assert drawn.count('id="stage-hatch"') == 1
-    assert {row["pipeline"]: row["runs"] for row in page["pipelines"]} == {
-        "load": 1,
-        "report": 1,
-    }
 
 
 def test_a_run_shows_what_each_stage_was_given(browser):
@@ -80,21 +58,24 @@ def count_rows(state: dict[str, int]) -> list[Finding]:
     return [Finding("rows", f"only {state['rows']} rows")]
 
 
-def test_a_run_that_failed_says_why_and_how_long_it_took(browser):
+def test_a_run_says_where_and_why_it_failed_and_how_long_it_took(browser):
     store = browser.api.setup.store
     pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
     pipeline.stage(name="first", checks=[count_rows])(lambda state: {"rows": 7})
-    browser.api.run(pipeline.run({}))
+    report = browser.api.run(pipeline.run({}))
 
-    (run,) = browser.data("/runs")["runs"]
-    page = words_of(browser.get("/runs").text)
-    assert run["reason"] == "first failed by rows: only 7 rows"
-    assert run["reason"] in page
-    assert run["wall"] >= 0
+    (run,) = browser.data("/work")["pipelines"]
+    page = words_of(browser.get("/work").text)
+    assert run["state"] == report.status
+    assert run["number"] == len(report.stages[0].attempts)
+    assert run["where"] == "first"
+    assert run["finding"] == "rows: only 7 rows"
+    assert run["finding"] in page
+    assert "1 run of a pipeline: 1 degraded." in page
     total = lasted(1000 * run["seconds"])
     assert total in page
     own_page = words_of(browser.get(f"/runs/{run['id']}").text)
-    assert f"{total} in attempts" in own_page
+    assert total in own_page
 
 
 def test_a_run_leads_to_the_lesson_with_its_error(browser):
@@ -110,44 +91,19 @@ def test_a_run_leads_to_the_lesson_with_its_error(browser):
     pipeline.stage(name="first", checks=[enough])(lambda state: {"rows": next(counts)})
     browser.api.run(pipeline.run({}))
 
-    (run,) = browser.data("/runs")["runs"]
+    (run,) = browser.data("/work")["pipelines"]
     page = browser.get(f"/runs/{run['id']}").text
     assert re.search(r'href="/ui/lessons/1[^"]*">lesson 1</a>', page)
 
 
-def test_a_run_that_passed_without_a_judge_is_called_alike_in_both_places(browser):
+def test_a_run_without_a_judge_is_not_green(browser):
     store = browser.api.setup.store
     pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
     pipeline.stage(name="first")(lambda state: {"rows": 7})
     browser.api.run(pipeline.run({}))
-    assert "? passed, 1 unchecked" in words_of(browser.get("/runs").text)
-    (run,) = browser.data("/runs")["runs"]
-    page = words_of(browser.get(f"/runs/{run['id']}").text)
-    assert "? passed, 1 unchecked" in page
-
-
-def test_a_run_names_the_one_stage_that_has_no_check(browser):
-    store = browser.api.setup.store
-    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
-    pipeline.stage(name="first")(lambda state: {"rows": 7})
-    pipeline.stage(name="second", checks=[lambda state: []])(lambda state: {"b": 1})
-    browser.api.run(pipeline.run({}))
-    page = browser.get("/runs").text
-    assert "? passed, 1 unchecked" in words_of(page)
-    assert 'title="unchecked: first"' in page
-
-
-def test_the_parts_of_a_run_are_seen_and_fill_its_bar(browser):
-    store = browser.api.setup.store
-    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
-    pipeline.stage(name="short")(lambda state: {"rows": 7})
-    pipeline.stage(name="long")(lambda state: {"sum": sum(range(3_000_000))})
-    browser.api.run(pipeline.run({}))
-
-    (run,) = browser.data("/runs")["runs"]
-    parts = [stage["part"] for stage in run["stages"]]
-    assert sum(parts) == pytest.approx(1.0)
-    assert min(parts) > 0.05
+    (run,) = browser.data("/work")["pipelines"]
+    assert run["state"] == "passed"
+    assert run["status"] == "quiet"
 
 
 def run_pipelines(browser, *names: str) -> None:
@@ -161,19 +117,20 @@ def run_pipelines(browser, *names: str) -> None:
         browser.api.run(pipeline.run({}))
 
 
-def test_runs_are_searched_and_sorted(browser):
+def test_runs_are_searched_and_go_on(browser, monkeypatch):
     run_pipelines(browser, "mail", "load")
-    assert [run["pipeline"] for run in browser.data("/runs")["runs"]] == [
+    assert [run["words"] for run in browser.data("/work")["pipelines"]] == [
         "load",
         "mail",
     ]
-    oldest_first = browser.data("/runs?sort=began")["runs"]
-    assert [run["pipeline"] for run in oldest_first] == ["mail", "load"]
-    by_time = [run["seconds"] for run in browser.data("/runs?sort=-time")["runs"]]
-    assert by_time == sorted(by_time, reverse=True)
-    (run,) = browser.data("/runs?text=MAIL")["runs"]
-    assert run["pipeline"] == "mail"
-    assert "No run has these words." in words_of(browser.get("/runs?text=zzz").text)
+    (run,) = browser.data("/work?text=MAIL")["pipelines"]
+    assert run["words"] == "mail"
+    assert "No run fits." in words_of(browser.get("/work?text=zzz").text)
+
+    monkeypatch.setattr(work, "MAX_PIPELINE_RUNS", 1)
+    table = browser.data("/work")["tables"][0]
+    (older,) = browser.data(table["next"].removeprefix("/ui"))["pipelines"]
+    assert older["words"] == "mail"
 
 
 def test_the_loops_of_stages_are_found_by_their_names(browser):

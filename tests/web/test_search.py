@@ -234,7 +234,7 @@ def test_a_hit_in_a_trace_and_in_a_lesson_is_marked_in_the_middle(browser: Brows
     read_data(browser.api.post("/v1/episodes", json=body), 202)
     lesson = {"error_type": "Gate", "text": "the gate is shut", "lesson": task}
     read_data(browser.api.post("/v1/reflections", json=lesson), 201)
-    for place in ("/traces", "/lessons"):
+    for place in ("/work", "/lessons"):
         page = browser.get(f"{place}?text=gate").text
         assert 'the <mark class="hit">gate</mark> was closed later' in page, place
 
@@ -254,19 +254,19 @@ def test_an_id_that_is_typed_into_the_box_of_a_list_opens_its_page(browser: Brow
     read_data(api.post("/v1/episodes", json={"events": [event], "task": "x"}), 202)
     lesson = {"error_type": "Gate", "text": "the gate is shut", "lesson": "open it"}
     read_data(api.post("/v1/reflections", json=lesson), 201)
-    digest = browser.data("/traces")["episodes"][0]["digest"]
+    digest = browser.data("/work")["agents"][0]["id"]
 
     pages = {
         "/loops?text=report": "/loops/report",
         "/loops?text=be1f2960": "/loops/be1f2960-77aa",
         "/loops?text=repor": "",
         "/loops?text=sum": "",
-        "/runs?text=report": "/loops/report",
+        "/work?text=report": "/loops/report",
         "/lessons?text=1": "/lessons/1",
         "/lessons?text=Lesson+1": "/lessons/1",
         "/lessons?text=2": "",
-        f"/traces?text={digest[:8]}": f"/traces/{digest}",
-        f"/traces?text={digest[8:16]}": "",
+        f"/work?text={digest[:8]}": f"/traces/{digest}",
+        f"/work?text={digest[8:16]}": "",
     }
     for path, page in pages.items():
         get = api.run(browser.client.get(f"/ui{path}&project=main"))

@@ -91,7 +91,7 @@ def answers(browser: Browser, run: str, may: Sequence[str]) -> Mapping[str, str]
 
     browser.open(key)
     pages = ["/loops/shown", f"/loops/{run}/{STAGE}", f"/runs/{run}"]
-    pages += ["/runs", "/loops", "/home"]
+    pages += ["/work", "/loops", "/home"]
     for page in pages:
         texts[f"page {page}"] = browser.get(page).text
         texts[f"data {page}"] = json.dumps(browser.data(page))

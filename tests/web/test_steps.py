@@ -95,10 +95,10 @@ def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
         ]
         body = {"events": events, "outcome": "error"}
         read_data(browser.api.post("/v1/episodes", json=body), 202)
-        episode = browser.data("/traces")["episodes"][0]
-        assert episode["failed"] == "2 write"
-        assert episode["failure"] == ATTACK[:200]
-        digest = episode["digest"]
+        episode = browser.data("/work")["agents"][0]
+        assert episode["where"] == "step 2 write"
+        assert episode["finding"] == ATTACK[:200]
+        digest = episode["id"]
         facts = browser.data(f"/traces/{digest}")
         assert [step["numbers"] for step in facts["steps"]] == [[1, 2], [3, 4]]
         assert facts["failed"] == 1
@@ -119,8 +119,8 @@ def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
 @pytest.mark.parametrize(
     ("later", "words"),
     [
-        pytest.param("sh", "failed, then recovered", id="it worked later"),
-        pytest.param("ls", "failed; the run says success", id="it did not"),
+        pytest.param("sh", "step 1 sh, then recovered", id="it worked later"),
+        pytest.param("ls", "step 1 sh", id="it did not"),
     ],
 )
 def test_a_run_recovered_only_if_what_failed_worked_later(tmp_path, later, words):
@@ -134,7 +134,7 @@ def test_a_run_recovered_only_if_what_failed_worked_later(tmp_path, later, words
         ]
         body = {"events": events, "outcome": "success"}
         read_data(browser.api.post("/v1/episodes", json=body), 202)
-        page = words_of(browser.get("/traces").text)
-        assert words in page
+        [row] = browser.data("/work")["agents"]
+        assert words in words_of(browser.get("/work").text)
         # What ended with a failed step is not marked as right.
-        assert ("✓ success" in page) == (later == "sh")
+        assert (row["status"] == "passed") == (later == "sh")

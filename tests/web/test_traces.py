@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heedful import Episode, Event, Memory, Scope, reflect
+from heedful.memory.sessions import learn_session
 from tests.engines import change_rows
 from tests.episodes.runs import ROOT, document, span
 from tests.service.support import PROJECT, TENANT, read_data
@@ -44,8 +45,8 @@ def test_a_trace_has_the_command_that_reflects_again(
     browser: Browser, error: str, cure: str
 ):
     fail_reflections(browser, {"a": error})
-    (row,) = browser.data("/traces")["episodes"]
-    page = words_of(browser.get(f"/traces/{row['digest']}").text)
+    (row,) = browser.data("/work")["agents"]
+    page = words_of(browser.get(f"/traces/{row['id']}").text)
     assert cure in page
 
 
@@ -73,10 +74,9 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
     fail_reflections(browser, {"a": ""})
     statement = f"update episode set state = 'reflected', {change}"
     change_rows(browser.api.setup.store.url, statement)
-    (row,) = browser.data("/traces")["episodes"]
-    page = words_of(browser.get(f"/traces/{row['digest']}").text)
+    (row,) = browser.data("/work")["agents"]
+    page = words_of(browser.get(f"/traces/{row['id']}").text)
     assert why in page
-    assert "reflected, no lesson stored" in words_of(browser.get("/traces").text)
 
 
 def test_what_failed_stands_above_the_list_with_what_put_it_right(browser: Browser):
@@ -90,12 +90,12 @@ def test_what_failed_stands_above_the_list_with_what_put_it_right(browser: Brows
     for task in ("Where is A17?", "Where is my order A17?"):
         run = Episode(events, "success", task=task)
         browser.api.run(reflect(run, memory=memory))
-    [failure] = browser.data("/traces")["failures"]
+    [failure] = browser.data("/work")["failures"]
     assert failure["error"] == "no order A17; an id has a dash"
     assert failure["fixed_by"] == "the same call with order “A-17”"
     assert failure["runs"] == 2
     assert failure["told"] == "yes"
-    assert "the same call with order" in words_of(browser.get("/traces").text)
+    assert "the same call with order" in words_of(browser.get("/work").text)
 
 
 def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
@@ -108,19 +108,60 @@ def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
 
 def test_the_list_of_traces_has_the_command_that_starts_a_worker(browser: Browser):
     fill(browser.api)
-    page = words_of(browser.get("/traces").text)
+    page = words_of(browser.get("/work").text)
     command = "Next: heedful worker --once"
     assert page.count(command) == 1
-    assert "1 trace: 1 run failed. Reflections: 1 waiting." in page
+    assert "1 run of an agent: 1 failed." in page
 
 
-def test_a_project_without_traces_says_so(browser: Browser):
-    assert browser.data("/traces")["sentence"] == "No traces"
+def test_a_project_without_runs_says_so(browser: Browser):
+    assert "Nothing has run yet." in words_of(browser.get("/work").text)
+
+
+def learn(browser: Browser, session: str, task: str, parts: int) -> None:
+    """Learn a session of a coding agent several times while it grows."""
+    memory = Memory(browser.api.setup.store, Scope(TENANT, PROJECT))
+    events = [Event("user_message", task)]
+    for number in range(parts):
+        command = {"command": f"pip install x{number}"}
+        events += [
+            Event("tool_call", tool="Bash", arguments=command),
+            Event("tool_response", tool="Bash", error=f"externally managed {number}"),
+        ]
+        run = Episode(tuple(events), "success", task=task, session=session)
+        browser.api.run(learn_session(run, memory=memory))
+
+
+@pytest.mark.both_nightly
+def test_a_session_is_one_row_with_its_prompt(browser: Browser):
+    learn(browser, "5f3a-1", "Fix the cart", parts=3)
+    learn(browser, "5f3a-2", "Add a button", parts=1)
+    button, cart = browser.data("/work")["agents"]
+    assert button["words"] == "Add a button"
+    assert button["parts"] == 1
+    assert cart["parts"] == 3
+    assert cart["words"] == "Fix the cart"
+    (found,) = browser.data("/work?text=BUTTON")["agents"]
+    assert found["id"] == button["id"]
+    browser.open(browser.api.key("recall"))
+    assert "Add a button" not in browser.get("/work").text
+
+
+def test_the_reflections_are_a_facet(browser: Browser):
+    fail_reflections(browser, {"a": "away: x"})
+    body = {"events": [EVENT], "outcome": "success", "id": "b"}
+    read_data(browser.api.post("/v1/episodes", json=body), 202)
+    (facet,) = browser.data("/work")["facets"]
+    counts = {value["value"]: value["count"] for value in facet["values"]}
+    assert counts == {"waiting": 1, "failed": 1}
+    (row,) = browser.data("/work?state=failed")["agents"]
+    assert row["words"] == "a"
+    assert "its reflection: away: x" in words_of(browser.get("/work").text)
 
 
 def test_the_list_says_how_many_spans_were_not_understood(browser: Browser):
-    assert "not understood" not in words_of(browser.get("/traces").text)
+    assert "not understood" not in words_of(browser.get("/work").text)
     unknown = span(ROOT, "", "GET /", (0, 1), {"http.request.method": "GET"})
     read_data(browser.api.post("/v1/traces", json=document([unknown])))
-    page = words_of(browser.get("/traces").text)
+    page = words_of(browser.get("/work").text)
     assert "Of 1 span, 1 not understood, last" in page

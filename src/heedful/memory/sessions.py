@@ -35,6 +35,7 @@ from heedful.store.store import Store
 from heedful.validation import require
 
 FAILURE_IMPORTANCE = 0.7
+MAX_SESSION_TASK_CHARS = 300  # of the first prompt, by which a list names a session
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,12 @@ async def learn_session(
         lessons,
         episodes.record_session,
         digest,
-        {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
+        {
+            "name": episode.id,
+            "session": episode.session,
+            "outcome": episode.outcome,
+            "task": mask_personal(redact(episode.task))[:MAX_SESSION_TASK_CHARS],
+        },
         steps,
         keys=keys_in(sources),
         is_trusted=not has_unstated_key,

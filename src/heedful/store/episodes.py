@@ -185,7 +185,7 @@ def record_session(
     A lesson counts once a session. One that comes back in another session becomes more
     important.
 
-    `head` is the name, the session and the outcome, and the session came through these
+    `head` is the name, session, outcome and task, and the session came through these
     `keys` of a service. Unless it `is_trusted`, its steps do not count. `most` and
     `quota` are limits as in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
     """

@@ -385,16 +385,9 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
 
 
 @bulk
-def runs(
-    db: Db, scope: Scope, limit: int, before: int, pipeline: str = ""
-) -> list[Plain]:
-    """Return the newest runs of pipelines, or of one of them."""
-    return [
-        dict(row)
-        for row in rows(
-            db, scope, "runs", limit=limit, before=before, pipeline=pipeline
-        )
-    ]
+def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
+    """Return the newest runs of pipelines."""
+    return [dict(row) for row in rows(db, scope, "runs", limit=limit, before=before)]
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:

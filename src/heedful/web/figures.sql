@@ -67,7 +67,6 @@ order by id desc limit :limit;
 select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline,
        state, created, updated from loop
 where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
-  and (:pipeline = '' or /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ = :pipeline)
 order by n desc limit :limit;
 
 -- name: near_ids
@@ -79,13 +78,6 @@ select id from (
 ) as loop
 where length(sought) > 3 and (replace(id, sought, '') <> id or substr(id, 1, length(sought) - 1) = substr(sought, 1, length(sought) - 1))
 order by n desc limit 3;
-
--- name: pipelines
--- The pipelines of the newest runs, those with the most runs first.
-select pipeline, count(*) as runs from (
-  select /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline from loop
-  where tenant = :tenant and project = :project and kind = 'run' order by n desc limit :limit
-) as run where pipeline <> '' group by pipeline order by count(*) desc, pipeline limit 20;
 
 -- name: failures
 -- The errors of reflections, those of the most episodes first.
@@ -199,22 +191,22 @@ order by r.id desc limit :limit;
 select digest, case when length(record) < :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
 
--- name: found_episodes
--- Those of the newest episodes that have a text in their task, which is searched as those of loops, or in their name, or
--- whose digest has it: a few characters are no id.
-select id, digest, name, session, outcome, state, error, at from (
-  select * from episode where tenant = :tenant and project = :project order by id desc limit :window
+-- name: agent_runs
+-- Of the newest runs of agents, those with a text in their task or name, or in their digest: a few characters are no id. A session is its last part.
+select id, digest, name, session, outcome, state, error, at, task, parts from (
+  select *, row_number() over own as part, count(*) over (partition by run) as parts from (
+    select id, digest, name, session, outcome, state, error, at, case when session = '' then digest else session end as run,
+           case when task <> '' or :spellings = '[]' then task
+                else coalesce(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */, '') end as task
+    from episode where tenant = :tenant and project = :project and (:before = 0 or id < :before) order by id desc limit :window
+  ) as newest window own as (partition by run order by id desc)
 ) as episode
-where (:before = 0 or id < :before) and (:state = '' or state = :state)
-  and exists (select 1 from json_each(:spellings) as spelling
-              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0
-              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 6 and instr(digest, spelling.value) > 0))
+where part = 1 and (:state = '' or state = :state)
+  and (:spellings = '[]' or exists (
+    select 1 from json_each(:spellings) as spelling
+    where instr(lower(task), spelling.value) > 0 or instr(lower(name), spelling.value) > 0
+      or length(spelling.value) >= 6 and (instr(digest, spelling.value) > 0 or session = spelling.value)))
 order by id desc limit :limit;
-
--- name: learnt_counts
--- How many lessons were learnt from episodes.
-select o.source, count(distinct e.lesson_id) as lessons from origin o join example e on e.id = o.example
-where o.scope = :token and o.source in (select value from json_each(:sources)) group by o.source;
 
 -- name: episode_of
 select digest, name, session, outcome, state, tries, error, at, length(record) as chars,

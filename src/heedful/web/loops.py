@@ -145,7 +145,7 @@ async def _nothing(
     if window.loops:
         return {
             "words": "All loops of this project are stages of pipelines.",
-            "path": "/runs",
+            "path": "/work",
             "label": "their runs",
         }
     return {

@@ -30,8 +30,7 @@ class MenuPage:
 MENU = (
     MenuPage(name="Home", address="/"),
     MenuPage(name="Loops", address="/loops"),
-    MenuPage(name="Runs", address="/runs"),
-    MenuPage(name="Traces", address="/traces"),
+    MenuPage(name="Runs and traces", address="/work", below=("/runs", "/traces")),
     MenuPage(name="Lessons", address="/lessons"),
     MenuPage(name="Inbox", address="/inbox", may="read"),
     MenuPage(name="Proof", address="/proof"),
@@ -41,6 +40,8 @@ MOVED: Mapping[str, str] = {
     "/quarantine": "/inbox",
     "/quarantine/decided": "/inbox",
     "/quarantine/{n:int}": "/inbox/{n}",
+    "/runs": "/work",
+    "/traces": "/work",
     "/search": "/loops",
     "/recall": "/lessons",
     "/dreams": "/lessons",

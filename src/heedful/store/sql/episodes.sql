@@ -19,7 +19,7 @@ order by at, id limit :limit;
 
 -- name: forget_record
 -- Empty an episode whose lessons were revoked. Its state stays, so that no worker reflects on it again.
-update episode set record = '{}', name = '', session = '', error = ''
+update episode set record = '{}', name = '', session = '', error = '', task = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
 -- name: settle_episode
