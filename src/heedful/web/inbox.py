@@ -136,8 +136,8 @@ async def _case_facts(
     )
     lessons = {row["id"]: row["lesson"] for row in rows}
     # One of the texts of which a prompt shows the same is enough.
-    shown = {_shown_parts(text): text for text in case}.values()
-    matches = [_match_of(text, lessons[text.id]) for text in shown]
+    texts = {_shown_parts(text): text for text in case}.values()
+    matches = [_match_of(text, lessons[text.id]) for text in texts]
 
     sources = text.provenance.sources
     # A rule has no error of its own.

@@ -44,9 +44,9 @@ async def work(visit: Visit) -> Document:
         pipelines, older_pipelines = await _read_pipelines(visit, text)
     agents, older_agents = await _read_agents(visit, text, state)
     visit.following = await loop_called(visit, text, [*pipelines, *agents])
-    named = [row["id"] for row in agents if row["id"].startswith(text)]
-    if len(named) == 1 and MADE_UP_ID_PART.match(text):
-        visit.following = visit.link(f"/traces/{named[0]}")
+    paths = [row["path"] for row in agents if row["id"].startswith(text)]
+    if len(paths) == 1 and MADE_UP_ID_PART.match(text):
+        visit.following = visit.link(paths[0])
 
     failures = []
     if visit.may("read"):
@@ -110,8 +110,8 @@ async def _read_pipelines(visit: Visit, text: str) -> tuple[list[Document], obje
     """Return the newest runs of pipelines with a text, and where older ones begin."""
     limit = MAX_SOUGHT_RUNS if text else MAX_PIPELINE_RUNS
     before = visit.number("older_pipelines")
-    found = await visit.caller.read(figures.runs, limit + 1, before)
-    runs, older = split_page(found, limit, "n")
+    newest = await visit.caller.read(figures.runs, limit + 1, before)
+    runs, older = split_page(newest, limit, "n")
     rows = []
     for run in runs:
         report = await run_store.report_of(
@@ -159,14 +159,14 @@ async def _read_agents(
     may_review = visit.may("read")
     if text and not may_review:
         return [], None
-    found = await visit.caller.read(
+    newest = await visit.caller.read(
         agent_runs,
         MAX_WORK_ROWS + 1,
         text=text,
         state=state,
         before=visit.number("older_agents"),
     )
-    runs, older = split_page(found, MAX_WORK_ROWS, "id")
+    runs, older = split_page(newest, MAX_WORK_ROWS, "id")
     summaries: dict[str, Document] = {}
     if may_review:
         digests = [run["digest"] for run in runs]
