@@ -151,3 +151,104 @@ async def test_a_run_that_grew_counts_once(memory):
     seen = {row["text"]: row["seen"] for row in await memory.top(9)}
     assert seen["find `a.txt` failed with “no such file”."] == 1
     assert len(reflected.others) == 1
+
+
+STEPS = (
+    step("search", {"q": "x"}),
+    step("open", {"id": 7}),
+    step("mail", {"to": "y"}),
+)
+ORDER = "search, then open, then mail"
+
+
+def done(task: str, **fields: Any) -> Episode:
+    """Return a run with the three steps."""
+    return run_of(*STEPS, task=task, **fields)
+
+
+def refund(customer: str, outcome: Any = "success") -> Episode:
+    return done(f"Refund the broken kettle of {customer}", outcome=outcome)
+
+
+async def test_three_like_runs_are_a_procedure_until_one_fails(memory):
+    taught = [await reflect(refund(name), memory=memory) for name in ("Ann", "Bob")]
+    assert [reflected.strategy for reflected in taught] == [None, None]
+    third = await reflect(refund("Cay"), memory=memory)
+    assert ORDER in third.strategy.text
+    assert "kettle" in third.strategy.text
+    assert "Cay" not in third.strategy.text
+    recalled = await memory.recall(refund("Dan").task)
+    assert ORDER in as_text((), 3, recalled)
+
+    await reflect(refund("Dan", "failure"), memory=memory)
+    recalled = await memory.recall(refund("Eve").task)
+    assert ORDER not in as_text((), 3, recalled)
+    states = {row["kind"]: row["state"] for row in await memory.top(9)}
+    assert states["strategy"] == "retired"
+
+
+CARD = "please cancel an order, refund the card"
+EARLIER_TASKS = ("cancel card", "order a refund today", "order a refund later")
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        pytest.param(EARLIER_TASKS, id="the unlike run is first"),
+        pytest.param(EARLIER_TASKS[::-1], id="the unlike run is last"),
+    ],
+)
+async def test_a_procedure_is_found_in_any_order_of_its_runs(memory, earlier):
+    for task in earlier:
+        await reflect(done(task), memory=memory)
+    reflected = await reflect(done(CARD), memory=memory)
+    assert "about order, refund were" in reflected.strategy.text
+
+
+@pytest.mark.parametrize(
+    ("task", "subject"),
+    [
+        pytest.param(
+            "I am Ann Smith of 12 Elm Street. Cancel the long flight",
+            "am, Cancel, long, flight",
+            id="a name and an address",
+        ),
+        pytest.param("I am Ann Smith of Elm Street", None, id="nothing but names"),
+    ],
+)
+async def test_a_procedure_tells_no_names(memory, task, subject):
+    runs = [done(task, session=name) for name in ("s1", "s2", "s3")]
+    *_, reflected = [await reflect(run, memory=memory) for run in runs]
+    text = reflected.strategy.text if reflected.strategy else ""
+    assert text.removeprefix("Tasks about ").partition(" were")[0] == (subject or "")
+
+
+@pytest.mark.parametrize(
+    ("origins", "state"),
+    [
+        pytest.param((None, None, None, "outside"), "unverified", id="it ends none"),
+        pytest.param(("outside", "outside", None), None, id="it is no sighting"),
+    ],
+)
+async def test_a_run_from_outside_tells_nothing_of_a_procedure(memory, origins, state):
+    for name, origin in zip("ABCD", origins, strict=False):
+        run = refund(name, "failure" if name == "D" else "success")
+        await reflect(run, memory=memory, origin=origin)
+    states = {row["kind"]: row["state"] for row in await memory.top(9)}
+    assert states.get("strategy") == state
+
+
+@pytest.mark.parametrize(
+    ("steps", "task"),
+    [
+        pytest.param(STEPS, "Translate one long poem", id="another task"),
+        pytest.param(STEPS[::-1], refund("Cay").task, id="another order"),
+        pytest.param(STEPS[:1], refund("Cay").task, id="one tool"),
+    ],
+)
+async def test_unlike_runs_are_no_procedure(memory, steps, task):
+    for name in ("Ann", "Bob"):
+        await reflect(refund(name), memory=memory)
+    run = run_of(*steps, task=task)
+    reflected = await reflect(run, memory=memory)
+    assert reflected.strategy is None

@@ -17,6 +17,7 @@ from heedful.lessons.mistake import Call, Fix, Mistake, without_outside
 from heedful.sanitize import clean
 
 MAX_BRIEF_LINE_CHARS = 280
+MAX_TOOL_CHARS = 60
 # Stands in a table for what a person has not released.
 OUTSIDE_WORDS = "words from outside wait"
 
@@ -243,6 +244,13 @@ def mark_line(mark: Mark, error: str) -> str:
 def contract_line(rule: str, tools: str, error: str) -> str:
     """Return in one line what tools demand, and what they said."""
     return clean(f"{rule} {tools} failed with “{error}”", MAX_BRIEF_LINE_CHARS)
+
+
+def procedure(tools: Sequence[str], shared: Sequence[str]) -> str:
+    """Return the order of the tools by which tasks with these words were done."""
+    subject = ", ".join(shared)
+    steps = ", then ".join(clean(tool, MAX_TOOL_CHARS) for tool in tools)
+    return f"Tasks about {subject} were done well in this order: {steps}."
 
 
 @dataclass(kw_only=True)

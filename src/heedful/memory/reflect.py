@@ -2,7 +2,8 @@
 
 A program studies the episode, and rules or a model draft a reflection and a strategy.
 Only a mistake is a lesson: a run in which nothing failed and nobody corrected anything
-teaches nothing by rules.
+teaches nothing by rules. Three like runs that succeeded by the same tools in the same
+order are a procedure, which is a strategy.
 
 Each episode is reflected on once: `reflect` does it at once, and `reflect_waiting` for
 an episode that waits in the store. A lesson has the lowest origin of its sources.
@@ -22,6 +23,11 @@ from heedful.episodes.comparison import likeness
 from heedful.episodes.course import Course, given_to
 from heedful.episodes.episode import Episode, Limits
 from heedful.episodes.mistakes import FoundMistake
+from heedful.episodes.procedures import (
+    MIN_PROCEDURE_TOOLS,
+    Procedure,
+    tools_in_order,
+)
 from heedful.episodes.readers.heedful import write
 from heedful.episodes.reading import read
 from heedful.episodes.signals import Signal
@@ -132,9 +138,9 @@ class Reflected:
     now or before. `again` is true if this episode was reflected on before. `busy` is
     true if another process is reflecting on it, or was until a few seconds ago. `steps`
     are the steps of the run, for `Memory.before`; those that the lessons are about have
-    1 as their `lesson`. `source` names the run in memory. `untrusted` are the names of
-    the sources that the lessons wait for. `origin` is that of the run, and `meta` is
-    the metadata that its lessons begin with.
+    1 as their `lesson`. `source` names the run in memory, and `procedure` is the order
+    of its tools. `untrusted` are the names of the sources that the lessons wait for.
+    `origin` is that of the run, and `meta` is the metadata that its lessons begin with.
     """
 
     lesson: Lesson | None
@@ -152,6 +158,7 @@ class Reflected:
     busy: bool = False
     steps: tuple[Step, ...] = ()
     source: str = ""
+    procedure: Procedure = Procedure()
     untrusted: tuple[str, ...] = ()
     rules: tuple[Lesson, ...] = ()
     origin: Origin = "user"
@@ -540,6 +547,11 @@ class _Reflector:
         if rule:
             raised = strategy_importance(importance)
             strategy = writer.write("strategy", rule, draft.rule_trust, raised)
+        procedure, shared = await self._procedure(study, digest)
+        if shared and strategy is None and not procedure.has_failed:
+            strategy = writer.write_procedure(
+                procedure, shared, strategy_importance(importance)
+            )
         others = tuple(
             writer.write_other(finding, importance)
             for finding in study.mistakes
@@ -567,6 +579,7 @@ class _Reflector:
             others=others,
             steps=steps,
             source=writer.source,
+            procedure=procedure,
             untrusted=names_to_state(sources, study.stated),
             rules=tuple(rules),
             origin=study.origin,
@@ -591,6 +604,27 @@ class _Reflector:
             and row["trust"] != "outside"
         )
         return next(rules, "")
+
+    async def _procedure(
+        self, study: Study, digest: str
+    ) -> tuple[Procedure, tuple[str, ...]]:
+        """Return the procedure of a run, and what its task shares with others done so.
+
+        It is empty unless the run succeeded or failed, by two tools or more.
+        """
+        episode = study.episode
+        tools = tools_in_order(study.course)
+        is_over = episode.outcome in ("success", "failure")
+        if self.memory is None or len(tools) < MIN_PROCEDURE_TOOLS or not is_over:
+            return Procedure(), ()
+        procedure = Procedure(tools=tools, task=redact(episode.task))
+        runs = await self.memory.store.read(
+            self.memory.scope, episodes.tasks_done, digest
+        )
+        shared = procedure.shared_words(episode.task, runs)
+        if episode.outcome == "failure":
+            procedure = replace(procedure, has_failed=shared != (), task="")
+        return procedure, shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -650,6 +684,16 @@ class _LessonWriter:
         )
         meta = {**lesson.meta, "mended": mistake.fix is not None, "by": DRAFT_BY_RULES}
         return replace(lesson, meta=meta)
+
+    def write_procedure(
+        self, procedure: Procedure, shared: Sequence[str], importance: float
+    ) -> Lesson:
+        """Return the strategy of like runs that succeeded by the same tools."""
+        text = render.procedure(procedure.tools, shared)
+        lesson = self._lesson(procedure.signature, text, "local", importance=importance)
+        meta = {**lesson.meta, "mended": True, "quiet": False}
+        tags = ("success", "strategy", "procedure")
+        return replace(lesson, kind="strategy", tags=tags, meta=meta)
 
     def _lesson(
         self,
@@ -808,6 +852,7 @@ def _record(
     digest: str,
     steps: Sequence[Step],
     source: str,
+    procedure: Procedure,
     new_lessons: Sequence[Lesson],
     *,
     is_trusted: bool,
@@ -815,13 +860,18 @@ def _record(
 ) -> list[Remembered]:
     """Write an episode's lessons.
 
-    Unless the episode `is_trusted`, its steps do not count.
+    Unless the episode `is_trusted`, its steps and its procedure do not count.
     """
     answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
 
     if is_trusted:
         linked_steps = episodes.linked(steps, new_lessons, answers)
         calls.record_run(db, scope, source, linked_steps)
+        episodes.note_procedure(
+            db, scope, digest, steps=procedure.steps, task=procedure.task
+        )
+        if procedure.has_failed:
+            episodes.end_procedure(db, scope, procedure.signature.digest)
     return answers
 
 
@@ -840,6 +890,7 @@ async def _write_lessons(
         digest,
         reflection.steps,
         reflection.source,
+        reflection.procedure,
         is_trusted=reflection.origin != "outside",
     )
     if answers:

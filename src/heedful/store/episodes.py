@@ -166,6 +166,39 @@ def record_lessons(
     return lessons.evict(db, scope, answers, most)
 
 
+def note_procedure(db: Db, scope: Scope, digest: str, *, steps: str, task: str) -> None:
+    """Note the tools of an episode in their order, and its task."""
+    values = {"tools": storable(steps), "task": storable(task)}
+    db.update("episode", _episode_key(scope, digest), values)
+
+
+def end_procedure(db: Db, scope: Scope, signature: str) -> None:
+    """Retire the strategy of a procedure, because a run that did so failed."""
+    from heedful.store import lessons
+
+    key = {**key_of(scope), "kind": "strategy", "signature": signature}
+    live = {**key, "state": "unverified"}
+    if db.update("lesson", live, {"state": "retired"}):
+        lessons.rule(
+            db,
+            scope,
+            action="retire",
+            subject=f"strategy/{signature}",
+            by="heedful",
+            why="a run that did so failed",
+            now=time.time(),
+        )
+
+
+def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
+    """Return the tools and the task of other episodes that succeeded, newest first.
+
+    `digest` is that of the episode itself.
+    """
+    rows = db.all("tasks_done", scope, digest=digest)
+    return [(row["tools"], row["task"]) for row in rows]
+
+
 @resumable(result=list[Remembered])
 def record_session(
     db: Db,

@@ -162,3 +162,9 @@ select (select coalesce(sum(case when type = 'tool_call' then 1 when :call = '' 
        coalesce((select failed from had where tool = :tool and type = 'tool_response' order by n desc limit 1), false)
        or coalesce((select r.failed from had c join had r on r.call = c.call and r.type = 'tool_response'
                     where c.action = :action and c.call <> '' order by c.n desc limit 1), false) as failed;
+
+-- name: tasks_done
+-- The tools, in their order, and the task of the newest other runs that succeeded.
+select tools, task from episode
+where tenant = :tenant and project = :project and tools <> '' and outcome = 'success' and digest <> :digest and task <> ''
+order by id desc limit 200;

@@ -406,8 +406,12 @@ create table episode (
   record text not null,
   via text not null default '',
   at real not null,
+  -- The tools that it called, in their order, and its task, for procedures.
+  tools text not null default '',
+  task text not null default '',
   unique (tenant, project, digest)
 );
+create index episode_done on episode (tenant, project, id) where tools <> '' and outcome = 'success';
 create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 

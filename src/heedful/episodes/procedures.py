@@ -1,0 +1,101 @@
+"""Procedures: tools that like tasks were done by, in the same order. Pure.
+
+Three runs that succeeded, whose tasks are alike and which called the same tools in the
+same order, show how such a task is done. One that fails so shows that it is not.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from heedful.episodes.course import Course
+from heedful.lessons.lesson import Signature
+from heedful.lessons.scope import digest_of
+from heedful.lessons.signature import signature
+from heedful.lessons.words import words
+
+# Fewer tools are no order.
+MIN_PROCEDURE_TOOLS = 2
+# So many other runs must have done a like task in the same way.
+MIN_OTHER_RUNS = 2
+# Tasks are alike if they have so many words in common.
+MIN_COMMON_WORDS = 2
+_LETTERS_PATTERN = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """The tools of a run in their order, and its task.
+
+    It `has_failed` if other runs had done a like task in this way, and this one did not
+    succeed.
+    """
+
+    tools: tuple[str, ...] = ()
+    task: str = ""
+    has_failed: bool = False
+
+    @property
+    def signature(self) -> Signature:
+        """The signature of the strategy: the tools in their order."""
+        pattern = f"procedure: {self.steps}"
+        digest = digest_of("strategy", pattern)
+        return Signature(digest, pattern, digest=digest, error_type="strategy")
+
+    @property
+    def steps(self) -> str:
+        """The tools as one text."""
+        return " ".join(self.tools)
+
+    def shared_words(
+        self, task: str, runs: Sequence[tuple[str, str]]
+    ) -> tuple[str, ...]:
+        """Return the words that a task shares with like ones; () without enough.
+
+        `runs` are other runs that succeeded: their tools, as one text, and their tasks.
+        Names, and words that a third of the tasks have that were done otherwise, tell
+        nothing.
+        """
+        same = [done for steps, done in runs if steps == self.steps]
+        alike = [_words_of(done) for done in same]
+        otherwise = [_words_of(done) for steps, done in runs if steps != self.steps]
+        counts = Counter(chain.from_iterable(otherwise))
+        common = {w for w, n in counts.items() if n * 3 >= len(otherwise)}
+        counts = Counter(chain.from_iterable(alike))
+        known = {w for w, n in counts.items() if n >= MIN_OTHER_RUNS}
+        names = set(chain.from_iterable(map(_names_in, (task, *same))))
+        shared = known.intersection(_words_of(task)) - common - names
+        sizes = [len(shared.intersection(done)) for done in alike]
+        if sum(size >= MIN_COMMON_WORDS for size in sizes) < MIN_OTHER_RUNS:
+            return ()
+        # As the task has them: `words` are without their endings.
+        task_words = _LETTERS_PATTERN.findall(task)
+        return tuple(
+            dict.fromkeys(
+                word for word in task_words if shared.intersection(words(word))
+            )
+        )
+
+
+def tools_in_order(run: Course) -> tuple[str, ...]:
+    """Return the tools that a run called, one that is called again in a row once."""
+    tools: list[str] = []
+    for event in run.events:
+        is_call = event.type == "tool_call" and event.tool
+        if is_call and tools[-1:] != [event.tool]:
+            tools.append(event.tool)
+    return tuple(tools)
+
+
+def _words_of(task: str) -> Sequence[str]:
+    """Return the words of a task without figures and ids, each once."""
+    return list(dict.fromkeys(words(signature("", task).pattern)))
+
+
+def _names_in(task: str) -> Sequence[str]:
+    """Return the words with a capital elsewhere than at a sentence's beginning."""
+    sentences = re.split(r"[.!?]\s|\n", task)
+    later = chain.from_iterable(_LETTERS_PATTERN.findall(s)[1:] for s in sentences)
+    return words(" ".join(word for word in later if word[0].isupper()))
