@@ -229,9 +229,9 @@ def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(
 
     figures = figure(document, "all families")
     for page, arm in ((home, "memory"), (other, "without")):
-        assert page["loops"] == figures[arm]["tasks"]
-        assert page["right"]["value"] == figures[arm]["at_once"]["value"]
-        assert page["calls"] == figures[arm]["calls"]
+        assert page["totals"]["loops"] == figures[arm]["tasks"]
+        assert page["totals"]["right"]["value"] == figures[arm]["at_once"]["value"]
+        assert page["totals"]["calls"] == figures[arm]["calls"]
     said = desk.heedful(f"proof --json --db {db}").json
     gain = figures["gain"]
     (trial,) = said["trials"]
@@ -239,7 +239,7 @@ def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(
     assert trial["uplift"]["gain"] == pytest.approx(gain["value"])
     assert ends in said["sentence"]
     assert ends in words_of(proof)
-    assert home["saved"]["sentence"] == said["sentence"]
+    assert home["proof"]["sentence"] == said["sentence"]
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):

@@ -16,6 +16,7 @@ from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.share import percent
 from heedful.memory.memory import Memory
 from heedful.store import exposures
+from heedful.store.connection import Db, token
 from heedful.store.store import Store
 from tests.cli.support import Desk
 from tests.service.support import read_data
@@ -323,6 +324,12 @@ def test_no_meter_of_a_loop_that_passed_is_red(tmp_path):
     assert '<rect class="full"' not in page
 
 
+def newest_text(db: Db, scope: Scope) -> int:
+    """Return the id of the text that was stored last."""
+    (row,) = db.select("max(id) as id", "example", {"scope": token(scope)})
+    return int(row["id"])
+
+
 @pytest.mark.both_nightly
 def test_a_text_that_nobody_ruled_on_is_not_said_to_be_ruled_on(tmp_path):
     with browsing(tmp_path) as browser:
@@ -331,8 +338,7 @@ def test_a_text_that_nobody_ruled_on_is_not_said_to_be_ruled_on(tmp_path):
         browser.open(api._all)
         read_data(api.post("/v1/reflections", json=LESSON), 201)
         waiting = browser.data("/inbox")["queue"][0]["id"]
-        lesson = browser.data("/lessons")["lessons"][0]["id"]
-        example = browser.data(f"/lessons/{lesson}")["examples"][0]["id"]
+        example = api.run(api.setup.store.read(SCOPE, newest_text))
         settled = browser.get(f"/inbox/{example}").text
         browser.do("release", id=str(waiting), why="read")
         released = browser.get(f"/inbox/{waiting}").text

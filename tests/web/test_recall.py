@@ -7,6 +7,7 @@ import pytest
 from heedful import Context, Finding, run
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
+from tests.cli.support import Desk
 from tests.service.support import read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
 
@@ -26,19 +27,25 @@ def browser(tmp_path):
 
 
 @pytest.mark.both_nightly
-def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
+def test_a_task_shows_what_the_command_prints(browser: Browser, tmp_path):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = "?task=sort+the+colours+red+and+blue"
     recall = browser.data(f"/lessons{query}")["recall"]
     page = words_of(browser.get(f"/lessons{query}").text)
-    assert "--- accepted answer" in recall["prompt"]
-    assert words_of(recall["prompt"]) in page
-    assert recall["lines"][0].startswith("shown: lesson 1, ")
+    printed = Desk(tmp_path).heedful(
+        "recall 'sort the colours red and blue' --db heedful.db",
+        HEEDFUL_TENANT="acme",
+        HEEDFUL_PROJECT="main",
+        HEEDFUL_EMBEDDER="none",
+    )
+    assert "accepted: blue" in recall["answer"]
+    assert printed.out.startswith(recall["answer"])
+    assert words_of(recall["answer"]) in page
 
 
 def test_nothing_is_asked_without_a_task(browser: Browser):
     recall = browser.data("/lessons?task=+")["recall"]
-    assert recall == {"task": "", "key": "", "prompt": "", "lines": []}
+    assert recall == {"task": "", "key": "", "answer": ""}
 
 
 def test_the_words_of_a_task_are_no_markup(browser: Browser):
@@ -63,9 +70,8 @@ def test_a_rule_is_shown_under_its_key_and_named_without(browser: Browser):
     browser.api.run(work)
     with_key = browser.data("/lessons?task=what+else&key=scales")["recall"]
     without = browser.data("/lessons?task=what+else")["recall"]
-    assert "say kg" in with_key["prompt"]
-    assert without["prompt"] == ""
-    assert without["lines"][0].startswith("silent: no memory key, so no rules")
+    assert "say kg" in with_key["answer"]
+    assert without["answer"].startswith("nothing to show: ")
 
 
 def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
@@ -84,4 +90,4 @@ def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
     data = browser.get("/lessons.json", params=query)
     assert "zqwaits" not in page.text
     assert "zqwaits" not in data.text
-    assert "quarantine" not in data.json()["recall"]["lines"][0]
+    assert "quarantine" not in data.json()["recall"]["answer"]

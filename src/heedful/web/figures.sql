@@ -55,13 +55,14 @@ select attempt, record from decision
 where loop = :n and attempt between :first and :last and length(record) <= :record_chars order by seq;
 
 -- name: lesson_order
--- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
-select id, kind, signature, last_shown from lesson
-where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
-  and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust <> 'outside'))
-  and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
-  and (:tag = '' or trust <> 'outside' and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
+-- What the newest lessons in a state are sorted by; without a state, those that a prompt may show.
+select id, kind, signature from lesson
+where tenant = :tenant and project = :project and (state = :state or :state = '' and state in ('unverified', 'verified'))
 order by id desc limit :limit;
+
+-- name: lesson_states
+select state, count(*) as lessons from lesson
+where tenant = :tenant and project = :project and (:reviews or state <> 'quarantined') group by state;
 
 -- name: runs
 select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline,
@@ -98,15 +99,6 @@ from override cross join loop
 where loop.n = override.loop and loop.tenant = :tenant and loop.project = :project and override.until > :now and override.used < override.decisions
 order by override.until limit :limit;
 
--- name: examples_of
--- The newest examples of a lesson, each with how many there are in all.
-with fitting as (
-  select id from example
-  where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
-)
-select id, record, state, trust, lesson, at, (select count(*) from fitting) as number from example
-where id in (select id from fitting) order by at desc, id desc limit :limit;
-
 -- name: words_at
 -- The words that operators replaced in lessons after a time, the oldest first; without words of tools and documents.
 select l.id, case when e.trust = 'outside' then '' else e.lesson end as text
@@ -120,21 +112,20 @@ order by r.id;
 -- Without reviews, texts that nobody has reviewed are left out.
 select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
-  and (:reviews or e.state <> 'quarantined' and e.trust <> 'outside') order by o.source limit :limit;
+  and (:reviews or e.state <> 'quarantined' and e.trust <> 'outside') order by o.source limit :places;
 
 -- name: first_loop_of
 -- The first loop in which the error of a lesson was seen.
 select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
 -- name: loops_of
--- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
--- `loops` is how many there are in all.
-select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars, coalesce(loop.memory_key, '') as memory_key
+-- The last loops in which the error of a lesson was seen, with the beginnings of their tasks; no task if a loop is gone.
+select seen.loop, seen.at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
 from (
-  select loop, max(at) as at, max(id) as last, count(*) over () as loops from occurrence where lesson_id = :id and loop <> ''
-  group by loop order by max(at) desc, max(id) desc limit :limit
+  select loop, max(at) as at, max(id) as last from occurrence where lesson_id = :id and loop <> ''
+  group by loop order by max(at) desc, max(id) desc limit :places
 ) as seen
-left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by 3 desc, seen.last desc;
+left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc, seen.last desc;
 
 -- name: taught_by
 -- The lessons with a text from one of these sources.
@@ -150,20 +141,14 @@ where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order
 select id, lesson_id as lesson from example where scope = :token and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: links_of
-select child, relation, parent, dream from link
-where tenant = :tenant and project = :project and (child = :name or parent = :name) limit :limit;
+-- The lesson that has replaced this one, or in other rows, without an heir, each lesson that a dream made this one of.
+select case when relation = 'became' and child = :name then parent else '' end as heir, dream from link
+where tenant = :tenant and project = :project
+  and (relation = 'became' and :name in (child, parent) or relation = 'cites' and child = :name) limit :limit;
 
 -- name: rulings_of
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
-
--- name: shown_since
--- How loops ended that were shown a lesson after a time.
-select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
-       sum(case when instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as hurt
-from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
-where x.tenant = :tenant and x.project = :project and x.shown
-  and x.signature = :digest and x.kind = :kind and x.at > :since;
 
 -- name: reviews
 -- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.

@@ -2,15 +2,17 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from copy import copy, deepcopy
-from typing import Any, NamedTuple, get_args
+from dataclasses import asdict
+from typing import NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
-from heedful.lessons.lesson import LESSON_KINDS, Match, Matches, State
+from heedful.lessons.lesson import State
 from heedful.lessons.proof import (
     NO_CONCLUSION,
     Comparison,
@@ -19,6 +21,7 @@ from heedful.lessons.proof import (
     TrialProof,
 )
 from heedful.lessons.ranking import as_text
+from heedful.lessons.scope import lesson_name
 from heedful.lessons.sentence import (
     headline,
     say_draws,
@@ -31,37 +34,37 @@ from heedful.lessons.sentence import (
 from heedful.loop.codec import from_document
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
+from heedful.pages import render
 from heedful.pages.report import counted
 from heedful.service import review
-from heedful.service.wire import split_page
 from heedful.store import editions, exposures
-from heedful.store.connection import Row
-from heedful.validation import MAX_INTEGER
 from heedful.web import figures
-from heedful.web.site import (
-    READING,
-    Document,
-    SitePage,
-    Visit,
-    page_links,
-)
+from heedful.web.lists import facet, table, unknown_filters
+from heedful.web.site import READING, Document, SitePage, Visit, page_links
 
 LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
 MAX_PAGE_LESSONS = 50
-# The newest lessons that fit are sorted, because no index has their counters.
+# The newest lessons in a state are sorted, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
-NEWEST_FIRST = "-first"  # the order that reaches all lessons
+MAX_RECALLED = 5  # as many as `heedful recall` shows
+STATES = get_args(State)
+NOTHING_LEARNT = (
+    "Nothing was learnt in this project yet. A loop that fails and then passes teaches "
+    "a lesson."
+)
+STATE_LABELS = {"superseded": "replaced"}
 # What pages say of a comparison.
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
+VERDICT_KINDS = ("good", "bad", "amber", "hatched", "track", "node")  # in a drawing
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
-# To count what 100,000 loops were shown takes seconds, so a process keeps the proof of
-# so many loops for ten minutes.
-MAX_SAVED_AGE_SECONDS = 600.0
-MIN_CACHED_LOOPS = 2_000
 MAX_SAVED_PROOFS = 8  # of models, in a project
+# To count 300,000 exposures takes seconds. So the proof of so many loops is up to so
+# many seconds old, unless somebody has ruled on a lesson since.
+MIN_CACHED_LOOPS = 2_000
+MAX_SAVED_AGE_SECONDS = 600.0
 
 
 class ReadProof(NamedTuple):
@@ -75,13 +78,34 @@ class ReadProof(NamedTuple):
 class Measures(NamedTuple):
     """What is measured of lessons, by name, with a proof.
 
-    `effects` are what the proof says; `loops` is how those ended that were shown the
-    present words.
+    `effects` are what the proof says; `shown` is how loops and sessions ended that were
+    shown the present words.
     """
 
     proof: ReadProof
     effects: Mapping[str, Document]
-    loops: Mapping[str, Shown]
+    shown: Mapping[str, Shown]
+
+    def of(self, lesson: Mapping[str, object]) -> Document:
+        """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
+        name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
+        effect = self.effects.get(name)
+        shown = self.shown.get(name, Shown())
+        verdict = NOT_KNOWN if shown.shown else NEVER_SHOWN
+        lacks = ""
+        if effect:
+            verdict = effect["verdict"]
+            lacks = effect["lacks"]
+        elif shown.shown:
+            loops = counted(shown.shown, "loop")
+            lacks = f"none of {loops} compares it alone"
+        return {
+            "effect": effect,
+            "shown": asdict(shown),
+            "ends": str(shown),
+            "verdict": verdict,
+            "lacks": lacks,
+        }
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
@@ -90,170 +114,113 @@ _proofs = WeakKeyDictionary[Memory, dict[str, ReadProof]]()
 
 
 async def lessons(visit: Visit) -> Document:
-    """Show the lessons that fit the filters, or that a search finds."""
-    fields = ("kind", "state", "error_type", "tag", "text")
-    filters = {name: visit.query.get(name, "") for name in fields}
-    sort = visit.query.get("sort", "")
-    if sort not in ("", NEWEST_FIRST):
-        raise InvalidInput("sort", sort, NEWEST_FIRST)
-
-    number = LESSON_NUMBER.fullmatch(filters["text"].strip())
+    """Show lessons, what is proven first, or those that a search finds."""
+    text = visit.query.get("text", "").strip()
+    state = visit.query.get("state", "")
+    if state not in ("", *STATES):
+        raise InvalidInput("state", state, ", ".join(STATES))
+    number = LESSON_NUMBER.fullmatch(text)
     if number is not None:
-        named_lessons = await visit.caller.read(editions.some, [int(number[1])])
-        if named_lessons:
-            visit.following = visit.link(f"/lessons/{number[1]}")
+        await visit.caller.read(editions.one, int(number[1]))
+        visit.following = visit.link(f"/lessons/{number[1]}")
 
-    newest: Sequence[Row] = ()
-    if not filters["text"]:
-        newest = await _newest_lessons(visit, filters)
-
-    rows: Sequence[Any]
-    cursor = None
-    silence = ""
-    if filters["text"]:
-        matches = await _search_lessons(visit, filters)
-        rows = await rows_of_matches(visit, matches, filters["state"])
-        silence = matches.silence
-    elif not sort:
-        rows, cursor = await _proven_lessons(visit, newest)
-    else:
-        limit = MAX_PAGE_LESSONS
-        listed = await review.list_lessons(
-            visit.caller,
-            limit + 1,
-            visit.number("cursor") or MAX_INTEGER,
-            kind=filters["kind"],
-            error_type=filters["error_type"],
-            tag=filters["tag"],
-            state=filters["state"] or "used",
-        )
-        rows, cursor = split_page(listed, limit, "id")
-
-    lessons = [dict(row) for row in rows]
     measures = await measure(visit)
-    _add_measures(lessons, measures)
+    counts = Counter[str]()
+    cursor = 0
+    silence = NOTHING_LEARNT
+    if state:
+        silence = f"No lesson is {STATE_LABELS.get(state, state)}."
+    if text:
+        matches = await visit.caller.memory.query(
+            text, MAX_PAGE_LESSONS, waiting=False, reviews=visit.may("read")
+        )
+        # Several matches may be of one lesson.
+        ids = list(dict.fromkeys(match.lesson_id for match in matches))
+        silence = f"No lesson fits: {matches.silence}"
+    else:
+        newest = await visit.caller.read(
+            figures.rows, "lesson_order", state=state, limit=MAX_SORTED_LESSONS
+        )
+        counts.update(measures.of(row)["verdict"] for row in newest)
+        newest.sort(key=lambda row: _by_verdict(measures.of(row)))
+        begin = visit.number("cursor")
+        end = begin + MAX_PAGE_LESSONS
+        cursor = end if end < len(newest) else 0
+        ids = [row["id"] for row in newest[begin:end]]
+    rows = await visit.caller.read(editions.some, ids)
+    if text and state:
+        rows = [row for row in rows if row["state"] == state]
 
+    may_review = review.may_review(visit.caller)
+    states = await visit.caller.read(figures.rows, "lesson_states", reviews=may_review)
+    state_counts = Counter({row["state"]: row["lessons"] for row in states})
     return {
+        "heading": "Lessons",
+        "search": "Words of a lesson or an error",
+        "before": "recall_box",
         "recall": await recall(visit),
-        "filters": filters,
-        "kinds": LESSON_KINDS,
-        "states": get_args(State),
-        "lessons": lessons,
-        "counts": None if filters["text"] else count_effects(newest, measures),
-        "draws": say_draws_of(measures),
-        "silence": silence,
-        "sort": sort,
-        "limited": len(newest) == MAX_SORTED_LESSONS,
+        "facets": [facet(visit, "state", "State", state_counts, labels=STATE_LABELS)],
+        "answer": _say_verdicts(counts),
+        "counts": counts,
+        "parts": [
+            (kind, counts[verdict], verdict)
+            for kind, verdict in zip(VERDICT_KINDS, ALL_VERDICTS, strict=True)
+        ],
+        "tables": [table("lessons", "lesson", "gain at the first try", "shown")],
+        "lessons": [
+            {**review.visible(visit.caller, row), **measures.of(row)} for row in rows
+        ],
+        "nothing": {"words": silence, "path": "/", "label": "how to begin"},
+        "unknown": unknown_filters(visit.query, "text", "state", "task", "key"),
         **page_links(visit, cursor),
     }
 
 
+def _by_verdict(measured: Document) -> tuple[float, ...]:
+    """Return the place of a lesson: by its verdict, then by its gain and its loops.
+
+    Those of which nothing is known come last.
+    """
+    effect = measured["effect"]
+    gain = effect["uplift"]["gain"] if effect else None
+    place = ALL_VERDICTS.index(measured["verdict"])
+    return (place, -(gain or 0.0), -measured["shown"]["shown"])
+
+
+def _say_verdicts(counts: Counter[str]) -> Document | None:
+    """Return how many lessons are proven to help; None without lessons."""
+    if not counts:
+        return None
+    number = counts.total()
+    newest = "the newest " if number == MAX_SORTED_LESSONS else ""
+    of = f"{counts['helps']:,} of {newest}{counted(number, 'lesson')}"
+    words = f"{of} proven to help at the first try"
+    return {"words": words, "kind": "helps" if counts["helps"] else ""}
+
+
 async def recall(visit: Visit) -> Document:
-    """Return what a prompt would show for the task of the address, and why.
+    """Return what memory shows for the task of the address, as `heedful recall` prints.
 
     A key without `read` gets nothing of what waits in quarantine.
     """
     task = visit.query.get("task", "").strip()
     key = visit.query.get("key", "")
-    answer = {"task": task, "key": key, "prompt": "", "lines": ()}
-    if not task:
-        return answer
-
     # The memory itself stays as it is: the service keeps one for each scope.
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
-    briefing = await memory.brief(task, "", memory_key=key, every=True)
-    if not review.may_review(visit.caller):
-        briefing = briefing.without_waiting()
-    prompt = as_text(briefing.examples, advice=briefing.advice)
-    return {**answer, "prompt": prompt, "lines": briefing.lines}
-
-
-async def _proven_lessons(visit: Visit, newest: Sequence[Row]) -> tuple[list[Any], int]:
-    """Return a page of the newest lessons, what is proven first, and the next cursor.
-
-    Those of which nothing is known come last.
-    """
-    measures = await measure(visit)
-
-    def proof_of(row: Row) -> tuple[float, ...]:
-        """Return how much is known of a lesson: its verdict, its gain, its loops."""
-        lesson = f"{row['kind']}/{row['signature']}"
-        effect = measures.effects.get(lesson)
-        gain = effect["uplift"]["gain"] if effect else None
-        verdict = ALL_VERDICTS.index(_verdict_on(dict(row), measures))
-        return (-verdict, gain or 0.0, measures.loops.get(lesson, Shown()).shown)
-
-    begin = visit.number("cursor")
-    end = begin + MAX_PAGE_LESSONS
-    ordered = sorted(newest, key=proof_of, reverse=True)
-    ids = [row["id"] for row in ordered[begin:end]]
-    rows = await visit.caller.read(editions.some, ids)
-    lessons = [review.visible(visit.caller, row) for row in rows]
-    cursor = end if end < len(ordered) else 0
-    return lessons, cursor
-
-
-async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
-    """Return names and counters of the newest lessons that fit."""
-    newest: Sequence[Row] = await visit.caller.read(
-        figures.rows,
-        "lesson_order",
-        kind=filters["kind"],
-        error_type=filters["error_type"],
-        tag=filters["tag"],
-        state=filters["state"] or "used",
-        reviews=review.may_review(visit.caller),
-        limit=MAX_SORTED_LESSONS,
-    )
-    return newest
-
-
-def _add_measures(lessons: Sequence[Document], measures: Measures) -> None:
-    """Give each lesson its effect, the loops that were shown it, and what lacks."""
-    for lesson in lessons:
-        name = f"{lesson['kind']}/{lesson['signature']}"
-        lesson["effect"] = measures.effects.get(name)
-        ends = measures.loops.get(name, Shown())
-        lesson |= {"loops": ends.shown, "helped": ends.right, "hurt": ends.again}
-        lesson["lacks"] = _say_lack(lesson)
-        lesson["verdict"] = _verdict_on(lesson, measures)
-
-
-def _say_lack(lesson: Document) -> str:
-    """Return what a verdict on a lesson needs, or why none of its loops counts for one.
-
-    Returns "" for one that has its verdict, and for one that is not shown.
-    """
-    if lesson["effect"]:
-        return str(lesson["effect"]["lacks"])
-    if not lesson["last_shown"]:
-        return ""
-    if lesson["loops"]:
-        return f"none of {counted(lesson['loops'], 'loop')} compares it alone"
-    if lesson["judged_from"]:
-        return f"{NEEDS} loops: none since it was judged anew"
-    return f"{NEEDS} {say_missing(shown=0, withheld=0, missing=None)}"
-
-
-def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:
-    """Return how many lessons have each verdict, and how many were never shown.
-
-    What loops were shown earlier words of a lesson tells nothing of the present ones.
-    """
-    counts = dict.fromkeys(ALL_VERDICTS, 0)
-    for lesson in lessons:
-        counts[_verdict_on(lesson, measures)] += 1
-    return {"lessons": len(lessons), **counts}
-
-
-def _verdict_on(lesson: Document, measures: Measures) -> str:
-    """Return the verdict on a lesson, one of `ALL_VERDICTS`."""
-    name = f"{lesson['kind']}/{lesson['signature']}"
-    if name in measures.effects:
-        return str(measures.effects[name]["verdict"])
-    is_shown = measures.loops.get(name) or lesson["last_shown"]
-    return NOT_KNOWN if is_shown else NEVER_SHOWN
+    answer = ""
+    if task and key:
+        briefing = await memory.brief(task, "", memory_key=key, every=True)
+        if not review.may_review(visit.caller):
+            briefing = briefing.without_waiting()
+        answer = as_text(briefing.examples, advice=briefing.advice)
+        answer = answer or f"nothing is shown under the key {key!r}: {briefing.silence}"
+    elif task:
+        matches = await memory.recall(task, MAX_RECALLED, reviews=visit.may("read"))
+        answer = f"nothing to show: {matches.silence}"
+        if matches:
+            answer = render("recall.txt.j2", found=matches)
+    return {"task": task, "key": key, "answer": answer.rstrip()}
 
 
 async def measure(visit: Visit) -> Measures:
@@ -270,44 +237,14 @@ async def measure(visit: Visit) -> Measures:
             effect["lesson"]: {**effect, **words_of(effect)}
             for effect in proof.answer["lessons"]
         },
-        loops=await visit.caller.read(exposures.tally),
+        shown=await visit.caller.read(exposures.tally),
     )
     _measures[memory] = measures
     return measures
 
 
-async def _search_lessons(visit: Visit, filters: Document) -> Matches:
-    """Return what a search for the text of the filters finds."""
-    tags = [filters["tag"]] if filters["tag"] else ()
-    return await visit.caller.memory.query(
-        filters["text"],
-        MAX_PAGE_LESSONS,
-        waiting=False,
-        reviews=visit.may("read"),
-        kind=filters["kind"],
-        error_type=filters["error_type"],
-        tags=tags,
-    )
-
-
-async def rows_of_matches(
-    visit: Visit, matches: Sequence[Match], state: str
-) -> list[Any]:
-    """Return the lessons of matches that are in a state; "" is any."""
-    # Several matches may be of one lesson.
-    ids = list(dict.fromkeys(match.lesson_id for match in matches))
-    rows = await visit.caller.read(editions.some, ids)
-    return [
-        review.visible(visit.caller, row) for row in rows if state in ("", row["state"])
-    ]
-
-
 async def read_proof(visit: Visit, model: str = "") -> ReadProof:
-    """Return what the API says memory has proven, of all loops or those of a model.
-
-    To count 300,000 exposures takes seconds. So in a project with many loops it is up
-    to `MAX_SAVED_AGE_SECONDS` old, unless somebody has ruled on a lesson since.
-    """
+    """Return what the API says memory has proven, of all loops or those of a model."""
     (latest,) = await visit.caller.read(figures.rows, "latest")
     ruling = latest["rulings"]
     proofs = _proofs.setdefault(visit.caller.memory, {})
@@ -338,8 +275,12 @@ async def proof(visit: Visit) -> Document:
         comparison["name"] = lesson["text"] or comparison["lesson"]
         comparison["path"] = f"/lessons/{lesson['id']}" if lesson["id"] else ""
     models = [
-        {**one, "name": name or "not reported", "path": "/proof" if name else ""}
-        | {"query": {"model": name}}
+        {
+            **one,
+            "model": name,
+            "name": name or "not reported",
+            "path": "/proof" if name else "",
+        }
         for name, one in answer["models"].items()
     ]
     trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
@@ -365,14 +306,6 @@ async def proof(visit: Visit) -> Document:
         "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
-
-
-def say_draws_of(measures: Measures) -> str:
-    """Return when draws withhold one lesson by itself, or why nothing was withheld."""
-    answer = measures.proof.answer
-    if not answer["pooled"]["withheld"]:
-        return str(answer["words"]["about"])
-    return say_draws(answer["holdout"], answer["ended"], answer["verdict"])
 
 
 def words_of(comparison: Document) -> Document:
@@ -436,7 +369,7 @@ def _by_conclusion(comparison: Document) -> tuple[int, float]:
 PAGES = (
     SitePage(
         address="/lessons",
-        template="lessons",
+        template="list",
         title="Lessons",
         make=lessons,
         may=READING,

@@ -72,12 +72,17 @@ def cut_words(text: str, most: int) -> str:
     >>> cut_words("the answer repeats attempt 1", 14)
     'the answer …'
     """
-    text = visible(text)
+    text = _visible_lines(text)
     if len(text) <= most:
         return text
     head = text[: most + 1]
     # A word that fills the place is cut.
     return f"{head.rpartition(' ')[0] or head[:most]} …"
+
+
+def _visible_lines(text: str) -> str:
+    """Return a text whose hidden characters are seen; its lines stay lines."""
+    return "\n".join(map(visible, text.splitlines()))
 
 
 def hit(text: str, word: str) -> tuple[str, str, str] | None:
@@ -101,7 +106,7 @@ def excerpt(text: str, word: str, most: int) -> str:
     >>> excerpt("the answer repeats attempt 1 of the night", "night", 20)
     '… the night'
     """
-    text = visible(text)
+    text = _visible_lines(text)
     parts = hit(text, word)
     if parts is None or len(parts[0]) + len(parts[1]) <= most:
         return cut_words(text, most)
