@@ -84,10 +84,9 @@ async def test_no_secret_in_a_memory_key_is_stored(path):
     assert (secret in key) is False
 
 
-async def test_a_schema_that_does_not_fit_says_what_to_do(path):
+async def test_a_table_that_is_missing_is_named(path):
     database(path, "drop table refused")
-    advice = r"an unreleased heedful .*export"
-    with opened(path) as store, pytest.raises(StoreOlder, match=advice):
+    with opened(path) as store, pytest.raises(StoreCorrupt, match="table refused"):
         await Memory(store).remember("k", "text")
 
 

@@ -166,29 +166,17 @@ class _ThreadCheck:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        thread = asyncio.to_thread(self._check, candidate, context)
-        call = asyncio.ensure_future(thread)
+        findings = await asyncio.to_thread(self._check, candidate, context)
+        if not iscoroutine(findings):
+            return findings
         try:
-            findings = await asyncio.shield(call)
-            if not iscoroutine(findings):
-                return findings
             async with self._turns:
                 return await findings
         finally:
-            call.add_done_callback(_forget_result)
+            findings.close()  # it may be cancelled while it waits
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._check, name)
-
-
-def _forget_result(call: asyncio.Future[Any]) -> None:
-    """Drop the result or error of a call whose request may have been cancelled.
-
-    A cancelled request leaves its thread running, and what the thread returns or raises
-    comes too late. Unless it is retrieved, Python warns that nobody did.
-    """
-    if call.exception() is None and iscoroutine(call.result()):
-        call.result().close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -357,17 +357,13 @@ _RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_FULL: "the disk is full; make room and run again, nothing was lost",
     sqlite3.SQLITE_IOERR: "the disk does not respond; check the disk and run again",
     sqlite3.SQLITE_CANTOPEN: (
-        "it cannot be opened; check that the folder exists and is writable"
+        "it cannot be opened; check that the folder exists and is writable, and that "
+        "the process may open more files (ulimit -n)"
     ),
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 DAMAGED_FILE_FIX = "restore a copy, or move it away"
-# A database needs its file, the log, the index of the log and, at times, the folder.
-MAX_DATABASE_DESCRIPTORS = 4
-_DESCRIPTORS_FIX = (
-    "this process has too many open files; raise its limit (ulimit -n), or close some"
-)
 # The errors that `translate_error` translates.
 SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeError, OverflowError)
 
@@ -403,17 +399,7 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         translated = _damage_error(error, path)
     elif code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES[code]
-        if code == sqlite3.SQLITE_CANTOPEN and _lacks_descriptors():
-            remedy = _DESCRIPTORS_FIX
         translated = errors.StoreUnavailable(f"{place}{error}: {remedy}")
-    elif "no such " in str(error) or "has no column" in str(error):
-        remedy = (
-            "run `heedful export` with that version, and import the lessons into a "
-            "new file"
-        )
-        translated = errors.StoreOlder(
-            f"{place}{error}: an unreleased heedful made this file; {remedy}"
-        )
     else:
         translated = errors.StoreError(str(error))
 
@@ -530,24 +516,10 @@ def _opening_problem(path: str, error: Exception) -> str:
     reason = ""
     if isinstance(error, OSError) and error.strerror:
         reason = f" ({error.strerror})"
-    remedy = "check that its folder is writable"
-    if _lacks_descriptors():
-        remedy = _DESCRIPTORS_FIX
-    return f"{path} cannot be opened{reason}; {remedy}"
-
-
-def _lacks_descriptors() -> bool:
-    """Return True if this process cannot open the files that a database needs.
-
-    SQLite does not say why it cannot open a file.
-    """
-    with ExitStack() as opened:
-        try:
-            for _ in range(MAX_DATABASE_DESCRIPTORS):
-                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            return True
-    return False
+    return (
+        f"{path} cannot be opened{reason}; check that its folder is writable, and that "
+        "the process may open more files (ulimit -n)"
+    )
 
 
 def connect(

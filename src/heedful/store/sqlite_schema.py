@@ -48,16 +48,26 @@ def split_statements(name: str) -> list[str]:
 def check_objects(rows: Rows, path: str) -> None:
     """Check the `rows` of the table `sqlite_schema`: type, name and SQL.
 
-    Raises StoreCorrupt for what heedful has not made.
+    Raises StoreCorrupt for what heedful has not made, and for what is missing.
     """
+    missing = set(_own_sql())
     for row in rows:
-        # An index that belongs to a constraint has no SQL.
-        if row["sql"] is not None and not _is_allowed(_plain_sql(row["sql"])):
+        if row["sql"] is None:
+            continue  # an index that belongs to a constraint
+        sql = _plain_sql(row["sql"])
+        missing.discard(sql)
+        if not _is_allowed(sql):
             raise StoreCorrupt(
                 f"{path} has the {row['type']} {row['name'][:100]!r}, which this "
                 "version of heedful did not make; drop it if it is yours, export with "
                 "the version that made it, or restore a copy of the file"
             )
+
+    if missing:
+        raise StoreCorrupt(
+            f"{path} lacks a part of its schema: {min(missing)[:60]}…; restore a copy "
+            "of the file"
+        )
 
 
 def _is_allowed(sql: str) -> bool:
