@@ -114,13 +114,16 @@ def read_recent(
     are not read again.
     """
     only = ""
+    least = 0
     if numbers is not None:
         only = json.dumps(list(numbers))
+        least = min(numbers, default=MAX_ROWS)
     newest = db.all(
         "recent_loops",
         scope,
         before=before or MAX_ROWS,
         numbers=only,
+        least=least,
         limit=MAX_LOOPS_READ + 1,
     )
     heads = [
@@ -256,7 +259,6 @@ class LoopFigures:
 def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
     """Return how loops went."""
     loops = list(loops)
-    usage = sum((loop.usage for loop in loops), NO_USAGE)
     states = [loop.state for loop in loops]
     right = sum(loop.is_right for loop in loops)
     passed = states.count("passed")
@@ -271,10 +273,10 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
         stopped=stopped,
         unjudged=sum(map(states.count, DOUBT_STATES)),
         open=states.count("open"),
-        calls=usage.calls,
-        tokens=usage.tokens,
-        cost=usage.cost,
-        seconds=usage.seconds,
+        calls=sum(loop.usage.calls for loop in loops),
+        tokens=sum(loop.usage.tokens for loop in loops),
+        cost=sum(loop.usage.cost for loop in loops),
+        seconds=sum(loop.usage.seconds for loop in loops),
     )
 
 

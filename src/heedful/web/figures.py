@@ -30,12 +30,6 @@ from heedful.web.steps import first_failure, steps_of
 
 FIGURE_DAY_SECONDS = 86_400.0
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
-MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
-# Loops that one search looks at; the page then offers to search older ones. Most pages
-# are full after the first window.
-MAX_SEARCHED_LOOPS = 10_000
-SEARCH_WINDOWS = (1_000, MAX_SEARCHED_LOOPS)
-MAX_SEARCHED_BYTES = 32 * 2**20  # of their records, in which it searches
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
 # Pages show only the beginning of a longer task or output: `MAX_PREVIEW_CHARS` of its

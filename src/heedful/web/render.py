@@ -43,7 +43,6 @@ def _pages() -> "Environment":
     pages.filters = {
         **pages.filters,
         "ago": ago,
-        "digits": digits,
         "excerpt": excerpt,
         "hit": hit,
         "money": money,
@@ -165,19 +164,10 @@ def money(value: float) -> str:
     >>> money(0.0084), money(12.5), money(0)
     ('$0.0084', '$12.50', '$0.00')
     """
-    return f"${value:,.{max(2, digits([value], MAX_MONEY_DECIMALS))}f}"
-
-
-def digits(values: Sequence[float], most: int) -> int:
-    """Return how many decimals a column needs, so that its least number has two digits.
-
-    >>> digits([0.0021, 3.5], 6), digits([12.0], 6), digits([12.5, 240.0], 2)
-    (4, 0, 1)
-    """
-    least = min(map(abs, filter(None, values)), default=1.0)
-    if all(value == int(value) for value in values):
-        return 0
-    return max(0, min(most, 1 - floor(log10(least)))) or 1
+    decimals = 2
+    if 0 < value < 1:
+        decimals = max(2, min(MAX_MONEY_DECIMALS, 1 - floor(log10(value))))
+    return f"${value:,.{decimals}f}"
 
 
 def address(path: str, /, **query: Any) -> str:

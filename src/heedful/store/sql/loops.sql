@@ -137,7 +137,7 @@ from (
          case when state = 'stopped' then (
            select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
            from decision where loop = loop.n order by seq desc limit 1) end as stops
-  from loop where tenant = :tenant and project = :project and kind <> 'run' and n < :before
+  from loop where tenant = :tenant and project = :project and kind <> 'run' and n < :before and n >= :least
     and (:numbers = '' or n in (select atom from json_each(case :numbers when '' then '[]' else :numbers end)))
   order by n desc limit :limit
 ) as loop order by n desc;
