@@ -70,7 +70,9 @@ def say_home(loops: str, proof: Document, needs: Sequence[Document]) -> str:
     facts = [loops] if loops else []
     uplift = proof["pooled"]["uplift"]
     if uplift["gain"] is not None or proof["trials"]:
-        facts.append(f"memory: {proof['words']['figure']} {proof['words']['about']}")
+        words = proof["words"]
+        figure = words["figure"][:1].lower() + words["figure"][1:]
+        facts.append(f"memory: {figure} {words['about']}")
     number = len(needs)
     waits = {0: "nothing needs you", 1: "1 thing needs you"}
     facts.append(waits.get(number, f"{number} things need you"))
@@ -149,8 +151,8 @@ def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
     words = "A text waits" if number == 1 else "Texts wait"
     return [
         _need(
-            f"{words} in quarantine until somebody decides",
-            "text",
+            f"{words} until somebody decides",
+            "quarantine",
             "/inbox",
             number=number,
             since=row["since"],
