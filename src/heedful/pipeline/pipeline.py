@@ -740,9 +740,11 @@ class StageRunner:
             for lesson in seen.lessons:
                 if lesson["signature"] in withheld or not _has_known_fix(lesson):
                     continue
-                text = await memory.store.read(memory.scope, search.rule_text, lesson)
-                if text:
-                    texts.append(text)
+                (told,) = await memory.store.read(
+                    memory.scope, search.with_told_words, [lesson]
+                )
+                if told["text"]:
+                    texts.append(told["text"])
                     break
 
         return texts

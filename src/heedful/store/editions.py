@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.errors import Changed, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.store import exposures, lessons, patterns
+from heedful.store import exposures, lessons, patterns, search
 from heedful.store.connection import Db, Row, key_of, resumable
 from heedful.validation import MAX_INTEGER, require
 
@@ -55,7 +55,7 @@ def list_lessons(
     rows = db.all(
         "list_lessons", scope, **filters, limit=limit, before=before, reviews=reviews
     )
-    return [_with_edition(row) for row in rows]
+    return search.with_told_words(db, scope, [_with_edition(row) for row in rows])
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
@@ -65,6 +65,11 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 
 def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
     """Return the lessons with these ids, in this order. Raises NotFound."""
+    return search.with_told_words(db, scope, _stored(db, scope, ids))
+
+
+def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+    """Return the lessons with these ids, each with its stored text. Raises NotFound."""
     rows = db.all("lessons_of", scope, ids=json.dumps(list(ids)))
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
     for id in ids:
@@ -86,7 +91,7 @@ def amend(
     back, also after a proof retired it. `text` gives it new words. Raises Changed if
     the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
     """
-    lesson = one(db, scope, id)
+    (lesson,) = _stored(db, scope, [id])
     if lesson["edition"] != edition:
         raise Changed("lesson", str(id), lesson["edition"])
 

@@ -755,13 +755,20 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     quarantine, `entry` is the id under which a person can review it, else 0.
     """
     rows = db.all("top_lessons", scope, limit=limit)
-    return [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
+    return _listed(db, scope, rows)
 
 
 def shown(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """Return a lesson as `top` returns it. Raises NotFound."""
-    row = _lesson_row(db, scope, id)
-    return {**plain(row), "entry": _waiting_entry(row)}
+    return _listed(db, scope, [_lesson_row(db, scope, id)])[0]
+
+
+def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+    """Return lessons as plain data, with the words that a prompt has."""
+    from heedful.store.search import with_told_words
+
+    lessons = [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
+    return with_told_words(db, scope, lessons)
 
 
 def newest_examples(

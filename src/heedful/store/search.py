@@ -26,6 +26,7 @@ from heedful.lessons.lesson import (
     Scope,
     clip,
 )
+from heedful.lessons.scope import TOLD_STATES
 from heedful.lessons.signature import (
     MAX_COMPARED_SIGHTINGS,
     constant_rule,
@@ -753,14 +754,26 @@ def by_cause(
     return matches
 
 
-def rule_text(db: Db, scope: Scope, lesson: Row) -> str:
-    """Return the text of a stored lesson without the particulars of its tasks.
+def with_told_words(
+    db: Db, scope: Scope, lessons: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return lessons with the text that a prompt has for another task.
 
-    A text that somebody has written stays as it is.
+    It has no particulars of the tasks from which a rule was learnt. A text that
+    somebody has written, or that is left empty, stays as it is.
     """
-    row = {**lesson, "lesson_id": lesson["id"], "rule": "", "author": None}
-    sightings = _rule_sightings(db, scope, "", [row])
-    return _rule_texts([row], sightings, task="")[""].text
+    rules = [
+        {**lesson, "lesson_id": lesson["id"], "rule": lesson["id"], "author": None}
+        for lesson in lessons
+        if lesson["kind"] == "check" and lesson["state"] in TOLD_STATES
+    ]
+    sightings = _rule_sightings(db, scope, "", rules)
+    texts = _rule_texts(rules, sightings, task="")
+    told = {id: rule.text for id, rule in texts.items()}
+    return [
+        {**lesson, "text": lesson["text"] and told.get(lesson["id"], lesson["text"])}
+        for lesson in lessons
+    ]
 
 
 class _RuleText(NamedTuple):
