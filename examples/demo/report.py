@@ -6,12 +6,13 @@ import io
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.cli.run import TaskResult
 from heedful.errors import UsageError
-from heedful.pages.report import axis, environment
+from heedful.pages.report import environment
 
 from .figures import (
     ALL,
@@ -41,6 +42,7 @@ LINES = {MEMORY: ("-", "|", "#0072B2"), WITHOUT: ("--", "|", "#D55E00")}
 MARKS_HEIGHT = 1.11  # where the marks of right first tries stand, above the share of 1
 MARKS_DISTANCE = 0.06  # between the marks of the two arms
 INCHES = (11.0, 4.6)
+MIN_AXIS_ROOM = 0.2  # of a step, between a cut axis and the least value
 MIN_WINDOW_TASKS = 8  # the curve averages over a quarter of all tasks, but no fewer
 STORIES = {
     "corrected": "Corrected",
@@ -271,3 +273,33 @@ def _draw_curve(place: Axes, chart: Mapping[str, Any], names: Sequence[str]) -> 
     place.set_yticks(*zip(*y["ticks"], strict=True))
     place.grid(alpha=0.25, linewidth=0.6)
     place.spines[["top", "right"]].set_visible(False)
+
+
+def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return an axis that contains all `values`; its ticks are round, with texts.
+
+    If it does not begin at 0, it is `cut`, and its label says where it begins.
+    """
+    # The smallest of 1, 2, 5 and 10 times a power of ten with at most 6 steps.
+    span = max(values) - min(values) or 0.1
+    power = 10 ** floor(log10(span / 4))
+    steps = [power * factor for factor in (1, 2, 5, 10)]
+    step = next(step for step in steps if span / step <= 6)
+
+    # Ticks are multiples of the step, at least two even if all values are equal.
+    first = floor(min(values) / step)
+    # Where an axis is cut, a mark stands; a value so near would be drawn over it.
+    if first > 0 and min(values) < (first + MIN_AXIS_ROOM) * step:
+        first -= 1
+    last = max(ceil(max(values) / step), first + 1)
+    digits = max(0, ceil(-log10(step)))
+    ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
+    if first > 0:
+        label += f" (begins at {ticks[0][1]})"
+    return {
+        "label": label,
+        "low": first * step,
+        "high": last * step,
+        "ticks": ticks,
+        "cut": first > 0,
+    }

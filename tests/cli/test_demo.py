@@ -19,6 +19,7 @@ import pytest
 from examples.demo.figures import wilson_interval
 from examples.demo.lab import fetch
 from examples.demo.recording import RECORDING
+from examples.demo.report import axis
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
 from heedful.loop.share import points
@@ -476,3 +477,12 @@ def test_wilson_as_published(hits, of, low, high):
     interval = wilson_interval(hits, of)
     assert round(interval.low, 4) == low
     assert round(interval.high, 4) == high
+
+
+def test_an_axis_that_does_not_begin_at_0_says_so():
+    cut_axis = axis("solved", [0.93, 1.0])
+    assert cut_axis["cut"]
+    assert cut_axis["label"] == "solved (begins at 0.92)"
+    full_axis = axis("calls", [0, 80])
+    assert not full_axis["cut"]
+    assert full_axis["label"] == "calls"

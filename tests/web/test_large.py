@@ -12,7 +12,7 @@ from heedful.service.auth import Callers
 from heedful.service.middleware import MAX_LARGE_CALLS
 from heedful.store import recent
 from heedful.store.offload import take_turn
-from heedful.web import figures
+from heedful.web import figures, window
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing
 
@@ -83,18 +83,22 @@ def test_a_text_that_was_cut_within_an_escape_is_shown_as_a_text(browser: Browse
 def test_a_long_output_is_cut_and_what_is_left_is_counted(browser: Browser):
     begin(browser.api, "long")
     report(browser.api, "long", 1, findings=0, output=100_000 * "y")
-    (attempt,) = browser.data("/loops/long")["made"]
-    assert len(attempt["output"]) + attempt["left_out"]["output"] == 100_001
-    assert "more; <code>GET /v1/loops/long" in browser.get("/loops/long").text
+    data = browser.data("/loops/long")
+    (attempt,) = data["tried"]["attempts"]
+    output = attempt["output"].partition("\n")[0]
+    assert len(output) + data["unshown"]["1"]["output"] == 100_001
+    assert "characters more" in browser.get("/loops/long").text
 
 
 def test_findings_beyond_the_first_are_counted(browser: Browser):
     begin(browser.api, "many")
     report(browser.api, "many", 1, findings=1_000)
-    (attempt,) = browser.data("/loops/many")["made"]
-    assert len(attempt["evaluation"]["findings"]) == figures.MAX_PAGE_FINDINGS
-    assert attempt["left_out"]["findings"] == 940
-    assert "… and 940 more findings" in browser.get("/loops/many").text
+    data = browser.data("/loops/many")
+    (attempt,) = data["tried"]["attempts"]
+    assert len(attempt["checks"]) == window.MAX_PAGE_FINDINGS
+    assert data["unshown"]["1"]["findings"] == 1_000 - window.MAX_PAGE_FINDINGS
+    page = browser.get("/loops/many").text
+    assert "980 more checks not shown: GET /v1/loops/many has all" in page
 
 
 def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
@@ -103,21 +107,17 @@ def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
     begin(browser.api, "wide")
     for number in range(1, 6):
         report(browser.api, "wide", number, findings=100, chars=1_000)
-    monkeypatch.setattr(figures, "MAX_LISTING_BYTES", 500_000)
+    monkeypatch.setattr(window, "MAX_LISTING_BYTES", 500_000)
 
     newest = browser.data("/loops/wide")
-    assert [attempt["number"] for attempt in newest["made"]] == [4, 5]
+    assert [one["attempt"] for one in newest["tried"]["attempts"]] == [4, 5]
     assert "Earlier attempts" in browser.get("/loops/wide").text
 
     shown = []
     following = 1
     while following <= 5:
         page = browser.data(f"/loops/wide?from={following}")
-        shown += [
-            attempt["number"]
-            for attempt in page["made"]
-            if attempt["number"] >= page["first"]
-        ]
+        shown += range(page["first"], page["last"] + 1)
         following = page["last"] + 1
     assert shown == [1, 2, 3, 4, 5]
     later = browser.get("/loops/wide?from=1").text

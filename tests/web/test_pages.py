@@ -368,7 +368,7 @@ def test_pipelines_projects_and_runs_that_wait(tmp_path):
         assert browser.data(f"/runs/{run}")["report"]["stages"][0]["name"] == "load"
         assert "&lt;script&gt;" in browser.get(f"/runs/{run}").text
         stage = browser.get(f"/loops/{run}/load").text
-        assert f"Stage 1 of run {run}." in words_of(stage)
+        assert f"Stage 1 of run {run} ·" in words_of(stage)
         assert f'href="/ui/runs/{run}' in stage
         (project,) = browser.data("/home")["projects"]
         assert project["name"] == "main"

@@ -34,7 +34,6 @@ def test_a_run_shows_what_each_stage_was_given(browser):
     run = browser.api.run(pipeline.run({})).run
 
     page = words_of(browser.get(f"/runs/{run}").text)
-    assert "Input: the state with which the run began; it is not stored." in page
     assert "Input: a prompt of 4,213 characters" in page
     assert " … and 1,213 characters" in page
     assert "Input: the state, with 6 characters from answer" in page
@@ -104,6 +103,8 @@ def test_a_run_without_a_judge_is_not_green(browser):
     (run,) = browser.data("/work")["pipelines"]
     assert run["state"] == "passed"
     assert run["status"] == "quiet"
+    page = words_of(browser.get(f"/runs/{run['id']}").text)
+    assert "No check judged this run: its 1 stage went through unchecked." in page
 
 
 def run_pipelines(browser, *names: str) -> None:

@@ -201,12 +201,13 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
 def _stage_table(report: Report) -> TextTable:
     """Return the stages of a run with how they ended, one a row."""
     from heedful.pages import report as pages
+    from heedful.pages.attempts import worked
 
     rows = []
     for number, stage in enumerate(report.stages, start=1):
         sign = pages.STATUS_SIGNS[stage.status]
         status = f"{sign} {stage.status.replace('_', ' ')}"
-        time = pages.lasted(pages.worked(stage)) if stage.attempts else ""
+        time = pages.lasted(worked(stage)) if stage.attempts else ""
         failed = ", ".join(pages.failures(stage))
         attempts = len(stage.attempts)
         happened = pages.happened(stage)

@@ -571,7 +571,10 @@ def _function_output(stage: str, text: str) -> str:
         document = json.loads(text)
         new_values, *others = document.values()
         if not any(others) and new_values.keys() == {stage}:
-            return json.dumps(new_values[stage], ensure_ascii=False, sort_keys=True)
+            value = new_values[stage]
+            if isinstance(value, str):
+                return value
+            return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
         descriptions = document.get("rerun") if others else None
         if descriptions:

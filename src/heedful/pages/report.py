@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import unified_diff
 from functools import cache
-from math import ceil, floor, log10
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,17 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
-from heedful.pages.difference import Part, difference, marked
-from heedful.redact import MARK_START, redact, redact_data, redact_start
+from heedful.pages.attempts import (
+    bars,
+    compared,
+    finding_of,
+    first_equal,
+    opened,
+    read_lines,
+    worked,
+)
+from heedful.pages.difference import marked
+from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
@@ -61,20 +69,12 @@ STAGE_TABLE_HEADS = (
     "checks failed",
     "what happened",
 )
+SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
 # What a page shows of an attempt.
 MAX_ATTEMPT_CHECKS = 20
 MAX_PAGE_OUTPUT_LINES = 40
-MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
-# Lines of an output that are read: a diff of more can take minutes.
-MAX_OUTPUT_READ_LINES = 2_000
-MIN_AXIS_ROOM = 0.2  # of a step, between a cut axis and the least value
-MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
+MAX_LABEL_CHARS = 40  # of the name of a stage in a sentence
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
-# The longest output that is compared word by word; this takes less than 10 ms.
-MAX_WORD_DIFF_CHARS = 600
-# A text up to a sign that ends a sentence and white space after it: "Stop. ". The signs
-# of Chinese and Japanese need no space.
-_SENTENCE_PATTERN = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 # Characters that are markup in Markdown, or that make a text an address or a mention:
 # `*`, `@`, the colon of `https://`, the first dot of `www.example.com`.
 _MARKUP_PATTERN = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
@@ -169,13 +169,13 @@ def output(
     If there is an attempt `before`, the lines are a unified diff between the two
     outputs. The note is "" if nothing is left out and there is no diff.
     """
-    lines, unread = _read(attempt.output)
+    lines, unread = read_lines(attempt.output)
     notes = []
     if before is not None:
         if before.output == attempt.output:
             return (), "the same output as before"
 
-        lines_before, unread_before = _read(before.output)
+        lines_before, unread_before = read_lines(before.output)
         unread = max(unread, unread_before)
         # Without the names of files, which are the first two lines.
         lines = list(unified_diff(lines_before, lines, n=1, lineterm=""))[2:]
@@ -192,73 +192,6 @@ def output(
         notes.append(f"{counted(unread, 'character')} not read")
 
     return list(map(cut, lines[:MAX_PAGE_OUTPUT_LINES])), "; ".join(notes)
-
-
-def _read(text: str) -> tuple[list[str], int]:
-    """Return the lines of a text without secrets, and its number of unread characters.
-
-    The end of a very long text is not read. JSON is indented, with sorted keys. Wide
-    lines are split into sentences.
-    """
-    readable = redact_start(text, MAX_OUTPUT_READ_CHARS)
-    unread = max(0, len(text) - MAX_OUTPUT_READ_CHARS)
-
-    readable = _indent_json(readable)
-    lines: list[str] = []
-    if readable:
-        for line in readable.split("\n"):
-            if len(line) <= MIN_SPLIT_LINE_CHARS:
-                lines.append(line)
-            else:
-                lines += _SENTENCE_PATTERN.findall(line)
-
-    unread += len("\n".join(lines[MAX_OUTPUT_READ_LINES:]))
-    return lines[:MAX_OUTPUT_READ_LINES], unread
-
-
-def _indent_json(text: str) -> str:
-    """Return a JSON list or object indented, and any other text as it is."""
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-
-    try:
-        data = json.loads(text)
-        if not data:
-            return text
-        return json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
-
-
-def changes(
-    before: StageAttempt | None, attempt: StageAttempt
-) -> tuple[Sequence[Part], str]:
-    """Return the parts of the attempt's output, and a note on what is left out.
-
-    A short output is compared with the output `before` word by word, and what the
-    findings of the checks name is marked as wrong. A long one is compared line by line,
-    as in `output`. Without `before`, all parts are the same.
-    """
-    lines, note = output(before, attempt)
-    lines_before, _ = _read((before or attempt).output)
-    old = "\n".join(lines_before)
-    new = "\n".join(_read(attempt.output)[0])
-
-    is_short = 0 < len(lines) < MAX_PAGE_OUTPUT_LINES
-    if not is_short or max(len(old), len(new)) > MAX_WORD_DIFF_CHARS:
-        # The first character of a line of a diff says what the line is.
-        kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
-        return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
-
-    # A span is a place in the output as the check saw it.
-    spans: list[tuple[int, int, str]] = []
-    if new == attempt.output:
-        for check in attempt.checks:
-            if "span" in check.details:
-                first, behind = check.details["span"]
-                spans.append((first, behind, f"{check.check_name}: {check.message}"))
-
-    return marked(old, new, spans), note
 
 
 @cache
@@ -279,15 +212,19 @@ def environment() -> "Environment":
 
     # Templates call these functions by their names.
     functions: tuple[Callable[..., Any], ...] = (
-        changes,
+        bars,
+        compared,
         cost,
         counted,
-        difference,
         failures,
+        find_failing,
+        finding_of,
+        first_equal,
         happened,
         iso,
         lasted,
         marked,
+        opened,
         output,
         say_doubt,
         shown_details,
@@ -295,7 +232,6 @@ def environment() -> "Environment":
         unjudged,
         verdict,
         rung_name,
-        round_times,
         without,
         worked,
     )
@@ -452,10 +388,12 @@ def moment(seconds: float) -> str:
 def shown_details(check: CheckResult) -> dict[str, Any]:
     """Return the details of a check that tell something beside its message.
 
-    The key that a check has by default repeats its message, and a severity that nobody
-    set is the same everywhere.
+    The key that a check has by default repeats its message, a severity that nobody set
+    is the same everywhere, the message has a score, and the output a place.
     """
-    details = dict(check.details)
+    details = {
+        name: value for name, value in check.details.items() if name not in SAID_DETAILS
+    }
     if str(details.get("key", "")).startswith(f"{check.check_name}:"):
         del details["key"]
     if details.get("severity") == DEFAULT_SEVERITY:
@@ -467,11 +405,15 @@ def shown_details(check: CheckResult) -> dict[str, Any]:
 
 def verdict(report: Report) -> str:
     """Describe how the run ended, first which check could not judge, and why."""
-    noun = report.noun
+    troubled = find_failing(report)
+    failing = describe_failing(troubled) if troubled else ""
+    others = len(report.degraded) - 1
+    if others > 0:
+        failing += f"; {counted(others, f'other {report.noun}')} did not pass, too"
     ending = {
         "passed": _passed(report),
-        "degraded": f"Degraded: the run went on after a {noun} that did not pass",
-        "halted": "Halted: a stage did not pass, and the run stopped there",
+        "degraded": f"Degraded: the run went on after {failing}",
+        "halted": f"Halted: {failing}",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
 
@@ -483,41 +425,42 @@ def verdict(report: Report) -> str:
     return ending
 
 
+def find_failing(report: Report) -> StageReport | None:
+    """Return the stage that halted a run, or else the first that did not pass."""
+    troubled = [stage for stage in report.stages if stage.degraded]
+    halted = [stage for stage in report.stages if stage.action == "halted"]
+    return next(iter([*halted, *troubled]), None)
+
+
+def describe_failing(stage: StageReport) -> str:
+    """Return in words by which check a stage failed, and what this said."""
+    finding = finding_of(stage.attempts[-1]) if stage.attempts else ""
+    name = cut(stage.name, MAX_LABEL_CHARS)
+    return f"{name} failed by {cut(finding)}" if finding else f"{name} failed"
+
+
 def _passed(report: Report) -> str:
-    """Describe a run that went through, and how much of it was judged."""
-    if unjudged(report):
-        return _partly_judged(report)
+    """Describe a run that went through, and which stages no check judged."""
+    silent = unjudged(report)
+    if silent and len(silent) == len(report.stages):
+        stages = counted(len(silent), report.noun)
+        return f"No check judged this run: its {stages} went through unchecked"
 
     recovered = sum(stage.recovered for stage in report.stages)
     tries = "each at its first attempt"
     if recovered:
         tries = f"{recovered} of them after a retry"
-    return f"Passed: every {report.noun}, {tries}"
+    doubt = ""
+    if silent:
+        doubt = f"; {cut(silent[0], MAX_LABEL_CHARS)} has no check"
+    if len(silent) > 1:
+        doubt = f"; {len(silent)} of them have no check"
+    return f"Passed: every {report.noun}, {tries}{doubt}"
 
 
 def unjudged(report: Report) -> list[str]:
     """Return the names of the stages that ended without a check, goal or evaluator."""
     return [stage.name for stage in report.stages if stage.status == "unchecked"]
-
-
-def _partly_judged(report: Report) -> str:
-    """Describe a run that went through, with stages that no check judged."""
-    names = unjudged(report)
-    number = len(report.stages)
-    stages = counted(number, report.noun)
-    silent = f"{cut(names[0], MAX_LABEL_CHARS)} has no check"
-    if len(names) > 1:
-        silent = f"{len(names)} of them have no check"
-    if len(names) == number:
-        return f"No check judged this run: its {stages} went through unchecked"
-
-    recovered = sum(stage.recovered for stage in report.stages)
-    tries = ""
-    if recovered:
-        tries = f", {recovered} of them after a retry"
-    if recovered == number - len(names):
-        tries = ", after a retry"
-    return f"{number - len(names)} of {stages} passed{tries}; {silent}"
 
 
 def happened(stage: StageReport) -> str:
@@ -576,25 +519,6 @@ def rung_name(stage: StageReport, attempt: StageAttempt) -> str:
     return Ladder(names=stage.climb.names).name(attempt.rung)
 
 
-def worked(of: Report | StageReport) -> float:
-    """Return how many milliseconds the attempts of a run or a stage took."""
-    if isinstance(of, Report):
-        return sum(map(worked, of.stages))
-    return sum(attempt.execution_time_ms for attempt in of.attempts)
-
-
-def round_times(total: float) -> list[float]:
-    """Return the round times of an axis from 0 to a total, in milliseconds.
-
-    >>> round_times(119.0), round_times(0.0)
-    ([0, 20, 40, 60, 80, 100], [0.0])
-    """
-    if total <= 0:
-        return [0.0]
-    ticks: Sequence[tuple[float, str]] = axis("", [0.0, total])["ticks"]
-    return [time for time, _ in ticks if time <= 0.95 * total]
-
-
 def text(value: Any) -> str:
     """Return a value as text: a text as it is, anything else as JSON; "" for None."""
     if value is None:
@@ -613,36 +537,3 @@ def at_masks(text: str) -> list[str]:
     ['key ', 'aws_key', ' in use']
     """
     return re.split(rf"{re.escape(MARK_START)}([\w -]+)\]", text)
-
-
-MAX_LABEL_CHARS = 40  # of the name of a stage in a sentence
-
-
-def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return an axis that contains all `values`; its ticks are round, with texts.
-
-    If it does not begin at 0, it is `cut`, and its label says where it begins.
-    """
-    # The smallest of 1, 2, 5 and 10 times a power of ten with at most 6 steps.
-    span = max(values) - min(values) or 0.1
-    power = 10 ** floor(log10(span / 4))
-    steps = [power * factor for factor in (1, 2, 5, 10)]
-    step = next(step for step in steps if span / step <= 6)
-
-    # Ticks are multiples of the step, at least two even if all values are equal.
-    first = floor(min(values) / step)
-    # Where an axis is cut, a mark stands; a value so near would be drawn over it.
-    if first > 0 and min(values) < (first + MIN_AXIS_ROOM) * step:
-        first -= 1
-    last = max(ceil(max(values) / step), first + 1)
-    digits = max(0, ceil(-log10(step)))
-    ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
-    if first > 0:
-        label += f" (begins at {ticks[0][1]})"
-    return {
-        "label": label,
-        "low": first * step,
-        "high": last * step,
-        "ticks": ticks,
-        "cut": first > 0,
-    }

@@ -9,34 +9,24 @@ or output is cut in SQL; they say what was left out.
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.briefing import Briefing, Choice
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import from_document, verdict_from
-from heedful.loop.decide import Again, Verdict
+from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
-from heedful.loop.sentence import describe_end
 from heedful.store.connection import Db, Row, bulk, key_of
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.web.steps import first_failure, steps_of
 
 FIGURE_DAY_SECONDS = 86_400.0
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
-# Attempts of a loop that is decided again while somebody waits for its page.
-MAX_REDECIDED_ATTEMPTS = 200
-# Pages show only the beginning of a longer task or output: `MAX_PREVIEW_CHARS` of its
-# JSON.
+# Pages show only the beginning of a longer task.
 MAX_SHOWN_TASK_CHARS = 4_000
-MAX_OUTPUT_CHARS = 64 * 1024
-MAX_PREVIEW_CHARS = 20_000
 # A list does not read longer records of an attempt, a decision or an episode, so that
 # those of 50 rows are within MAX_LISTING_BYTES.
 MAX_LIST_RECORD_CHARS = 32 * 1024
@@ -44,7 +34,6 @@ MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
-MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 Plain = dict[str, Any]
 
 
@@ -119,205 +108,11 @@ def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Plain]:
     return [dict(row) for row in db.all("lessons_of", scope, ids=json.dumps(ids))]
 
 
-def choices(briefing: Briefing) -> list[Plain]:
-    """Return what memory showed to a loop, withheld and missed, with the reasons.
-
-    There is a row for each lesson and reason; `n` is how often this was decided. `text`
-    has the words that were shown or withheld, which `said` leaves out.
-    """
-    model = briefing.model
-    by_line = {choice.line(model): choice for choice in briefing.choices}
-    counts = Counter(choice.line(model) for choice in briefing.choices)
-
-    return [
-        {
-            "outcome": choice.outcome,
-            "lesson": choice.lesson,
-            "form": choice.form,
-            "n": counts[line],
-            "text": choice.text,
-            "said": _said(choice, model),
-            "code": choice.code,
-            "why": choice.why,
-            "obstacle": choice.obstacle,
-            "command": choice.command,
-            "purpose": choice.kept_back.purpose if choice.kept_back else "",
-            "elsewhere": choice.code == "other check",
-        }
-        for line, choice in by_line.items()
-    ]
-
-
-def _said(choice: Choice, model: str) -> str:
-    """Return how a lesson was found; the page says once what withheld all of them."""
-    if choice.code == "holdout":
-        choice = replace(choice, kept_back=None)
-    return choice.said(model)
-
-
 def rung_name(ladder: str, rung: int) -> str:
     """Return the name of a rung from the JSON of its ladder, "" without a ladder."""
     if not ladder:
         return ""
     return from_document(Ladder, json.loads(ladder)).name(rung)
-
-
-@bulk
-def window(
-    db: Db, scope: Scope, id: str, first: int, limit: int, *, reviews: bool = False
-) -> Plain:
-    """Return a loop with `limit` attempts from number `first`; 0 means the last ones.
-
-    Only who `reviews` is told what waited in quarantine.
-
-    There are fewer if their records are larger than `MAX_LISTING_BYTES` together. The
-    attempt before `first` is there, too, if it fits. Raises NotFound.
-    """
-    heads = rows(db, scope, "head", id=id, chars=MAX_SHOWN_TASK_CHARS)
-    if not heads:
-        raise NotFound("loop", id, "the project")
-    head = dict(heads[0])
-    n = head.pop("n")
-    task, left_out = beginning(head.pop("task"), head.pop("task_chars"))
-    size = head.pop("size")
-
-    numbers = _fitting_attempts(
-        db, scope, n, first=first, limit=limit, attempts=head["attempts"]
-    )
-    if not first:
-        first = head["attempts"] - limit + 1
-        if numbers:
-            first = max(first, numbers[0])
-    first = max(1, first)
-
-    attempts = [_shown_attempt(db, scope, n, number) for number in numbers]
-    last = numbers[-1] if numbers else 0
-    decisions = rows(
-        db,
-        scope,
-        "decided",
-        n=n,
-        first=first - 1,
-        last=last,
-        record_chars=MAX_LIST_RECORD_CHARS,
-    )
-    decision_by_attempt = {
-        row["attempt"]: json.loads(row["record"]) for row in decisions
-    }
-    latest = json.loads(head.pop("decision") or "{}")
-    latest_verdict: Verdict = Again()
-    if latest:
-        latest_verdict = verdict_from(latest)
-    doubt = ""
-    if head["state"] == "not_validated":
-        doubt = "a check raised an error"
-    unjudged = head["state"] == "unchecked"
-
-    ladder = head.pop("ladder")
-    for attempt in attempts:
-        attempt["made_by"] = rung_name(ladder, attempt.get("rung", 1))
-
-    # What memory said to the loop before its first attempt, and what it withheld.
-    stored_briefing = head.pop("briefing")
-    memory_facts: Plain = {
-        "silence": "",
-        "silent_because": [],
-        "told": [],
-        "prompt": "",
-        "prompt_tokens": 0,
-    }
-    if stored_briefing:
-        briefing = Briefing.of(json.loads(stored_briefing)).of_model(head["model"])
-        if not reviews:
-            briefing = briefing.without_waiting()
-        memory_facts = {
-            "silence": briefing.silence,
-            "silent_because": [
-                {"code": silence.code, "words": silence.reason}
-                for silence in briefing.silences
-            ],
-            "told": choices(briefing),
-            "prompt": briefing.prompt,
-            "prompt_tokens": briefing.prompt_tokens,
-        }
-
-    return {
-        **head,
-        "task": task,
-        "left_out": {"task": left_out},
-        "goals": json.loads(head["goals"]),
-        "policy": json.loads(head["policy"]),
-        "name": id,
-        "first": first,
-        "last": last,
-        "made": attempts,
-        "decided": decision_by_attempt,
-        "latest": latest,
-        "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": describe_end(
-            latest_verdict, head["attempts"], doubt, unjudged=unjudged
-        ),
-        **memory_facts,
-        "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
-        or size > MAX_FIGURE_LOOP_BYTES,
-        "cost": 0.0,
-    }
-
-
-def _fitting_attempts(
-    db: Db, scope: Scope, n: int, first: int, limit: int, attempts: int
-) -> list[int]:
-    """Return the numbers of the attempts on a page of a loop, with the one before.
-
-    Without a `first`, these are the last ones.
-    """
-    begin = first or max(1, attempts - limit + 1)
-    sizes = rows(db, scope, "sizes_of", n=n, first=begin - 1, last=begin + limit - 1)
-    if not first:
-        sizes.reverse()
-
-    numbers = list[int]()
-    free_bytes = MAX_LISTING_BYTES
-    for row in sizes:
-        free_bytes -= row["size"]
-        # The attempt before the first is only there to be compared with.
-        is_shown = any(number >= begin for number in numbers)
-        if free_bytes < 0 and is_shown:
-            break
-        numbers.append(row["number"])
-    return sorted(numbers)
-
-
-def _shown_attempt(db: Db, scope: Scope, n: int, number: int) -> Plain:
-    """Return an attempt as its page shows it.
-
-    `left_out` has the characters of the output that are not in `output`, and the number
-    of findings beyond `MAX_PAGE_FINDINGS`.
-    """
-    (row,) = rows(
-        db,
-        scope,
-        "attempt_of",
-        n=n,
-        number=number,
-        whole_chars=MAX_OUTPUT_CHARS,
-        chars=MAX_PREVIEW_CHARS,
-    )
-    output, left_out = beginning(row["value"], row["value_chars"])
-    attempt = json.loads(row["record"])
-
-    unshown = 0
-    evaluation = attempt.get("evaluation")
-    if evaluation:
-        findings = evaluation.get("findings", [])
-        unshown = max(0, len(findings) - MAX_PAGE_FINDINGS)
-        evaluation["findings"] = findings[:MAX_PAGE_FINDINGS]
-
-    return {
-        **attempt,
-        "output": output,
-        "left_out": {"output": left_out, "findings": unshown},
-    }
 
 
 @bulk

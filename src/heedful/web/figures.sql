@@ -42,7 +42,7 @@ select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: sizes_of
-select number, length(record) as size from attempt where loop = :n and number between :first and :last order by number;
+select number, length(record) as size from attempt where loop = :n and number in (select cast(value as bigint) from json_each(:numbers));
 
 -- name: attempt_of
 -- An attempt with its output, or with the beginning of a long one.
@@ -51,8 +51,7 @@ select record, length(value) as value_chars,
 from attempt where loop = :n and number = :number;
 
 -- name: decided
-select attempt, record from decision
-where loop = :n and attempt between :first and :last and length(record) <= :record_chars order by seq;
+select attempt, record from decision where loop = :n and attempt in (select cast(value as bigint) from json_each(:numbers)) order by seq;
 
 -- name: lesson_order
 -- What the newest lessons in a state are sorted by; without a state, those that a prompt may show.
@@ -113,10 +112,6 @@ order by r.id;
 select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust <> 'outside') order by o.source limit :places;
-
--- name: first_loop_of
--- The first loop in which the error of a lesson was seen.
-select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
 -- name: loops_of
 -- The last loops in which the error of a lesson was seen, with the beginnings of their tasks; no task if a loop is gone.
@@ -198,10 +193,6 @@ select digest, name, session, outcome, state, tries, error, at, length(record) a
        case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
 
--- name: matrix_head
-select n, goals, stage, memory_key, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
-from loop where tenant = :tenant and project = :project and id = :id;
-
 -- name: check_names
 -- Under which name a check reports in loops of a memory key, as the rules have it that this check alone may find.
 select own.value as own, min(l.error_type) as reported
@@ -210,18 +201,8 @@ cross join json_each(c.checks) as own
 where c.tenant = :tenant and c.project = :project and c.memory_key = :key and c.memory_key <> '' and c.checks not like '%,%'
 group by own.value having count(distinct l.error_type) = 1 limit :limit;
 
--- name: columns
--- The first attempt of a loop, the best one with that before it, and the last ones.
-select number, case when length(record) <= :record_chars then record else '' end as record, length(value) as value_chars,
-       substr(value, 1, cast(:chars as integer)) as value
-from attempt where loop = :n and (number = 1 or number between :best - 1 and :best or number >= :last - 1) order by number;
-
--- name: column_decisions
-select attempt, record from decision
-where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and length(record) <= :record_chars order by seq;
-
 -- name: passed_of_key
 -- The newest loop with a memory key that passed, as a check judged it, of the newest loops.
-select id from (select n, id, kind, state, memory_key from loop where tenant = :tenant and project = :project
+select id, briefing from (select n, id, kind, state, memory_key, briefing from loop where tenant = :tenant and project = :project
                 order by n desc limit :window) as loop
 where memory_key = :key and kind <> 'run' and {shown_state} = 'passed' order by n desc limit 1;

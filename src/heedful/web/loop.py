@@ -1,21 +1,14 @@
 """The page of a loop: its attempts, why it stopped, and what it was shown."""
 
-from collections.abc import Mapping, Sequence
-from copy import copy
+import json
+from collections import Counter
 from dataclasses import asdict, replace
 
-from heedful.errors import (
-    NotFound,
-)
-from heedful.lessons.briefing import Choice
-from heedful.loop.codec import from_document, policy_from
-from heedful.loop.decide import Done
-from heedful.loop.explain import Explanation
-from heedful.loop.reasons import Stop
-from heedful.loop.record import Attempt, Loop
+from heedful.errors import NotFound
+from heedful.lessons.briefing import Briefing
+from heedful.loop.codec import policy_from
+from heedful.loop.record import Loop
 from heedful.loop.rungs import figure_loop
-from heedful.loop.runs import with_reported_names
-from heedful.loop.sentence import describe_end
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     Echo,
@@ -29,176 +22,92 @@ from heedful.loop.stop import (
     flat,
     rule_name,
 )
-from heedful.pages.report import counted, text
+from heedful.pages.report import counted
 from heedful.service.review import may_review
-from heedful.store import (
-    loop_notes,
-    loops as loop_store,
-)
+from heedful.store import loop_notes, loops as loop_store
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
-from heedful.web import figures, matrix
+from heedful.web import figures
 from heedful.web.failure import (
     count_broken,
-    earlier_failures,
-    find_failure,
-    fold_repeats,
+    describe_failures,
+    describe_repeats,
+    find_remedy,
     is_tied,
 )
-from heedful.web.instructions import name_choices
-from heedful.web.loop_memory import (
-    describe_memory,
-    describe_unshown,
-    list_outcomes,
-    mark_repeats,
-)
-from heedful.web.runs import pipeline
-from heedful.web.site import (
-    READING,
-    Document,
-    SiteAction,
-    SitePage,
-    Visit,
-)
-
-MAX_SOUGHT_TASK_CHARS = 1_000  # of a task for which memory is asked
-MAX_PAGE_ATTEMPTS = 20  # attempts on one page
+from heedful.web.loop_memory import describe_memory, name_choices
+from heedful.web.matrix import make_matrix
+from heedful.web.runs import run
+from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
+from heedful.web.window import window
 
 
 async def loop(visit: Visit, id: str) -> Document:
-    """Show a loop: its attempts, each decision with its reasons, and other endings.
+    """Show a loop: its attempts, why it stopped, and what memory did for it.
 
     A run of a pipeline is judged stage by stage, and has a page of its own.
     """
     read = visit.caller.read
     id = await read(find_loop, id)
     facts = await read(
-        figures.window,
-        id,
-        visit.number("from"),
-        MAX_PAGE_ATTEMPTS,
-        reviews=may_review(visit.caller),
+        window, id, visit.number("from"), reviews=may_review(visit.caller)
     )
     if facts["kind"] == "run":
         visit.following = visit.link(f"/runs/{id}")
-        return await pipeline(visit, id)
+        return await run(visit, id)
 
-    facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
-    facts |= await _memory_facts(visit, facts)
+    facts["told"] = await name_choices(visit, facts["told"], facts["created"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
     facts["lifted"] = _liftable(facts)
 
-    facts |= {"failure": None, "tied": False, "after": ""}
-    facts |= {"came_again": [], "end": facts["sentence"]}
+    facts |= {"failed": "", "remedy": None, "readings": [], "tied": False}
+    facts["best"] = facts["latest"].get("best")
+    broken = Counter[str]()
     # To decide all of a long or large loop again would take seconds.
-    if facts["long"]:
-        facts["readings"] = _recorded_readings(facts["latest"])
-        facts["best"] = facts["latest"].get("best")
-    else:
+    if not facts["long"]:
         stored_loop = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored_loop, facts["policy"])
-        facts |= _broken_facts(facts, stored_loop.loop)
-
+        broken = count_broken(stored_loop.loop)
+    facts["memory"] = describe_memory(facts["told"], broken)
+    facts["tried"] = replace(facts["tried"], kept=facts["best"])
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
-    columns = await read(matrix.read_matrix, id, marked)
-    name_passed_checks(facts["made"], columns.reported)
-    facts["groups"] = fold_repeats(facts["made"], facts["best"])
-    if facts["failure"] and facts["failure"]["remedy"]:
-        name = facts["failure"]["remedy"]["lesson"]
-        same_cause = await read(figures.named, [name])
-        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, facts)
-    facts["passed_loop"] = None
-    if facts["state"] == "stopped" and facts["memory_key"]:
-        passed_loops = await read(
-            figures.rows,
-            "passed_of_key",
-            key=facts["memory_key"],
-            window=figures.MAX_FIGURE_LOOPS,
-        )
-        facts["passed_loop"] = next(iter(map(dict, passed_loops)), None)
-    return {**facts, "matrix": columns.plain}
+    facts["matrix"] = make_matrix(facts["tried"].attempts, facts["decided"], marked)
+
+    if facts["remedy"]:
+        lessons = await read(figures.named, [facts["remedy"]["name"]])
+        facts["remedy"]["lesson"] = next(iter(lessons.values()), None)
+    facts["same_key"] = await _passed_with_key(visit, facts)
+    return {**facts, "page": "loop"}
 
 
-async def _lesson_of_cause(
-    visit: Visit, same_cause: Mapping[str, Document], facts: Document
-) -> Document:
-    """Return the `lesson` about the cause of a loop, and whether it was `learnt_here`.
+async def _passed_with_key(visit: Visit, facts: Document) -> Document | None:
+    """Return a passed loop with the memory key of one that was stopped.
 
-    A lesson that was learnt from the loop itself could not help it. What memory did not
-    record about another one, it is asked now: `today` is what
-    keeps the lesson back, "" if nothing does, and None if nobody asked.
+    `lessons` are those that it was shown and this one was not. None if there is none.
     """
-    lesson = next(iter(same_cause.values()), None)
-    if lesson is None:
-        return {"lesson": None, "learnt_here": False, "today": None}
-    id = lesson["id"]
-    today = None
-    first = await visit.caller.read(figures.rows, "first_loop_of", id=id)
-    learnt_here = bool(first) and first[0]["loop"] == facts["name"]
-    is_recorded = any(choice["lesson"] == id for choice in facts["told"])
-    is_asked = facts["state"] == "stopped" and may_review(visit.caller)
-    if is_asked and not (learnt_here or is_recorded):
-        task = text(facts["task"])[:MAX_SOUGHT_TASK_CHARS]
-        choice = await _find_choice(visit, id, task, facts["memory_key"])
-        today = choice.obstacle if choice else "memory does not find it"
-    return {"lesson": lesson, "learnt_here": learnt_here, "today": today}
-
-
-async def _find_choice(visit: Visit, id: int, task: str, key: str) -> Choice | None:
-    """Return what memory decides now about a lesson for a task, None if nothing."""
-    # The service keeps one memory for each scope, which stays as it is.
-    memory = copy(visit.caller.memory)
-    memory.holdout = 0.0
-    briefing = await memory.brief(task, "", memory_key=key, every=True)
-    for choice in briefing.choices:
-        if choice.lesson == id:
-            return choice
-    return None
-
-
-async def _memory_facts(visit: Visit, facts: Document) -> Document:
-    """Return what memory did for the loop with these facts, in words."""
-    choices = facts["told"]
-    return {
-        "told": await name_choices(visit, choices, facts["created"]),
-        "prompt": facts["prompt"] if may_review(visit.caller) else "",
-        "memory": describe_memory(choices),
-        "outcomes": list_outcomes(choices),
+    if facts["state"] != "stopped" or not facts["memory_key"]:
+        return None
+    rows = await visit.caller.read(
+        figures.rows,
+        "passed_of_key",
+        key=facts["memory_key"],
+        window=figures.MAX_FIGURE_LOOPS,
+    )
+    if not rows:
+        return None
+    own_lessons = {
+        choice["lesson"] for choice in facts["told"] if choice["outcome"] == "told"
     }
-
-
-def _broken_facts(facts: Document, loop: Loop) -> Document:
-    """Return what memory has of the errors in a loop, shown in vain or not shown."""
-    broken = count_broken(loop)
-    unshown = describe_unshown(facts["told"], broken)
-    return {
-        "came_again": mark_repeats(facts["told"], broken),
-        "memory": f"{facts['memory']} {unshown}".strip(),
-    }
-
-
-def name_passed_checks(attempts: Sequence[Document], known: Mapping[str, str]) -> None:
-    """Give attempts, as JSON data, the names of the checks that found nothing.
-
-    They are `checked`, by the names that are `known` from the matrix. `doubt_state` and
-    `doubt` say of an attempt that was not judged so, and why; else they are "".
-    """
-    page_fields = {"output", "left_out", "made_by"}
-    records = []
-    for attempt in attempts:
-        names = attempt.keys() - page_fields
-        records.append(from_document(Attempt, {name: attempt[name] for name in names}))
-
-    reported = with_reported_names(records, known)
-    for attempt, record in zip(attempts, reported, strict=True):
-        attempt["doubt_state"] = record.doubt_state
-        attempt["doubt"] = record.doubt
-        attempt["checked"] = matrix.passed_checks(record)
+    others = set[int]()
+    if rows[0]["briefing"]:
+        choices = Briefing.of(json.loads(rows[0]["briefing"])).choices
+        others = {choice.lesson for choice in choices if choice.outcome == "told"}
+    return {"id": rows[0]["id"], "lessons": sorted(others - own_lessons)}
 
 
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
@@ -225,24 +134,10 @@ def _liftable(facts: Document) -> list[str]:
     return sorted(LIFTABLE_RULES & names, key=lambda name: (name not in stops, name))
 
 
-def _recorded_readings(decision: Document) -> list[Document]:
-    """Return what the last decision of a long loop says of its rules."""
-    return [
-        {
-            "rule": stop["rule"],
-            "now": 0,
-            "of": 0,
-            "stops": from_document(Stop, stop).detail,
-            "only_if": [],
-        }
-        for stop in decision.get("stopped_by", ())
-    ]
-
-
 def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
     """Return what is known of a loop after deciding it again.
 
-    `policy` is its policy as JSON data.
+    `policy` is its policy as JSON data. `failed` says what failed in which attempts.
     """
     rules = policy_from(policy)
     loop = replace(stored_loop.loop, improves=rules.improvement)
@@ -252,12 +147,10 @@ def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
     return {
         "best": loop.best,
         "sentence": explanation.sentence,
-        "end": describe_end(explanation.verdict, len(explanation.lines)),
-        "failure": find_failure(stored_loop),
-        "after": earlier_failures(loop),
+        "failed": describe_failures(loop),
+        "repeats": describe_repeats(loop),
+        "remedy": find_remedy(stored_loop),
         "tied": is_tied(loop),
-        "needs": needs(explanation),
-        "together": [change.words for change in explanation.together],
         "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
@@ -266,24 +159,9 @@ def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
         "rungs": list(map(asdict, figure_loop(climb))),
         "overhead": str(climb.overhead) if climb is not None else "",
         "overrides": [asdict(override) for override in loop.overrides],
-        "would_change": list(map(str, explanation.would_change)),
-        "otherwise": explanation.otherwise,
         "closed": explanation.closed,
         "readings": readings(loop, rules.rules),
     }
-
-
-def needs(explanation: Explanation) -> list[Document]:
-    """Return what would have changed a verdict, in plain words, smallest first."""
-    if isinstance(explanation.verdict, Done) and explanation.verdict.passed:
-        return []
-    return [
-        {
-            "outcome": change.outcome,
-            "value": change.words,
-        }
-        for change in explanation.would_change
-    ]
 
 
 def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
@@ -396,7 +274,7 @@ async def note(visit: Visit) -> str:
 PAGES = (
     SitePage(
         address="/loops/{id:path}",
-        template="loop",
+        template="happened",
         title="Loop",
         make=loop,
         may=READING,

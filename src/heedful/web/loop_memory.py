@@ -1,58 +1,66 @@
 """What memory did for a loop before its first attempt, in words."""
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heedful.lessons.scope import lesson_name
 from heedful.pages.report import counted
+from heedful.service import review
+from heedful.store.connection import token
+from heedful.web import figures
+from heedful.web.site import Visit
 
 MAX_TOLD_LESSONS = 3
 Plain = dict[str, Any]
 
 
-def list_outcomes(choices: Sequence[Plain]) -> str:
-    """Return how many lessons were shown, withheld and not shown.
+async def name_choices(
+    visit: Visit, choices: Sequence[Plain], began: float
+) -> list[Plain]:
+    """Return what memory decided for a loop, each choice with the words of its lesson.
 
-    The number of their texts stands in brackets if it is another one. If the lesson of
-    a text is not known, only the texts are counted.
-
-    >>> list_outcomes(
-    ...     [
-    ...         {"outcome": "told", "n": 2, "lesson": 1},
-    ...         {"outcome": "told", "n": 1, "lesson": 3},
-    ...         {"outcome": "closest", "n": 1, "lesson": 4},
-    ...     ]
-    ... )
-    '2 lessons shown (3 texts), 1 lesson known but not shown'
+    The `words` are those that the loop was shown when it `began`, "" if they are gone,
+    and `reworded` says that a person has changed them since. The `name` is that of the
+    lesson.
     """
-    phrases = {
-        "shown": ("told",),
-        "withheld at random": ("withheld",),
-        "known but not shown": ("missed", "closest"),
+    ids = sorted({choice["lesson"] for choice in choices})
+    rows = await visit.caller.read(figures.present_lessons, ids)
+    lessons: Mapping[int, Mapping[str, Any]] = {
+        row["id"]: review.visible(visit.caller, row) for row in rows
     }
-    counts = []
-    for phrase, outcomes in phrases.items():
-        of_outcome = [choice for choice in choices if choice["outcome"] in outcomes]
-        texts = sum(choice["n"] for choice in of_outcome)
-        lessons = {choice["lesson"] for choice in of_outcome}
-        if not all(lessons):
-            counts.append(f"{counted(texts, 'text')} {phrase}")
-        elif lessons:
-            bracket = "" if texts == len(lessons) else f" ({counted(texts, 'text')})"
-            counts.append(f"{counted(len(lessons), 'lesson')} {phrase}{bracket}")
-    return ", ".join(counts)
+    edits = await visit.caller.read(
+        figures.rows,
+        "words_at",
+        token=token(visit.caller.scope),
+        ids=json.dumps(ids),
+        at=began,
+    )
+    # The oldest edit since then replaced the words of then.
+    earlier_words = {row["id"]: row["text"] or "" for row in reversed(edits)}
+    if not review.may_review(visit.caller):
+        earlier_words = dict.fromkeys(earlier_words, "")
+
+    words_of_choices = []
+    for choice in choices:
+        id = choice["lesson"]
+        lesson = lessons.get(id, {"text": "", "kind": "", "signature": ""})
+        now = lesson["text"]
+        then = choice["text"] or earlier_words.get(id, now)
+        name = lesson_name(lesson["kind"], lesson["signature"])
+        reworded = id in earlier_words and earlier_words[id] != now
+        words_of_choices.append(
+            {**choice, "words": then, "name": name, "reworded": reworded}
+        )
+    return words_of_choices
 
 
-def describe_memory(choices: Sequence[Plain]) -> str:
-    """Return which lessons a loop was shown, and what was withheld; "" if nothing.
+def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
+    """Return which lessons a loop was shown, what was withheld, and what came again.
 
-    >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2, "form": "rule"}])
-    'It was shown lesson 2.'
-    >>> example = {"outcome": "told", "n": 1, "lesson": 2, "form": "example"}
-    >>> describe_memory([example])
-    'It was shown 1 example of lesson 2.'
-    >>> describe_memory([{**example, "lesson": number} for number in (1, 2, 3)])
-    'It was shown 3 examples of lessons 1, 2 and 3.'
+    `broken` has by the name of a lesson in how many attempts its error came. A lesson
+    that the loop broke and was not shown is named with the reason.
     """
     sentences = []
     begins = {"told": "It was shown", "withheld": "Known, but withheld at random:"}
@@ -60,29 +68,20 @@ def describe_memory(choices: Sequence[Plain]) -> str:
         of_outcome = [choice for choice in choices if choice["outcome"] == outcome]
         if of_outcome:
             sentences.append(f"{begin} {_texts(of_outcome)}.")
-    return " ".join(sentences)
-
-
-def mark_repeats(choices: Sequence[Plain], broken: Counter[str]) -> list[int]:
-    """Say `again` at each text that a loop was shown in vain; return their lessons.
-
-    It is the number of attempts whose errors are those of the lesson, which `broken`
-    has by the lesson's name.
-    """
-    for choice in choices:
-        if choice["outcome"] == "told" and broken[choice["name"]]:
-            choice["again"] = broken[choice["name"]]
-    return sorted({choice["lesson"] for choice in choices if "again" in choice})
-
-
-def describe_unshown(choices: Sequence[Plain], broken: Counter[str]) -> str:
-    """Return which rules a loop broke that memory knew and did not show, and why."""
-    sentences = [
+    came_again = {
+        choice["lesson"]
+        for choice in choices
+        if choice["outcome"] == "told" and broken[choice["name"]]
+    }
+    sentences += [
+        f"The error of lesson {lesson} came again." for lesson in sorted(came_again)
+    ]
+    missed = [
         f"It was not shown lesson {choice['lesson']}: {choice['obstacle']}."
         for choice in choices
         if choice["outcome"] == "missed" and broken[choice["name"]]
     ]
-    return " ".join(sentences[:MAX_TOLD_LESSONS])
+    return " ".join([*sentences, *missed[:MAX_TOLD_LESSONS]])
 
 
 def _texts(choices: Sequence[Plain]) -> str:
@@ -97,6 +96,4 @@ def _texts(choices: Sequence[Plain]) -> str:
     *earlier, last = map(str, lessons)
     names = " and ".join(filter(None, (", ".join(earlier), last)))
     noun = "lesson" if len(lessons) == 1 else "lessons"
-    if counts["rule"] == counts.total() == len(lessons):
-        return f"{noun} {names}"
     return f"{texts} of {noun} {names}"

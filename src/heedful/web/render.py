@@ -16,7 +16,6 @@ from heedful.pages.report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.store.loop_texts import find_folded
-from heedful.web.failure import name_range
 from heedful.web.menu import MENU
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def _pages() -> "Environment":
         "excerpt": excerpt,
         "hit": hit,
         "money": money,
-        "name_range": name_range,
         "number": number,
         "percent": lambda share: unbroken(percent(share)),
         "rule_words": describe_rule_name,

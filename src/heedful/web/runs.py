@@ -29,8 +29,8 @@ async def degraded_runs(visit: Visit, since: float) -> list[Document]:
     return runs
 
 
-async def pipeline(visit: Visit, id: str) -> Document:
-    """Show a run: its stages on one line of time, its attempts, and their feedback."""
+async def run(visit: Visit, id: str) -> Document:
+    """Show a run: its stages with their attempts; the one that failed is open."""
     caller = visit.caller
     id = await caller.read(find_loop, id, "run")
     report = await run_store.report_of(caller.setup.store, caller.scope, id)
@@ -48,15 +48,15 @@ async def pipeline(visit: Visit, id: str) -> Document:
         sources=json.dumps(sources),
         limit=50,
     )
-    return {"report": report, "taught": [row["id"] for row in taught]}
+    return {"page": "run", "report": report, "taught": [row["id"] for row in taught]}
 
 
 PAGES = (
     SitePage(
         address="/runs/{id:path}",
-        template="pipeline",
+        template="happened",
         title="Run of a pipeline",
-        make=pipeline,
+        make=run,
         may=READING,
     ),
 )

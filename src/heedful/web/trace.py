@@ -44,8 +44,10 @@ async def trace(visit: Visit, digest: str) -> Document:
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
     times = [event["at"] for event in episode["events"] if event.get("at") is not None]
+    failing = [number for number, step in enumerate(steps, 1) if step["failed"]]
     return {
         **row,
+        "page": "trace",
         "sentence": describe_trace(
             row, steps=steps, events=episode["events"], lessons=learnt
         ),
@@ -53,7 +55,9 @@ async def trace(visit: Visit, digest: str) -> Document:
         "signals": signs,
         "steps": steps,
         "run_failed": row["outcome"] in FAILED_OUTCOMES,
-        "failed": sum(step["failed"] for step in steps),
+        "failed": len(failing),
+        "failing": failing[0] if failing else 0,
+        "began": min(times, default=None),
         "seconds": max(times) - min(times) if len(times) > 1 else None,
         "learnt": [dict(lesson) for lesson in learnt],
         "events": episode["events"],
@@ -164,7 +168,7 @@ async def reflect_now(visit: Visit) -> str:
 PAGES = (
     SitePage(
         address="/traces/{digest:path}",
-        template="trace",
+        template="happened",
         title="Trace",
         make=trace,
         may=REVIEWING,

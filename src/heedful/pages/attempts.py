@@ -1,0 +1,149 @@
+"""What a page shows of the attempts of a stage or a loop: equal ones, marks, bars.
+
+An attempt that failed stands open; one that repeats another, or that a later one has
+put right, is one row.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+
+from heedful.loop.runs import Report, StageAttempt, StageReport
+from heedful.pages.difference import Difference, Span, difference
+from heedful.redact import redact_start
+
+MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
+# Lines of an output that are read: a diff of more can take minutes.
+MAX_OUTPUT_READ_LINES = 2_000
+MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
+MIN_BAR_PERCENT = 0.8  # of the time of a run; a shorter bar is not seen
+TROUBLED_STATUSES = ("failed", "not_validated", "warning")
+# A text up to a sign that ends a sentence and white space after it: "Stop. ". The signs
+# of Chinese and Japanese need no space.
+_SENTENCE_PATTERN = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
+# A bar: the status of its attempt, where it begins, and how long it is, in percent.
+Bar = tuple[str, float, float]
+
+
+def first_equal(
+    attempt: StageAttempt,
+    attempts: Sequence[StageAttempt],
+    *,
+    output: bool = True,
+    findings: bool = True,
+) -> int:
+    """Return the number of the first attempt with the same output and findings.
+
+    Returns 0 if no earlier one has them. Only what is true is compared; advice never
+    is, because a check may name another example each time.
+    """
+    for earlier in attempts[: attempts.index(attempt)]:
+        is_output = earlier.output == attempt.output
+        is_finding = _findings(earlier) == _findings(attempt)
+        if (is_output or not output) and (is_finding or not findings):
+            return earlier.attempt
+    return 0
+
+
+def _findings(attempt: StageAttempt) -> list[tuple[str, str]]:
+    """Return which checks ran on an attempt, and what each said."""
+    return [(check.check_name, check.message) for check in attempt.checks]
+
+
+def opened(stage: StageReport) -> set[int]:
+    """Return the numbers of the attempts that stand open: what was kept, and the end.
+
+    The end is the last attempt that repeats no other.
+    """
+    firsts = {
+        attempt.attempt: first_equal(attempt, stage.attempts)
+        for attempt in stage.attempts
+    }
+    ends = [number for number, first in firsts.items() if not first]
+    best = stage.kept or 0
+    return {firsts.get(best) or best, *ends[-1:]}
+
+
+def finding_of(attempt: StageAttempt) -> str:
+    """Return what was found in an attempt: the worst check, and what it said."""
+    for status in TROUBLED_STATUSES:
+        for check in attempt.checks:
+            if check.status == status:
+                return f"{check.check_name}: {check.message}"
+    return ""
+
+
+def compared(before: StageAttempt | None, attempt: StageAttempt) -> Difference:
+    """Return the output of an attempt, with what changed and what a check points at."""
+    output = readable(attempt.output)
+    # A span is a place in the output as the check saw it.
+    spans: list[Span] = []
+    for check in attempt.checks if output == attempt.output else ():
+        if "span" in check.details:
+            first, behind = check.details["span"]
+            spans.append((first, behind, f"{check.check_name}: {check.message}"))
+
+    change = difference(None, output, spans)
+    if before is not None and before.output:
+        changed = difference(readable(before.output), output, spans)
+        # Where nothing stayed, the new answer says all.
+        stayed = [text for kind, _, text in changed.parts if kind in ("same", "place")]
+        change = changed if "".join(stayed).strip() else change
+    unread = max(0, len(attempt.output) - MAX_OUTPUT_READ_CHARS)
+    return change._replace(unshown=change.unshown + unread)
+
+
+def bars(report: Report) -> list[list[Bar]]:
+    """Return the bars of each stage; pauses between attempts are left out."""
+    total = worked(report) or 1.0
+    begin = 0.0
+    bars_by_stage: list[list[Bar]] = []
+    for stage in report.stages:
+        stage_bars: list[Bar] = []
+        for attempt in stage.attempts:
+            share = 100 * attempt.execution_time_ms / total
+            place = min(begin, 100 - MIN_BAR_PERCENT)
+            length = max(share, MIN_BAR_PERCENT)
+            stage_bars.append((attempt.shown_status, place, length))
+            begin += share
+        bars_by_stage.append(stage_bars)
+    return bars_by_stage
+
+
+def worked(of: Report | StageReport) -> float:
+    """Return how many milliseconds the attempts of a run or a stage took."""
+    if isinstance(of, Report):
+        return sum(map(worked, of.stages))
+    return sum(attempt.execution_time_ms for attempt in of.attempts)
+
+
+def read_lines(text: str) -> tuple[list[str], int]:
+    """Return the lines of an output, and its number of unread characters.
+
+    The end of a very long text is not read. Wide lines are split into sentences.
+    """
+    unread = max(0, len(text) - MAX_OUTPUT_READ_CHARS)
+    lines: list[str] = []
+    for line in readable(text).split("\n") if text else ():
+        if len(line) <= MIN_SPLIT_LINE_CHARS:
+            lines.append(line)
+        else:
+            lines += _SENTENCE_PATTERN.findall(line)
+
+    unread += len("\n".join(lines[MAX_OUTPUT_READ_LINES:]))
+    return lines[:MAX_OUTPUT_READ_LINES], unread
+
+
+def readable(text: str) -> str:
+    """Return the beginning of an output without secrets; JSON data are indented."""
+    text = redact_start(text, MAX_OUTPUT_READ_CHARS)
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+
+    try:
+        data = json.loads(text)
+        if not data:
+            return text
+        return json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
