@@ -37,6 +37,7 @@ ROUTE_OF_PAGE = {
     "/inbox/{n:int}": "GET /v1/quarantine/1",
     "/proof": "GET /v1/proof",
     "/work": LOOPS,
+    "/keys": "GET /v1/keys",
     "/runs/{id:path}": LOOPS,
     "/traces/{digest:path}": QUARANTINE,
     "/events": LOOPS,
@@ -54,6 +55,7 @@ ROUTE_OF_ACTION = {
     "revoke": "POST /v1/quarantine/revoke",
     "amend": "PATCH /v1/reflections/1",
     "reflect_now": "POST /v1/episodes",
+    "revoke_key": "GET /v1/keys",
 }
 
 

@@ -3,7 +3,7 @@
 All that belongs to a page is in this room:
 
 - `loops.py`, `loop.py`, `lessons.py`, `lesson.py`, `inbox.py`,
-  `runs.py`, `trace.py`, `work.py`: the pages of a subject. A function
+  `runs.py`, `trace.py`, `work.py`, `access.py`: the pages of a subject. A function
   makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
   declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
@@ -31,6 +31,7 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
     from starlette.routing import Route
 
     from heedful.web import (
+        access,
         home,
         inbox,
         lesson,
@@ -59,12 +60,14 @@ def add_pages(app: "FastAPI", read_only: bool = False) -> "Site":
             *runs.PAGES,
             *trace.PAGES,
             *work.PAGES,
+            *access.PAGES,
         ),
         actions=(
             *loop.ACTIONS,
             *lesson.ACTIONS,
             *inbox.ACTIONS,
             *trace.ACTIONS,
+            *access.ACTIONS,
         ),
         read_only=read_only,
     )

@@ -34,6 +34,7 @@ MENU = (
     MenuPage(name="Lessons", address="/lessons"),
     MenuPage(name="Inbox", address="/inbox", may="read"),
     MenuPage(name="Proof", address="/proof"),
+    MenuPage(name="Keys", address="/keys", may="admin"),
 )
 # The addresses of earlier versions, and those of the pages that show the same now.
 MOVED: Mapping[str, str] = {
