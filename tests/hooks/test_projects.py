@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,23 +82,6 @@ def test_a_moved_repository_takes_its_memory_along_by_a_command(home: Home) -> N
     assert "the memory that was here until now is in" in moved
     assert REMEDY in send_events(home)
     assert "no memory of" in run_command(home, f"hook move {old}")
-
-
-def test_another_first_commit_gets_a_new_file_and_one_line(home: Home) -> None:
-    fail_and_mend(home)
-    shutil.rmtree(home.shop)
-    home.shop.mkdir()
-    home.git(home.shop, "init", "-q", "-b", "main")
-    home.git(home.shop, "commit", "-q", "--allow-empty", "-m", "another")
-
-    line = home.start(session_id="one")["systemMessage"]
-    assert "has another first commit than before, so its memory begins anew" in line
-    assert REMEDY not in send_events(home)
-    assert "systemMessage" not in home.start(session_id="two")
-    [before] = (home.home / ".heedful" / "projects").glob("*-before-*")
-    assert str(before) in line
-    run_command(home, f"hook move {before}")
-    assert REMEDY in send_events(home)
 
 
 def test_a_link_to_a_database_in_the_folder_of_git_is_not_followed(home: Home) -> None:

@@ -40,7 +40,6 @@ from heedful.store.projects import (
     SETTINGS_FILE,
     find_project,
     move_memory,
-    note_first_commit,
     user_folder,
 )
 
@@ -186,7 +185,6 @@ def _describe_memory() -> list[str]:
     settings = process.read_settings(Path.cwd())
     rules, _ = follow(settings, ":memory:")
     policy(rules.policy)
-    note_first_commit(find_project(Path.cwd()))
     doubt = doubt_about_rules(Path.cwd())
     return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
 

@@ -27,8 +27,6 @@ from heedful.store.projects import (
     SETTINGS_FILE,
     Project,
     find_project,
-    leave_other_repository,
-    note_first_commit,
     own_db,
     own_settings,
     prepare_database,
@@ -248,7 +246,11 @@ def _answer_event(
     project = find_project(folder)
     notices: list[str] = []
     if kind == "start" or (kind == "prompt" and not row.event_of("start")):
-        notices += _notices(project, folder)
+        from heedful.integrations.rules import doubt_about_rules
+
+        doubt = doubt_about_rules(folder)
+        if doubt:
+            notices.append(visible(doubt))
     settings = read_settings(folder)
 
     asyncio = _import_asyncio()
@@ -272,14 +274,6 @@ def _answer_event(
     _print_answer(answer, stdout)
     if reply.work:
         start_work(reply.work, reply.session, folder)
-
-
-def _notices(project: Project, folder: Path) -> list[str]:
-    """Return what the user must know about the memory of a project at a start."""
-    from heedful.integrations.rules import doubt_about_rules
-
-    notices = [leave_other_repository(project), doubt_about_rules(folder)]
-    return [visible(notice) for notice in notices if notice]
 
 
 def _with_notices(
@@ -351,9 +345,6 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     _, host = _open_host(folder, settings, strict)
     _limit_time(0)
     asyncio.run(hooks.work(host, session, cast("hooks.Work", event)))
-    # Not after each failure: in a large repository it takes seconds.
-    if event == "end":
-        note_first_commit(find_project(folder))
 
 
 def _import_asyncio() -> ModuleType:

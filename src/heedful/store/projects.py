@@ -22,7 +22,6 @@ from heedful.store.workspace import (
     find_repository,
     project_root,
     read_table,
-    run_git,
 )
 
 HOME_VARIABLE = "HEEDFUL_HOME"
@@ -202,53 +201,12 @@ def own_settings(project: Project) -> dict[str, Any]:
     return settings
 
 
-def note_first_commit(project: Project) -> None:
-    """Note the first commit of a repository, if it has one. Raises OSError.
-
-    This reads the whole history, so no session waits for it.
-    """
-    if project.notes().get("first_commit"):
-        return
-    # The oldest of several comes last.
-    words = ["rev-list", "--max-parents=0", "HEAD"]
-    commits = (run_git(project.root, words) or "").split()
-    if commits:
-        project.note(first_commit=commits[-1])
-
-
-def leave_other_repository(project: Project) -> str:
-    """Begin a new memory if the place has another repository than before.
-
-    It has another one if the first commit that was noted is not in it. Returns a line
-    that says so, "" if the repository is the same or not known. Raises OSError.
-    """
-    known_commit = project.notes().get("first_commit")
-    if not known_commit:
-        return ""
-    if run_git(project.root, ["cat-file", "-e", known_commit]) is not None:
-        return ""
-    if run_git(project.root, ["rev-parse", "--verify", "-q", "HEAD"]) is None:
-        return ""
-
-    before = _set_aside(project)
-    return (
-        f"{project.root} has another first commit than before, so its memory begins "
-        f"anew; what was learnt before is in {before}"
-    )
-
-
-def _set_aside(project: Project) -> Path:
-    """Rename the folder of a project, and return its new path. Raises OSError."""
-    name = f"{project.folder.name}-before-{os.urandom(4).hex()}"
-    return project.folder.rename(project.folder.with_name(name))
-
-
 def move_memory(old: Path, project: Project) -> Path | None:
     """Give a project what was remembered of it at its path before.
 
     `old` is that path, or a folder that was set aside. Returns the folder with what was
-    remembered at the new path, None if nothing was. Raises NotFound, UsageError,
-    OSError.
+    remembered at the new path, which is set aside, None if nothing was. Raises
+    NotFound, UsageError, OSError.
     """
     source = _folder_of(old)
     if source == project.folder:
@@ -260,10 +218,10 @@ def move_memory(old: Path, project: Project) -> Path | None:
 
     aside = None
     if project.folder.exists():
-        aside = _set_aside(project)
+        name = f"{project.folder.name}-before-{os.urandom(4).hex()}"
+        aside = project.folder.rename(project.folder.with_name(name))
     source.rename(project.folder)
-    # The user says that this repository is the one that was known.
-    project.note(path=str(project.place), first_commit="")
+    project.note(path=str(project.place))
     return aside
 
 
