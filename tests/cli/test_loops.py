@@ -150,19 +150,6 @@ def test_an_id_of_another_project_is_not_named(desk, session, history, monkeypat
     session(("why r/pased", 3, "!r/passed"))
 
 
-@pytest.mark.parametrize("command", ["loops", "runs", "lessons", "why last"])
-def test_a_project_without_loops_names_those_that_have_some(
-    desk, session, history, monkeypatch, command
-):
-    desk.write(DEFAULT_DATABASE_FILE, history)
-    code = 3 if command == "why last" else 0
-    monkeypatch.setenv("HEEDFUL_PROJECT", "our docs")
-    session((command, code, "the file: HEEDFUL_PROJECT=default heedful …\n"))
-    monkeypatch.setenv("HEEDFUL_TENANT", "acme")
-    both = "the file: HEEDFUL_TENANT=default HEEDFUL_PROJECT=default heedful …\n"
-    session((command, code, both))
-
-
 @pytest.mark.parametrize(
     ("state", "ids"),
     [

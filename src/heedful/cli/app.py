@@ -17,7 +17,6 @@ from typer import Option
 from typer.core import TyperGroup
 
 from heedful.cli import exits, output
-from heedful.errors import UnknownName
 
 # The groups of `heedful --help`. Each command has a summary, and before it the place of
 # its function or its group of commands, as `module:attribute`.
@@ -149,27 +148,18 @@ COMMANDS_WITHOUT_DB = {
 COMMANDS_WITHOUT_JSON = {"serve", "ui", "worker"}
 
 
-def _require_command(group: Any, context: Any, words: Sequence[str]) -> None:
-    """Raise UnknownName if the first word names no command of a group."""
-    name = words[0]
-    if not name.startswith("-") and group.get_command(context, name) is None:
-        kind = f"command of {context.command_path}"
-        raise UnknownName(kind, name, list(group.commands))
-
-
 class Group(TyperGroup):
     """A group whose help has the whole first paragraph of each command's
     description.
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names. Raises UnknownName.
+        """Return the command that the first word names.
 
         A number in its place is the id of what the command `show` shows.
         """
         if args[0].isdecimal() and "show" in self.commands:
             args = ["show", *args]
-        _require_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -327,11 +317,6 @@ class Commands(TyperGroup):
             ]
             with formatter.section(title):
                 formatter.write_dl(rows)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names. Raises UnknownName."""
-        _require_command(self, ctx, args)
-        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command `cmd_name`, or None if there is no such command."""

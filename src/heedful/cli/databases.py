@@ -1,18 +1,15 @@
 """The database that the settings of a command name, opened for one command."""
 
-from asyncio import gather
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TypeVar
 
 from heedful.cli.exits import drive
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import NotFound, StoreUnavailable, missing_folder
-from heedful.lessons.commands import quote_words
 from heedful.lessons.scope import Scope
-from heedful.store import POSTGRES_PREFIXES, open_store
+from heedful.store import open_store
 from heedful.store.projects import prepare_database, user_folder
 from heedful.store.store import Store
 
@@ -63,35 +60,6 @@ def read(function: Callable[..., T], *arguments: object) -> T:
 def db_exists(db: str) -> bool:
     """Return True if `db` is a file that exists, or a URL, such as that of a server."""
     return "://" in db or Path(db).exists()
-
-
-async def other_scopes(store: Store, scope: Scope) -> str:
-    """Return how to see what a local file has of other projects and tenants, 3 at most.
-
-    It is the end of a sentence about the project of the settings, "" without others.
-    """
-    from heedful.store import lessons, retention  # slow to import
-
-    if store.url.startswith(POSTGRES_PREFIXES):
-        return ""
-
-    with_loops, with_lessons = await gather(
-        store.read(scope, retention.scopes), store.read(scope, lessons.scopes)
-    )
-    others = sorted({*with_loops, *with_lessons} - {scope}, key=astuple)
-    commands = [_command_in(other, scope) for other in others[:3]]
-    if not commands:
-        return ""
-    return f"; other projects of the file: {' or '.join(commands)}"
-
-
-def _command_in(other: Scope, scope: Scope) -> str:
-    """Return how any command begins that asks the scope `other` instead of `scope`."""
-    words = []
-    for name, value in asdict(other).items():
-        if value != getattr(scope, name):
-            words.append(f"HEEDFUL_{name.upper()}={quote_words([value])}")
-    return " ".join([*words, "heedful …"])
 
 
 def check_database(db: str, *, new: bool = False) -> None:

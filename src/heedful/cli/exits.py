@@ -142,15 +142,13 @@ def message_of(error: Any) -> str:
     if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
-    command = current_command()
     if is_of_command_line(error):
         message: str = error.format_message()
-        context = getattr(error, "ctx", None)
-        if context is None or command.json or _is_help(error) or "--help" in message:
-            return message
-        return f"{message.rstrip('.')} (see {context.command_path} --help)"
+        return message
 
-    hint = "" if command.debug else "; run it again with --debug for the traceback"
+    hint = "; run it again with --debug for the traceback"
+    if current_command().debug:
+        hint = ""
     return f"unexpected {type(error).__name__}: {error}{hint}"
 
 

@@ -19,7 +19,6 @@ from typing import IO, Annotated, Any, NamedTuple
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import other_scopes
 from heedful.cli.output import (
     answer,
     columns,
@@ -150,15 +149,12 @@ def list_lessons(
     if related is not None:
         return _show_related(related, limit)
 
-    async def read(memory: Memory) -> tuple[list[Mapping[str, Any]], str]:
-        top = await memory.top(limit)
-        if not top:
-            return [], await other_scopes(memory.store, memory.scope)
-        return await _with_shown(memory, top), ""
+    async def read(memory: Memory) -> list[Mapping[str, Any]]:
+        return await _with_shown(memory, await memory.top(limit))
 
-    top_lessons, elsewhere = ask(read)
+    top_lessons = ask(read)
     if not top_lessons:
-        return answer({"lessons": []}, f"no lesson in {where()}{elsewhere}")
+        return answer({"lessons": []}, f"no lesson in {where()}")
 
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from heedful.cli.databases import ask_scope, other_scopes
+from heedful.cli.databases import ask_scope
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -126,9 +126,7 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
 
     newest, _ = await store.read(scope, loops.newest, limit=1)
     if not newest:
-        place = f"{where()}, which has no loop yet"
-        beside = await other_scopes(store, scope)
-        raise NotFound("loop", name, place, remedy=beside)
+        raise NotFound("loop", name, f"{where()}, which has no loop yet")
 
     stored_loop = await loop_of(store, scope, newest[0].id)
     if stored_loop.head.stage is None:
@@ -235,8 +233,6 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
             question = similar_name(name, await store.read(scope, known_names))
             lists = f"{command_line('loops')} and {command_line('runs')}"
             remedy = f"{question}; {lists} list them"
-            if not question:
-                remedy += await other_scopes(store, scope)
             raise NotFound("loop or run", name, where(), remedy=remedy) from error
         runs = await newest_runs(store, scope, 1)
         if runs:
@@ -345,14 +341,12 @@ def runs(
 ) -> int:
     """List the newest runs of pipelines."""
 
-    async def read(store: Store, scope: Scope) -> tuple[list[Report], str]:
+    async def read(store: Store, scope: Scope) -> list[Report]:
         newest = await newest_runs(store, scope, limit, pipeline)
-        if newest:
-            return [await report_of(store, scope, run.id) for run in newest], ""
+        if newest or not pipeline:
+            return [await report_of(store, scope, run.id) for run in newest]
 
-        hint = await other_scopes(store, scope)
-        if not pipeline:
-            return [], hint
+        hint = ""
         all_runs = await newest_runs(store, scope, limit)
         names = sorted({run.head.task["pipeline"] for run in all_runs})
         if names:
@@ -360,9 +354,9 @@ def runs(
             hint = f"{question}; there are runs of {', '.join(names)}"
         raise NotFound("run of the pipeline", pipeline, where(), remedy=hint)
 
-    reports, hint = ask_scope(read)
+    reports = ask_scope(read)
     rows = list(map(_run_row, reports))
-    empty = f"no run of a pipeline in {where()}{hint}"
+    empty = f"no run of a pipeline in {where()}"
     then = following("why", reports[0].run) if reports else ""
     return emit(rows, RUN_COLUMNS, key="runs", text_columns=4, empty=empty, then=then)
 
@@ -464,7 +458,7 @@ def list_loops(
 
     async def read(
         store: Store, scope: Scope
-    ) -> tuple[list[StoredLoop], list[RecentLoop], str]:
+    ) -> tuple[list[StoredLoop], list[RecentLoop]]:
         newest = await _newest_with(
             store,
             scope,
@@ -473,11 +467,9 @@ def list_loops(
             state=STORED_STATES.get(state or "", state or ""),
         )
         window = await store.read(scope, read_recent)
-        if newest or state:
-            return newest, window.loops, ""
-        return newest, window.loops, await other_scopes(store, scope)
+        return newest, window.loops
 
-    stored_loops, window, beside = ask_scope(read)
+    stored_loops, window = ask_scope(read)
     rows = []
     kinds = Counter[str]()
     has_ladder = False
@@ -499,7 +491,7 @@ def list_loops(
 
     if not rows:
         kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
-        return answer({"loops": []}, f"no {kind} in {where()}{beside}")
+        return answer({"loops": []}, f"no {kind} in {where()}")
 
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
