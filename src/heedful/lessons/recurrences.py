@@ -1,6 +1,6 @@
 """Recurrences: what went wrong repeatedly with the same thing, and the cures. Pure.
 
-A thing is a tool, a file, a package or an error that lessons name where they say what
+A thing is a tool, a file or an error that lessons name where they say what
 failed. Failures with one thing recur if at least three of them, of at least two runs,
 came back in another run or were put right by a call that can be repeated, and at least
 two were put right. An edit of a file is no such call: in the sessions of coding agents
@@ -134,13 +134,13 @@ def find_recurrences(
 
 
 def _failing_words(lesson: LessonWords) -> LessonWords:
-    """Return the words that say what failed: without the cure, the task and the type.
+    """Return the words that say what failed: without the cure and the type.
 
     The type of a lesson is a word of its caller and does not name a thing.
     """
     mistake = lesson.mistake and replace(lesson.mistake, fix=None)
     account = render.account(mistake) if mistake else lesson.text
-    return lesson._replace(text=account, mistake=mistake, error_type="", tasks=())
+    return lesson._replace(text=account, mistake=mistake, error_type="")
 
 
 def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:

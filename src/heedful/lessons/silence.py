@@ -102,15 +102,11 @@ _WORDS = {
     "no memory or room": "there is no memory, or no room to show it",
     "waits": "waits in quarantine: {release}",
     # Of lessons that are related to none, and of failures that do not recur.
-    "no links": "the lesson names no tool, file, package, error or task",
-    "no common link": "no other lesson in use names the same",
-    "common link": (
-        "the links of the lesson are too common to relate lessons: {count} of "
-        "{lessons} name the {link}"
-    ),
+    "no links": "the lesson names no tool, file or error, or is not in use",
+    "no common link": "no other lesson in use names the same, or too many do",
     "nothing recurs": (
-        "nothing recurs: no failure with a tool, file, package or error of other "
-        "lessons came back, or was fixed by a call"
+        "nothing recurs: no failure with a tool, file or error of other lessons came "
+        "back, or was fixed by a call"
     ),
     "too little recurs": (
         "too little recurs: most, {count}, with the {link}, and a reflection needs "

@@ -142,7 +142,7 @@ async def consolidate(
 ) -> Dream:
     """Reflect on what recurs in a scope, and end the rules that newer ones contradict.
 
-    Failures that recur with one tool, file, package or error become a reflection of the
+    Failures that recur with one tool, file or error become a reflection of the
     outcome "partial", which cites their lessons and leaves them as they are. All
     changes are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run`
     nothing is written.

@@ -824,25 +824,28 @@ class Memory:
     async def related(self, id: int, limit: int = 10) -> Related:
         """Return what a lesson is about, and the lessons that are about the same.
 
-        A lesson is linked to the tools, files, packages, errors and tasks that its
-        words name. The rarer the links that lessons share, the nearer they are. Only
+        A lesson is linked to the tools, files and errors that its words name. The rarer
+        the links that lessons share, the nearer they are. Only the newest 10,000
         lessons in use are linked. If no lesson is related, `silence` of the result says
         why. No model is asked. Raises NotFound, InvalidInput, StoreError.
         """
         from heedful.lessons import links
-        from heedful.store import links as link_store
+        from heedful.store import lessons as lesson_store, links as link_store
 
         check_integer("id", id, least=0)
         check_integer("limit", limit)
-        read = link_store.read_words_beside
-        scope_words = await self.store.read(self.scope, read, id)
-        return await asyncio.to_thread(
-            links.relate,
-            scope_words.subject,
-            scope_words.lessons,
-            limit=limit,
-            unread=scope_words.unread,
+        row = await self.store.read(self.scope, lesson_store.shown, id)
+        lessons = await self.store.read(self.scope, link_store.read_words)
+        unread = links.LessonWords(
+            id=id,
+            kind=row["kind"],
+            text="",
+            seen=row["seen"],
+            state=row["state"],
+            trust=row["trust"],
         )
+        subject = next((lesson for lesson in lessons if lesson.id == id), unread)
+        return await asyncio.to_thread(links.relate, subject, lessons, limit=limit)
 
     @refuses_unknown_options
     async def pin(

@@ -140,7 +140,7 @@ with recursive stored (project) as (
 select project from stored where project <> '';
 
 -- name: newest_linked
--- The words of the newest lessons in use that somebody trusts, newest first; the columns are those of `linked_lessons`.
+-- The words of the newest lessons in use that somebody trusts, newest first.
 select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
@@ -148,33 +148,6 @@ select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and l.trust <> 'outside'
 order by l.id desc limit :limit;
-
--- name: newest_linked_tasks
--- The tasks of the lessons of `newest_linked`, whose ids begin with :oldest, as `linked_tasks` has them.
-select e.lesson_id, substr(e.task, 1, cast(:chars as integer)) as task from lesson l cross join example e
-where e.lesson_id = l.id and l.tenant = :tenant and l.project = :project and l.id >= :oldest
-  and l.state in ('unverified', 'verified') and l.trust <> 'outside'
-  and e.scope = :scope and e.lesson_id >= :oldest and e.indexed and e.trust <> 'outside'
-  and not (e.digest like 'lesson%' and e.lesson = e.task)
-order by e.at desc, e.id desc limit :limit;
-
--- name: linked_lessons
--- The words of these lessons, if they are in use, each with the text of its newest sighting; newest first.
-select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
-       l.mistake,
-       (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
-        where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
-from lesson l
-where l.tenant = :tenant and l.project = :project and l.id in (select atom from json_each(:ids))
-  and l.state in ('unverified', 'verified') and l.trust <> 'outside'
-order by l.id desc;
-
--- name: linked_tasks
--- The tasks of the newest examples of these lessons that may be recalled, without rows that hold the words of a lesson.
-select lesson_id, substr(task, 1, cast(:chars as integer)) as task from example
-where scope = :scope and lesson_id in (select atom from json_each(:ids)) and indexed and trust <> 'outside'
-  and not (digest like 'lesson%' and lesson = task)
-order by at desc, id desc limit :limit;
 
 -- name: known_parents
 select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
