@@ -30,7 +30,7 @@ class FailureTable:
     ) -> None:
         """Add a mistake of a run, with the answer about its lesson in memory."""
         row = self._rows.setdefault((db, mistake.signature), FailureRow.of(mistake))
-        row.calls += mistake.tries + mistake.steps
+        row.calls += mistake.calls_lost
         row.runs += 1
         row.fixed_by = row.fixed_by or FailureRow.of(mistake).fixed_by
         times = [event.at for event in episode.events if event.at] if episode else []

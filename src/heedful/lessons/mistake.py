@@ -97,6 +97,11 @@ class Mistake:
     steps: int = 0
 
     @property
+    def calls_lost(self) -> int:
+        """How many calls it cost: those that failed, and the others until the fix."""
+        return max(self.tries, self.steps)
+
+    @property
     def origin(self) -> Origin:
         """The lowest origin of its parts."""
         origins = [self.action_origin, self.error_origin]

@@ -31,7 +31,7 @@ def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
             continue
         failure = render.FailureRow.of(mistake)
         failure.runs = row["seen"]
-        failure.calls = row["seen"] * (mistake.tries + mistake.steps)
+        failure.calls = row["seen"] * mistake.calls_lost
         failure.last_seen = row["last_seen"]
         failure.state = row["state"]
         failure.lesson = row["id"]

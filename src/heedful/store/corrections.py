@@ -35,6 +35,13 @@ def correct(
     if why:
         note = f"Accepted answer ({why}): {answer}"
     loop_notes.add(db, scope, id, text=note[: loop_notes.MAX_LOOP_NOTE_CHARS], by=by)
-    return lesson_store.upsert(
+    answers = lesson_store.upsert(
         db, scope, lessons=lessons, now=time.time(), quota=quota, most=most
     )
+    for remembered in answers:
+        # The loop was counted when it ended.
+        sightings = {"lesson_id": remembered.id, "loop": id}
+        if len(db.select("1", "occurrence", sightings)) > 1:
+            counted_once = {"seen": remembered.seen - 1}
+            db.update("lesson", {"id": remembered.id}, counted_once)
+    return answers

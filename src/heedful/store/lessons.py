@@ -743,7 +743,7 @@ def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
     db.send("set_voice", {**values, "example": example, "kept": state})
 
 
-def name_of(row: Row) -> str:
+def name_of(row: Mapping[str, Any] | Row) -> str:
     """Return the name of the lesson in `row`: `kind/signature`."""
     return lesson_name(row["kind"], row["signature"])
 

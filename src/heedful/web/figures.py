@@ -19,6 +19,7 @@ from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
+from heedful.store import lessons as lesson_store, search
 from heedful.store.connection import Db, Row, bulk, key_of
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.web.steps import first_failure, steps_of
@@ -92,14 +93,15 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
 
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     """Return ids and texts of lessons by name, without words of tools and documents."""
-    lessons = dict[str, Plain]()
+    lessons = list[Mapping[str, Any]]()
     for name in names:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}
-        for row in db.select("id, text, trust", "lesson", key):
-            is_hidden = row["trust"] == "outside"
-            lessons[name] = {"id": row["id"], "text": "" if is_hidden else row["text"]}
-    return lessons
+        lessons += map(lesson_store.plain, db.select("*", "lesson", key))
+    return {
+        lesson_store.name_of(lesson): {"id": lesson["id"], "text": lesson["text"]}
+        for lesson in search.with_told_words(db, scope, lessons)
+    }
 
 
 @bulk
