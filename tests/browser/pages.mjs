@@ -131,16 +131,16 @@ async function keys() {
   await Promise.all([page.waitForURL(/text=incident/), page.keyboard.press("Enter")]);
   check((await page.locator("tbody tr").count()) === 1, "the search finds another number of loops");
   await go(page, "/ui/loops/incident-summary");
-  await tabTo(page, ".matrix tbody a[href^='#f']");
+  await tabTo(page, ".matrix thead a");
   await page.keyboard.press("Enter");
-  check(await page.evaluate(() => location.hash && document.querySelector(location.hash)?.closest("article")), "a cell of the matrix leads to no finding");
+  check(await page.evaluate(() => location.hash && document.querySelector(location.hash)?.matches("details.step")), "a column of the matrix leads to no attempt");
   await go(page, (await addresses(where, 1)).find((one) => one.includes("/traces/")));
   await page.keyboard.press("n");
   check(await page.evaluate(() => document.activeElement.closest(".step.failed")?.open), "n leads to no failure");
   const lesson = (await data(where, "/lessons.json?state=unverified")).lessons[0].id;
   const rows = (await data(where, "/inbox.json")).queue;
-  await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
-  await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
+  await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]', "button", "#override > summary");
+  await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]', "button", "#cancel > summary");
   await act(page, `/ui/lessons/${lesson}`, 'form[action="/ui/do/amend"]', 'button[value="pin"]');
   await go(page, `/ui/lessons/${lesson}`);
   await tabTo(page, "#words > summary");
@@ -201,6 +201,7 @@ async function live() {
   await go(watching, "/ui/loops?text=open-2");
   await watching.waitForTimeout(700);
   await go(acting, "/ui/loops/open-2");
+  await acting.click("#cancel > summary");
   await acting.fill('form[action="/ui/do/cancel"] input[name="why"]', "enough");
   await acting.check('form[action="/ui/do/cancel"] input[type="checkbox"]');
   const answered = acting.waitForResponse((one) => one.request().method() === "POST").then(() => performance.now());
@@ -222,7 +223,7 @@ async function plain() {
   const where = await context({ javaScriptEnabled: false });
   const page = await open(where);
   for (const to of await addresses(where, 2)) await go(page, to);
-  await act(page, "/ui/loops/open-3", 'form[action="/ui/do/cancel"]');
+  await act(page, "/ui/loops/open-3", 'form[action="/ui/do/cancel"]', "button", "#cancel > summary");
   const live = await context();
   const watching = await open(live);
   await go(watching, "/ui/loops/open-1");

@@ -584,3 +584,28 @@ def test_a_stopped_loop_leads_to_one_of_its_key_that_passed(browser: Browser):
     for other in ("alone", "no key", "passed"):
         text = words_of(browser.get(f"/loops/{other}").text)
         assert "Same key" not in text
+
+
+def test_the_right_answer_is_typed_on_a_loop_that_was_stopped(browser: Browser):
+    record_loop(browser.api, "failed", ["a", "a", "a"], key="sorting")
+    record_loop(browser.api, "open", ["a"])
+    assert 'action="/ui/do/correct"' in browser.get("/loops/failed").text
+    assert 'action="/ui/do/correct"' not in browser.get("/loops/open").text
+    note = browser.do("correct", id="failed", accepted="abc", why="sorted")
+    assert note == "The next loops are told this answer."
+
+
+@pytest.mark.both_nightly
+def test_a_stopped_loop_names_the_lesson_that_a_passed_one_was_told(weighing: Browser):
+    api = weighing.api
+    body = {"task": "weigh it", "memory_key": "weigh it"}
+    read_data(api.put("/v1/loops/untold", json=body), 201)
+    for number in (1, 2, 3):
+        report = {"output": "9", "evaluation": {"findings": [UNIT_FINDING]}}
+        read_data(api.put(f"/v1/loops/untold/attempts/{number}", json=report))
+    same_key = weighing.data("/loops/untold")["same_key"]
+    page = words_of(weighing.get("/loops/untold").text)
+    assert same_key["id"] == "second"
+    (lesson,) = same_key["lessons"]
+    sentence = f"Same key, passed: second; this loop was not told lesson {lesson}."
+    assert sentence in page

@@ -165,3 +165,14 @@ def test_the_list_says_how_many_spans_were_not_understood(browser: Browser):
     read_data(browser.api.post("/v1/traces", json=document([unknown])))
     page = words_of(browser.get("/work").text)
     assert "Of 1 span, 1 not understood, last" in page
+
+
+def test_a_session_whose_record_is_gone_says_its_prompt_and_what_it_taught(
+    browser: Browser,
+):
+    learn(browser, "5f3a-1", "Fix the cart", parts=1)
+    change_rows(browser.api.setup.store.url, "update episode set record = '{}'")
+    (row,) = browser.data("/work")["agents"]
+    page = browser.get(f"/traces/{row['id']}").text
+    assert "<h1>Fix the cart</h1>" in page
+    assert "only what it taught is kept" in page

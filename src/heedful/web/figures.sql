@@ -189,7 +189,7 @@ where part = 1 and (:state = '' or state = :state)
 order by id desc limit :limit;
 
 -- name: episode_of
-select digest, name, session, outcome, state, tries, error, at, length(record) as chars,
+select digest, name, session, task, outcome, state, tries, error, at, length(record) as chars,
        case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
 

@@ -51,7 +51,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "sentence": describe_trace(
             row, steps=steps, events=episode["events"], lessons=learnt
         ),
-        **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
+        "task": episode.get("task") or row["task"],
         "signals": signs,
         "steps": steps,
         "run_failed": row["outcome"] in FAILED_OUTCOMES,
