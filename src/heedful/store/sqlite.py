@@ -1,8 +1,7 @@
 """A store in SQLite: one file with a write-ahead log and `synchronous=FULL`.
 
 Each process has one writer thread. It commits all waiting writes together, with one
-fsync. A short write that waits alone is committed by the event loop itself, unless the
-disk is slow.
+fsync.
 """
 
 import os
@@ -10,7 +9,6 @@ import sqlite3
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -32,9 +30,6 @@ from heedful.store.store import Store
 from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
 
 T = TypeVar("T")
-# An event loop commits by itself, without a hand-over to the thread, while a commit
-# takes at most this, in seconds: any other thread may keep it waiting for as long.
-MAX_LOOP_COMMIT_SECONDS = 0.005
 MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
 IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connection
 # For each file that this process has opened, by its path: the lock of its writers. With
@@ -159,10 +154,6 @@ class Thread(Threads[Connection]):
         super().reset()
         self._connections: WeakSet[Connection] = WeakSet()
         self._own_lock = threading.RLock()
-        # Event loops share one connection.
-        self._loop_connection: Connection | None = None
-        self._loop_queue: deque[WorkItem] = deque()
-        self._last_batch_seconds = 1.0
 
     @property
     def _use_lock(self) -> threading.RLock:
@@ -175,9 +166,9 @@ class Thread(Threads[Connection]):
             return self._own_lock
         return _write_locks.setdefault(self._place.path, threading.RLock())
 
-    def open(self, **options: Any) -> Connection:
-        """Open a connection for the thread, or the one that event loops share."""
-        db = super().open(**options)
+    def open(self) -> Connection:
+        """Open a connection for the thread."""
+        db = super().open()
         self._connections.add(db)
         return db
 
@@ -214,69 +205,13 @@ class Thread(Threads[Connection]):
         with self._use_lock:
             connection.close()
 
-    async def run(self, work: Work[T], short: bool = False) -> T:
-        """Run `work` and return its result. Raises StoreError and the errors of `work`.
+    async def run(self, work: Work[T]) -> T:
+        """Run `work` and return its result.
 
-        If `short`, the event loop runs `work` at its next turn, if nothing else waits
-        then.
+        Raises StoreError and the errors of `work`.
         """
-        item = WorkItem(work)
-        if short and self._last_batch_seconds <= MAX_LOOP_COMMIT_SECONDS:
-            self._loop_queue.append(item)
-            item.future.get_loop().call_soon(self._run_in_loop)
-        else:
-            self.submit(item)
-
-        result: T = await item.future
+        result: T = await self.submit(work)
         return result
-
-    def _run_in_loop(self) -> None:
-        """Run the short work that waits: a single item here, several on the thread."""
-        with self._lock:  # event loops of other threads take items, too
-            queue = self._loop_queue
-            items = [queue.popleft() for _ in range(len(queue))]
-        items = [item for item in items if not item.future.cancelled()]
-
-        with WorkGuard(items):
-            alone = len(items) == 1 and self._queue.empty()
-            if alone and self._try_in_loop(items):
-                return
-            for item in items:
-                self.submit(item)
-
-    def _try_in_loop(self, items: Sequence[WorkItem]) -> bool:
-        """Run the items here; return False if they must run on the thread instead.
-
-        This is so while another writer of the file works, or after an error of the
-        database.
-        """
-        if not self._use_lock.acquire(blocking=False):
-            return False
-
-        try:
-            if self._loop_connection is None or self._loop_connection.lost:
-                self._loop_connection = self.open(busy_seconds=0.0)
-            self._perform_with(self._loop_connection, items)
-        except (*SQLITE_ERRORS, errors.StoreError):
-            return False
-        finally:
-            self._use_lock.release()
-        return True
-
-    def close(self, seconds: float | None = None) -> None:
-        """Close the thread, and the connection that event loops share."""
-        super().close(seconds)
-        limit = BUSY_TIMEOUT_SECONDS if seconds is None else seconds
-        if not self._use_lock.acquire(timeout=limit):
-            return
-
-        try:
-            if self._loop_connection is not None:
-                self._loop_connection.close()
-            self._loop_connection = None
-            self._last_batch_seconds = 1.0
-        finally:
-            self._use_lock.release()
 
     def perform(self, items: Sequence[WorkItem]) -> None:
         """Run the items when no other writer of the file works. Raises StoreError."""
@@ -286,23 +221,23 @@ class Thread(Threads[Connection]):
             raise errors.StoreUnavailable(f"{self._place.path} is locked: {_BUSY_FIX}")
 
         try:
-            self._perform_with(self.connection(), items)
+            db = self.connection()
+            try:
+                self._run_batch(db, items)
+            finally:
+                _roll_back(db)
         except SQLITE_ERRORS as error:
             raise translate_error(error, str(self._place.path)) from error
         finally:
             self._use_lock.release()
 
-    def _perform_with(self, db: Connection, items: Sequence[WorkItem]) -> None:
-        """Run the items; afterwards roll back a transaction that is still open."""
-        began = time.perf_counter()
-        try:
-            self._run_batch(db, items)
-        finally:
-            self._last_batch_seconds = time.perf_counter() - began
-            try:
-                db.rollback()
-            except sqlite3.Error:
-                db.close()
+
+def _roll_back(db: Connection) -> None:
+    """Roll back a transaction that is still open."""
+    try:
+        db.rollback()
+    except sqlite3.Error:
+        db.close()
 
 
 def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
@@ -492,11 +427,7 @@ class File:
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
     ) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        # Work that locks only a loop writes a few rows. A database in memory has one
-        # connection, which belongs to the thread.
-        of_loop = all(name.startswith("loop ") for name in locks or MEMORY_LOCKS)
-        short = of_loop and self.reader is not self.writer
-        return await self.writer.run(work, short=short)
+        return await self.writer.run(work)
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""

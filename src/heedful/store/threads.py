@@ -202,9 +202,9 @@ class Threads(Generic[C]):
             self._of_thread.connection = connection
         return connection
 
-    def open(self, **options: Any) -> C:
+    def open(self) -> C:
         """Open a connection."""
-        return self._connect(**options)
+        return self._connect()
 
     def close(self, seconds: float | None = None) -> None:
         """Finish the queue and close the connections; closing twice does no harm.
