@@ -399,13 +399,11 @@ MINE = (
 SETTINGS = {
     None: "",
     "": "",
-    "{\n  // only\n}\n": "// only",
-    '{"a":1}\n': '{"a":1,',
-    '{\r\n\t"a": [1, 2]\r\n}': '{\r\n\t"a": [1, 2],\r\n\t"hooks": {',
-    f'{{\n    "a": 1, // why\n    /* x */ "hooks": {{"PreToolUse": [{MINE}]}} // '
-    f"end\n}}\n": MINE,
+    '{"a":1}\n': '{\n  "a": 1,',
+    '{\r\n\t"a": [1, 2]\r\n}': '\r\n\t],\r\n\t"hooks": {',
+    f'{{\n    "a": 1,\n    "hooks": {{"PreToolUse": [{MINE}]}}\n}}\n': "./mine.sh",
     '{"hooks": {"Stop": []}}\n': "",
-    '\ufeff{"a": "ü"}': '\ufeff{"a": "ü",',
+    '\ufeff{"a": "ü"}': '\ufeff{\n  "a": "ü",',
 }
 
 
@@ -415,10 +413,9 @@ SETTINGS = {
     ids=[
         "no file",
         "an empty file",
-        "only a comment",
         "one line",
         "tabs and carriage returns",
-        "comments and other hooks",
+        "other hooks",
         "an empty list of hooks",
         "a byte order mark",
     ],

@@ -114,7 +114,7 @@ _LINE_ENDS = st.sampled_from(["\n", "\r\n"])
 
 @st.composite
 def json_texts(draw: Any) -> str:
-    """Return a made-up text of settings in JSON, with comments between its lines."""
+    """Return a made-up text of settings in JSON."""
     members = draw(st.dictionaries(_WORDS.filter(lambda w: w != "hooks"), _VALUES))
     if draw(st.booleans()):
         members = {**members, "hooks": draw(_EVENTS)}
@@ -123,14 +123,11 @@ def json_texts(draw: Any) -> str:
 
     indent = draw(st.sampled_from([None, 2, 4, "\t"]))
     text = json.dumps(document, indent=indent, ensure_ascii=draw(st.booleans()))
-    lines = text.split("\n")
-    comment = draw(st.sampled_from(["", "  // why, and { not }", " /* x, */"]))
-    place = draw(st.integers(0, len(lines) - 1))
-    lines[place] += comment
     line_end = draw(_LINE_ENDS)
     start = draw(st.sampled_from(["", "\ufeff", line_end]))
     end = draw(st.sampled_from(["", line_end, line_end * 2]))
-    return f"{start}{line_end.join(lines)}{end}"
+    text = text.replace("\n", line_end)
+    return f"{start}{text}{end}"
 
 
 TEXTS = st.lists(
@@ -173,6 +170,7 @@ def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
         '{"a" 1}',
         "[1]",
         '{"a":1,}',
+        '{"a": 1} // why',
         "nul",
         '{"hooks": 3}',
         '{"hooks": {"Stop": 1}}',
@@ -182,6 +180,7 @@ def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
         "no colon",
         "a list",
         "a comma at the end",
+        "a comment",
         "half a word",
         "hooks are a number",
         "an event is a number",
@@ -191,7 +190,7 @@ def test_settings_that_are_wrong_or_read_only_stay(text: str, shop: Path) -> Non
     path = shop / "settings.json"
     wanted = install.hooks("heedful-hook")
     path.write_text(text)
-    with pytest.raises(UsageError, match="the comma" if "," in text else "."):
+    with pytest.raises(UsageError, match="nothing was changed"):
         install.plan_install(path, wanted)
     path.write_text("{}")
     change = install.plan_install(path, wanted)

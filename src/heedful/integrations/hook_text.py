@@ -1,23 +1,19 @@
 """The hooks of heedful in a JSON text of settings, among hooks of others.
 
 An event has a list of hooks, or of groups with a list `hooks`. The events are members
-of the object `hooks`.
+of the object `hooks`. The text is written anew, with its indentation and line ends; one
+with comments, which would be lost, is refused.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
-from heedful.integrations.json_text import (
-    Node,
-    append_value,
-    fail,
-    parse,
-    remove_value,
-)
+from heedful.errors import LineError
 
 _EVENTS_NAME = "hooks"
+_BYTE_ORDER_MARK = "\ufeff"
 # One of these is in each hook of heedful.
 _OWN_WORDS = ("heedful", "/v1/hooks/")
 # What follows the command, so that its exit code is 0.
@@ -33,25 +29,45 @@ HOOK_COMMAND_PATTERN = re.compile(
 )
 
 
+def parse(path: str, text: str) -> dict[str, Any]:
+    """Return the object in a JSON text of settings. Raises LineError."""
+    try:
+        settings = json.loads(text.removeprefix(_BYTE_ORDER_MARK))
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise _fault(path, f"it is not JSON: {error}", line) from error
+    if not isinstance(settings, dict):
+        raise _fault(path, "it must be one object")
+    return settings
+
+
+def _fault(path: str, problem: str, line: int = 1) -> LineError:
+    """Return the error about settings to which no hooks can be added."""
+    cure = "nothing was changed: correct the file, then run the command again"
+    return LineError(path, line, f"{problem}; {cure}")
+
+
 def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
     """Return the groups or hooks with hooks of heedful, by event. Raises LineError."""
     # Malformed settings of others are no reason to stop.
     if not text or not any(word in text for word in _OWN_WORDS):
         return {}
 
-    items_by_event: dict[str, list[Any]] = {}
-    for event in _events(parse(path, text)):
-        items = [item.value for item in event.children if _own_entries(item)]
-        if items:
-            items_by_event[event.name] = items
-    return items_by_event
+    events = parse(path, text).get(_EVENTS_NAME)
+    own: dict[str, list[Any]] = {}
+    for event, items in events.items() if isinstance(events, dict) else ():
+        own_items = [item for item in items if own_commands([item])]
+        if own_items:
+            own[event] = own_items
+    return own
 
 
 def own_commands(items: Sequence[Any]) -> list[str]:
     """Return the commands of the hooks of heedful in groups or hooks of an event."""
     commands: list[str] = []
     for item in items:
-        for entry in item.get("hooks", [item]):
+        entries = item.get("hooks", [item]) if isinstance(item, dict) else ()
+        for entry in entries:
             values = entry.values() if isinstance(entry, dict) else ()
             commands += [value for value in values if _is_own(value)]
     return commands
@@ -68,86 +84,44 @@ def add_hooks(
     `head` are the members that an empty text begins with. Raises LineError if the hooks
     have another form.
     """
-    if not text.strip():
-        text = "{}\n"
-        for name, value in (head or {}).items():
-            text = append_value(text, parse(path, text), value, name)
+    settings = parse(path, text) if text.strip() else dict(head or {})
+    events = settings.setdefault(_EVENTS_NAME, {})
     for event, items in wanted.items():
-        for item in items:
-            text = _add_item(path, text, event=event, item=item)
-    return text
+        present = events.get(event, []) if isinstance(events, dict) else None
+        if not isinstance(present, list):
+            raise _fault(path, "hooks must be an object of lists")
+        events[event] = [*present, *items]
+    return _written(settings, text)
 
 
 def remove_hooks(path: str, text: str) -> str:
-    """Remove the hooks of heedful, and what is empty without them. Raises LineError.
-
-    After each removal the text is parsed again, because the places in it have changed.
-    """
-    document = parse(path, text)
-    outer = [node for node in (document, document.get(_EVENTS_NAME)) if node]
-    for event in _events(document):
-        for item in event.children:
-            for entry in _own_entries(item):
-                chain = [*outer, event, item]
-                shorter = _remove_chain(text, chain, entry)
-                return remove_hooks(path, shorter)
-    return text
-
-
-def _events(document: Node) -> list[Node]:
-    """Return the events of a document that have a list."""
-    events = document.get(_EVENTS_NAME)
-    members = events.children if events and events.text.startswith("{") else []
-    return [member for member in members if member.text.startswith("[")]
-
-
-def _own_entries(item: Node) -> list[Node]:
-    """Return the hooks of heedful in a group, or the hook itself."""
-    if not item.text.startswith("{"):
-        return []
-    hooks = item.get("hooks")
-    entries = hooks.children if hooks else [item]
-    return [entry for entry in entries if _has_own_line(entry)]
-
-
-def _has_own_line(entry: Node) -> bool:
-    """Return True if a hook has a command or an address of heedful."""
-    parts = entry.children if entry.text.startswith("{") else []
-    return any(_is_own(part.value) for part in parts)
+    """Remove the hooks of heedful, and what is empty without them. Raises LineError."""
+    settings = parse(path, text)
+    events = settings[_EVENTS_NAME]
+    for event, own_items in own_hooks(path, text).items():
+        others = [item for item in events[event] if item not in own_items]
+        for group in own_items:
+            entries = group.get("hooks", [])
+            kept = [entry for entry in entries if not own_commands([entry])]
+            if kept:
+                others.append({**group, "hooks": kept})
+        events[event] = others
+        if not others:
+            del events[event]
+    if not events:
+        del settings[_EVENTS_NAME]
+    return _written(settings, text)
 
 
 def _is_own(value: Any) -> bool:
     return isinstance(value, str) and bool(HOOK_COMMAND_PATTERN.search(value))
 
 
-def _add_item(path: str, text: str, *, event: str, item: Any) -> str:
-    """Return the text with one more group or hook of an event."""
-    document = parse(path, text)
-    events = document.get(_EVENTS_NAME)
-    if events is None:
-        return append_value(text, document, {event: [item]}, _EVENTS_NAME)
-
-    items = events.get(event) if events.text.startswith("{") else None
-    is_list = items is None or items.text.startswith("[")
-    if not events.text.startswith("{") or not is_list:
-        fail(path, text, events.start, "hooks must be an object of lists")
-
-    if items is None:
-        return append_value(text, events, [item], event)
-    return append_value(text, items, item)
-
-
-def _remove_chain(text: str, chain: list[Node], entry: Node) -> str:
-    """Remove a hook, with those nodes around it that hold nothing else.
-
-    Each node of the chain is in the one before it; the last is the group of the hook,
-    or the hook. The list of a group is removed only with the group.
-    """
-    pairs = list(pairwise(chain))
-    hooks = chain[-1].get("hooks")
-    if hooks:
-        pairs.append((hooks, entry))
-    parent, child = pairs.pop()
-    while pairs and len(parent.children) == 1:
-        parent, child = pairs.pop()
-    return remove_value(text, parent, child)
+def _written(settings: Mapping[str, Any], text: str) -> str:
+    """Return settings as JSON, with the indentation and the line ends of a text."""
+    match = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
+    indent = match[0] if match else "  "
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    document = json.dumps(settings, indent=indent, ensure_ascii=False)
+    mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
+    return mark + f"{document}\n".replace("\n", line_end)

@@ -1,9 +1,9 @@
 """Write the hooks of heedful into the settings of coding agents, or take them out.
 
-Settings are changed as text: comments, order, indentation and unknown keys stay as they
-are. What is written is planned first as changes of files, so that it can be shown, and
-then written at once, with a backup beside each file. Which agent has which settings is
-in `heedful.integrations.places`.
+Hooks of others, order, indentation and unknown keys stay as they are. What is written
+is planned first as changes of files, so that it can be shown, and then written at once,
+with a backup beside each file. Which agent has which settings is in
+`heedful.integrations.places`.
 """
 
 import json
@@ -31,9 +31,9 @@ from heedful.integrations.hook_text import (
     add_hooks,
     own_commands,
     own_hooks,
+    parse,
     remove_hooks,
 )
-from heedful.integrations.json_text import parse
 from heedful.integrations.marks import put_part, take_part
 from heedful.integrations.places import (
     HOOK_LIMIT_SECONDS,
@@ -297,7 +297,7 @@ def plan_uninstall(
 
     # A file that held nothing else goes with the hooks.
     after = remove_hooks(str(path), before)
-    if backup is None and parse(str(path), after).value in ({}, dict(target.head)):
+    if backup is None and parse(str(path), after) in ({}, dict(target.head)):
         return _change(path, before, None, user)
     return _change(path, before, after, user, drops=True)
 
