@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import runpy
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 
@@ -24,14 +24,12 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from heedful import Done, Finding, policy
 from heedful.integrations import verdict_of
-from heedful.integrations.langchain import HeedfulMiddleware, judge_node
-from heedful.loop.record import Usage
+from heedful.integrations.langchain import HeedfulMiddleware
 from heedful.store import episodes, loops
 from tests.hosts import patient_host
 from tests.integrations.double_langchain import agent_of, scripted
@@ -241,72 +239,7 @@ async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) 
     assert results == ["", "ZeroDivisionError: division by zero"]
 
 
-class Draft(TypedDict, total=False):
-    task: str
-    answer: str
-    feedback: str
-    verdict: dict[str, Any]
-
-
-@pytest.mark.parametrize(
-    ("turns", "best"),
-    [(["high", "P1"], "P1"), (["bad"] * 4, "bad")],
-    ids=["wrong then right", "never right"],
-)
-@pytest.mark.parametrize("kind", [Draft, MessagesState], ids=["own state", "messages"])
-async def test_a_plain_graph_is_judged_by_a_node(
-    kind: Any, turns: list[str], best: str, tmp_path: Path
-) -> None:
-    def write(state: Any) -> Any:
-        states.append(str(state))
-        text = turns[len(states) - 1]
-        return {"answer": text} if kind is Draft else {"messages": [("ai", text)]}
-
-    host = host_that_judges(memory_in(tmp_path))
-    states = list[str]()
-    keys: Any = (
-        {"task": "task", "answer": "answer", "verdict": "verdict"}
-        if kind is Draft
-        else {}
-    )
-    graph: Any = StateGraph(kind).add_node("write", write).add_edge("write", "judge")
-    graph.add_node("judge", judge_node(host, again="write", **keys)).add_edge(
-        START, "judge"
-    )
-    graph = graph.compile(checkpointer=InMemorySaver())
-    inputs = {"task": TASK} if keys else ASKED
-    for id in ("one", "one", "two"):  # the same thread again is another run
-        states.clear()
-        config = thread(id)
-        state = (
-            await graph.ainvoke(inputs, config)
-            if id == "one"
-            else graph.invoke(inputs, config)
-        )
-        assert (state["answer"] if kind is Draft else texts(state)[-1]) == best
-        assert RULE in states[1]
-        assert kind is not Draft or state["verdict"]["passed"] == (best == "P1")
-    assert RULE in states[0]
-
-
-async def test_a_node_counts_the_usage_of_messages(tmp_path: Path) -> None:
-    spent = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
-    turns = [AIMessage("high", usage_metadata=spent), AIMessage("P1")]
-    host = host_that_judges(memory_in(tmp_path))
-    graph: Any = StateGraph(MessagesState)
-    graph.add_node("write", lambda state: {"messages": [turns.pop(0)]})
-    graph.add_node("judge", judge_node(host, again="write"))
-    graph.add_edge("write", "judge").add_edge(START, "judge")
-    await graph.compile().ainvoke(ASKED)
-
-    memory = memory_in(tmp_path)
-    (loop,), _ = await memory.store.read(memory.scope, loops.newest, 1)
-    assert loop.loop.usage == Usage(1, 7, completion_tokens=2)
-
-
-@pytest.mark.parametrize(
-    "name", ["langchain_agent", "langchain_deep_agent", "langgraph_judge"]
-)
+@pytest.mark.parametrize("name", ["langchain_agent", "langchain_deep_agent"])
 def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(f"examples/integrations/{name}.py")
     printed = capsys.readouterr().out

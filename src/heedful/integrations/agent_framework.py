@@ -124,16 +124,14 @@ class _MiddlewareRun(Attempts):
     """The attempts of one run of an agent.
 
     `messages` is what the user sent, and the calls of tools with their results so far.
-    `past` is what the session had before the run, `best_history` what it had after the
-    best answer, by providers. `place` is the number of messages in a request before the
-    rejected answer.
+    `past` is what the session had before the run, by providers. `place` is the number
+    of messages in a request before the rejected answer.
     """
 
     context: AgentContext
     call_next: CallNext
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
-    best_history: dict[str, list[Message]] = field(default_factory=dict)
     place: int | None = None
     usage: UsageDetails | None = None
     result: Response | None = None
@@ -194,20 +192,18 @@ class _MiddlewareRun(Attempts):
         closing = "" if response.text else self.run.repeats.closing(at_limit=True)
         if closing:
             response.messages.append(Message("assistant", [closing]))
-        is_again = await self.judge(_output_of(response), response)
-        if self.best is response:
-            self.best_history = self.history()
-        if not is_again:
+        start = _answer_start(response)
+        self.messages += response.messages[:start]
+        if not await self.judge(_output_of(response), response):
             await self.finish()
             return
 
         self.place = None
-        self.messages += response.messages[: _answer_start(response)]
         if self.is_kept_elsewhere():
             self.context.messages = [Message("user", [self.feedback])]
         else:
             self.context.messages = list(self.messages)
-            self.restore(self.past)
+            self.restore()
 
     async def finish(self) -> None:
         """Learn from the run; let its result and the session have the best answer."""
@@ -217,12 +213,9 @@ class _MiddlewareRun(Attempts):
             value = None if isinstance(self.run.best, str) else self.run.best
             message = _message("assistant", self.best_text)
             self.best = AgentResponse(messages=[message], value=value)
-            self.best_history = {
-                source: [*self.past.get(source, ()), *self.messages, message]
-                for source in self.history()
-            }
-        if self.best is not self.result and not self.is_kept_elsewhere():
-            self.restore(self.best_history)
+        if self.best and self.best is not self.result and not self.is_kept_elsewhere():
+            answer = self.best.messages[_answer_start(self.best) :]
+            self.restore([*self.messages, *answer])
 
         self.ended = True
         self.result = self.best or self.result
@@ -248,12 +241,13 @@ class _MiddlewareRun(Attempts):
             if isinstance(state, dict) and "messages" in state
         }
 
-    def restore(self, history: Mapping[str, Sequence[Message]]) -> None:
-        """Let the state of the session have these messages."""
+    def restore(self, messages: Sequence[Message] = ()) -> None:
+        """Let the state of the session have what was before the run, and messages."""
         session = self.context.session
         for source in self.history():
             if session is not None:
-                session.state[source]["messages"] = list(history.get(source, ()))
+                past = self.past.get(source, ())
+                session.state[source]["messages"] = [*past, *messages]
 
     def is_kept_elsewhere(self) -> bool:
         """Return True if a service or another provider keeps the messages at once."""

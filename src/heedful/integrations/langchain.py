@@ -1,17 +1,15 @@
-"""heedful in agents of LangChain, LangGraph and deepagents: a middleware and nodes.
+"""heedful in agents of LangChain, LangGraph and deepagents: a middleware.
 
 `HeedfulMiddleware(host)` goes to `create_agent` or `create_deep_agent`, before other
-middleware. A graph without `create_agent` takes `judge_node`. What a run needs to go on
-is in the private state of the agent, so a checkpointer saves it.
+middleware. What a run needs to go on is in the private state of the agent, so a
+checkpointer saves it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -23,16 +21,15 @@ from langchain_core.messages import (
     RemoveMessage,
     ToolMessage,
 )
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
-from langgraph.graph import END
 from langgraph.managed.is_last_step import RemainingStepsManager
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
-from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     Attempts,
     Role,
@@ -41,9 +38,8 @@ from heedful.integrations.attempts import (
     place_of,
     run_now,
 )
-from heedful.integrations.host import Host, HostRun
+from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_answer
-from heedful.loop.decide import Again, Done
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.answers import usage_of
 
@@ -372,129 +368,6 @@ async def _keep(
             await run.keep(name, str(message.text), id, failed=failed)
 
 
-def judge_node(
-    host: Host,
-    *,
-    again: str,
-    done: str = END,
-    task: str = "messages",
-    answer: str = "messages",
-    feedback: str = "feedback",
-    verdict: str = "",
-) -> RunnableLambda[Any, Any]:
-    """Return a node for a `StateGraph` that judges answers and chooses the next node.
-
-    Lead to it from START and from the node `again`, which answers. It goes to `again`
-    with what memory has, later with what is wrong, in the key `feedback`; and to `done`
-    with the best answer in the key `answer`. If `answer` is messages, the last is the
-    answer, and feedback is a message, too. At the end, the key `verdict`, if given, has
-    the verdict as JSON data. The id of a run is the thread's id and a digest of the
-    task.
-    """
-    node = _JudgeNode(
-        host=checked_host(host),
-        again=again,
-        done=done,
-        task=task,
-        answer=answer,
-        feedback=feedback,
-        verdict=verdict,
-    )
-    return RunnableLambda(node.judge_sync, node.judge, "judge")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _JudgeNode:
-    """The node of `judge_node`, with the runs that are open in this process."""
-
-    host: Host
-    again: str
-    done: str
-    task: str
-    answer: str
-    feedback: str
-    verdict: str
-    runs: dict[str, HostRun] = field(default_factory=dict)
-
-    @property
-    def is_chat(self) -> bool:
-        """True if the answer is the last of the messages in the state."""
-        return self.answer == "messages"
-
-    def judge_sync(self, state: Any, config: RunnableConfig) -> Command[Any]:
-        """Do what `judge` does, for a synchronous graph."""
-        return run_now(self.judge(state, config))
-
-    async def judge(self, state: Any, config: RunnableConfig) -> Command[Any]:
-        """Begin a run at a state without an answer; judge an answer."""
-        fields: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
-        task = _task_of(fields[self.task])
-        last = fields.get(self.answer)
-        if self.is_chat and last:
-            last = last[-1]
-
-        output = _output_of(last)
-        is_missing = output in (None, "", []) or isinstance(last, HumanMessage)
-
-        name = f"{_run_id(config, 'graph')}:{_digest(task)}"
-        if is_missing or name not in self.runs:
-            attempts = Attempts(run=self.host.run(name, task))
-            await attempts.begin_turn()
-            keep_open(self.runs, name, attempts.run)
-            loop = attempts.run.loop
-            # An earlier process may have begun the loop, whose answer comes now.
-            if is_missing or loop is None or loop.created:
-                texts = filter(None, [attempts.recalled, attempts.feedback])
-                return self._go_on("\n\n".join(texts))
-
-        usage = None
-        if isinstance(last, AIMessage):
-            usage = usage_of(last.usage_metadata)
-        verdict = await self.runs[name].verdict(output, usage)
-        if isinstance(verdict, Again):
-            return self._go_on(verdict.feedback or "Try again.")
-
-        run = self.runs.pop(name)
-        await run.learn(ends=PASSED_OUTCOMES[verdict.passed if verdict else None])
-        return Command(goto=self.done, update=self._final_update(run, verdict, last))
-
-    def _go_on(self, text: str) -> Command[Any]:
-        """Return the command that shows a text to the node that answers."""
-        update: dict[str, Any] = {self.feedback: text}
-        if self.is_chat:
-            update = {self.answer: [_message("user", text)] if text else []}
-        return Command(goto=self.again, update=update)
-
-    def _final_update(
-        self, run: HostRun, verdict: Done | None, last: Any
-    ) -> dict[str, Any]:
-        """Return the last update: the verdict, and the best answer if it is another."""
-        update: dict[str, object] = {}
-        if self.verdict:
-            final = verdict or run.unjudged
-            update[self.verdict] = verdict_answer(final) if final else None
-
-        if run.best in (None, _output_of(last)):
-            return update
-
-        update[self.answer] = run.best
-        if self.is_chat:
-            best = AIMessage(_text(run.best))
-            update[self.answer] = [RemoveMessage(last.id), best]
-        return update
-
-
-def _task_of(value: Any) -> str:
-    """Return the task in a state: the last message of the user, or any other value."""
-    prompts = _user_prompts(value) if isinstance(value, list) else []
-    return str(prompts[-1].text) if prompts else _text(_data(value))
-
-
-def _output_of(answer: Any) -> Any:
-    """Return the text of a message, or any other value as JSON data."""
-    return str(answer.text) if isinstance(answer, AIMessage) else _data(answer)
-
-
 def _run_id(config: RunnableConfig, otherwise: str) -> str:
     """Return the id of the run in a thread; an agent inside an agent has its own.
 
@@ -534,10 +407,3 @@ def _last_answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage
 
     answer = list(messages[answers[-1] :])
     return answer if len(answer) == 1 or parsed is not None else []
-
-
-def _text(value: Any) -> str:
-    """Return a text as it is, and other data as JSON with sorted keys."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, default=repr, sort_keys=True)
