@@ -27,7 +27,6 @@ from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process, install as plans
 from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.hooks import follow
-from heedful.integrations.leftovers import leftovers
 from heedful.integrations.places import TARGETS
 from heedful.integrations.rules import doubt_about_rules
 from heedful.lessons.reminders import ReminderFigures
@@ -242,7 +241,7 @@ def uninstall(
         }
         lines = [f"{verbs[path]} {path}" for path in written]
 
-    stays = leftovers(Path.cwd(), everywhere=user)
+    stays = plans.leftovers(Path.cwd(), everywhere=user)
     lines += [f"left behind: {line}" for line in stays]
     return answer({"written": written, "left": stays}, lines)
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
+from heedful.integrations.couriers import at_once, with_model_call, with_next_result
 
 Answer = Mapping[str, Any]
+# Places the answer to an event of a kind with its data.
+Courier = Callable[[str, Mapping[str, Any], Answer | None], Answer | None]
 # Makes an answer from the name of the event and a text.
 Form = Callable[[str, str], Answer]
 # "model" is the moment before a call of the model.
@@ -77,8 +80,8 @@ class Agent:
     says_at_start: bool = False
     # The events at which the user hears that a hook did nothing, and what waits.
     notice_events: tuple[str, ...] = ()
-    # The module whose `deliver` places answers where the agent takes them.
-    courier: str = ""
+    # What places answers where the agent takes them.
+    courier: Courier = at_once
 
     def event_of(self, kind: Kind) -> str:
         """Return the agent's name for an event of this kind, "" if it has none."""
@@ -155,7 +158,7 @@ AGENTS: Mapping[str, Agent] = {
         context=_named("additional_context"),
         deny=_named("agent_message", permission="deny"),
         block=_named("followup_message"),
-        courier="heedful.integrations.after_failure",
+        courier=with_next_result,
     ),
     # A hook before a call cannot add context there, but one before the next call of the
     # model can.
@@ -173,7 +176,7 @@ AGENTS: Mapping[str, Agent] = {
         says_at_start=True,
         deny=_named("reason", decision="deny"),
         block=_named("reason", decision="deny"),
-        courier="heedful.integrations.before_model",
+        courier=with_model_call,
     ),
     # A plugin of a few lines calls the hook process and places its answers.
     "opencode": Agent(

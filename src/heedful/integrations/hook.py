@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -236,10 +235,9 @@ def _answer_event(
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
     data = read_event(stdin)
-    deliver = import_module(row.courier).deliver if row.courier else _place_answer
     if kind == "model":
         # What memory has to say was said before; a model is not kept waiting for more.
-        _print_answer(deliver(kind, data, None), stdout)
+        _print_answer(row.courier(kind, data, None), stdout)
         return
 
     folder = _project_folder(in_our_names(row, data))
@@ -270,7 +268,7 @@ def _answer_event(
     if notices:
         answer = _with_notices(answer, notices, row=row, event=event, project=project)
     if kind is not None:
-        answer = deliver(kind, data, answer)
+        answer = row.courier(kind, data, answer)
     _print_answer(answer, stdout)
     if reply.work:
         start_work(reply.work, reply.session, folder)
@@ -320,11 +318,6 @@ def _unheard_calls(
     from heedful.integrations.transcripts import failed_calls
 
     return failed_calls(data.get("transcript_path"))
-
-
-def _place_answer(_: Kind, __: Mapping[str, Any], answer: Answer | None) -> Any:
-    """Return the answer: most agents take it where it is made."""
-    return answer
 
 
 def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:

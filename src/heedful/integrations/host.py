@@ -24,6 +24,7 @@ from heedful.episodes.episode import Ended, Event
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.reminders import (
     mark_of,
+    measure_checks,
     settle_reminders,
 )
 from heedful.integrations.user_rules import (
@@ -834,8 +835,6 @@ class HostRun:
 
         Its id stays known, because it may go on.
         """
-        from heedful.integrations.alarms import measure_checks
-
         until = time.time()
         await settle_reminders(memory, self.id, self.events, self.host.root)
         await measure_checks(memory, await self.events())

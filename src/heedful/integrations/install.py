@@ -42,7 +42,8 @@ from heedful.integrations.places import (
     Target,
     settings_file,
 )
-from heedful.store.projects import find_project
+from heedful.lessons.commands import quote_words
+from heedful.store.projects import PROJECTS_TABLE, find_project, own_db, user_folder
 from heedful.store.workspace import project_root
 
 # The agent that is meant where none is named, and the only one that asks a service.
@@ -347,3 +348,22 @@ def _plan_own_file(path: Path, text: str, user: bool) -> FileChange:
 def _is_own(text: str | None) -> bool:
     """Return True if a text of a file of its own is from heedful."""
     return text is not None and _OWN_FILE_WORDS in text
+
+
+def leftovers(folder: Path, everywhere: bool) -> list[str]:
+    """Return a line for each thing that stays after an uninstallation in a folder.
+
+    `everywhere` says that the hooks of all projects were removed.
+    """
+    places = {find_project(folder).folder: "what was learnt here"}
+    if everywhere:
+        places = {
+            user_folder() / PROJECTS_TABLE: "what was learnt in projects",
+            own_db(): "the database with what holds in all projects",
+            user_folder() / "hook.log": "the log",
+        }
+    return [
+        f"{description}; to remove it: rm -r {quote_words([str(place)])}"
+        for place, description in places.items()
+        if place.exists()
+    ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.action import arguments_of
+from heedful.lessons.action import action, arguments_of
 from heedful.lessons.before import (
     FORGETTING_CODES,
     ActionHistory,
@@ -24,9 +24,10 @@ from heedful.lessons.before import (
 )
 from heedful.lessons.contracts import find_contract
 from heedful.memory.memory import Memory
-from heedful.store import episodes, reminders
+from heedful.store import episodes, exposures, reminders
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.lessons.lesson_check import Alarm, LessonCheck
     from heedful.lessons.made_names import MadeNames
     from heedful.lessons.patterns import Seen
 
@@ -197,3 +198,40 @@ def week_of(at: float) -> str:
     """Return the week of a time in seconds since 1970, as 2026-W48."""
     year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
     return f"{year}-W{week:02}"
+
+
+async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) -> None:
+    """Count what checks of lessons found in the calls of a run.
+
+    A call that worked although a check warned of it is a false alarm. Raises
+    StoreError.
+    """
+    checks = await memory.store.read(memory.scope, exposures.active_checks, calls=True)
+    alarms = _list_alarms(events, checks) if checks else ()
+    if alarms:
+        await memory.checks.record(alarms)
+
+
+def _list_alarms(
+    events: Sequence[Mapping[str, Any]], checks: "Sequence[LessonCheck]"
+) -> "tuple[Alarm, ...]":
+    """Return what the checks of lessons find in the calls of a run."""
+    from heedful.lessons.lesson_check import Alarm
+
+    worked = {
+        (event["agent"], event["call"])
+        for event in events
+        if event["type"] == "tool_response" and event["call"] and not event["error"]
+    }
+    alarms = []
+    for event in events:
+        if event["type"] != "tool_call":
+            continue
+        called_action = action(event["tool"], event["arguments"] or {})
+        is_false = (event["agent"], event["call"]) in worked
+        alarms += [
+            Alarm(check.lesson, is_false=is_false)
+            for check in checks
+            if check.judges_tool(called_action.tool) and check.judge(called_action.text)
+        ]
+    return tuple(alarms)
