@@ -1,0 +1,67 @@
+"""The style sheet has rules for what the pages show, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import heedful
+
+ROOM = Path(heedful.__file__).parent
+STYLE = ROOM / "pages" / "templates" / "ui.css"
+TEMPLATES = [
+    *(ROOM / "web" / "templates" / "ui").glob("*.j2"),
+    *(ROOM / "pages" / "templates").glob("*.html.j2"),
+]
+SOURCES = [*TEMPLATES, *(ROOM / "web").glob("*.py"), *(ROOM / "pages").glob("*.py")]
+# The attribute of a tag, which may have expressions with quotes in it.
+CLASS_ATTRIBUTE = re.compile(
+    r'class="((?:\{\{.*?\}\}|\{%.*?%\}|[^"{])*)"', flags=re.DOTALL
+)
+WORD = re.compile(r"[a-zA-Z][\w-]*")
+# States and origins come from records, and the script marks the page.
+FROM_RECORDS = {"failure", "halted", "hurts", "js", "outside", "unsure", "whisker"}
+
+
+def style() -> str:
+    """Return the style sheet without its comments."""
+    return re.sub(r"/\*.*?\*/", "", STYLE.read_text(), flags=re.DOTALL)
+
+
+def classes_of_style() -> set[str]:
+    selectors = re.findall(r"([^{}]+)\{", style())
+    return {
+        name
+        for selector in selectors
+        if not selector.strip().startswith("@")
+        for name in re.findall(r"\.([a-zA-Z][\w-]*)", selector)
+    }
+
+
+def test_every_class_of_the_style_stands_on_a_page():
+    texts = "\n".join(path.read_text() for path in SOURCES)
+    shown = {
+        word
+        for attribute in CLASS_ATTRIBUTE.findall(texts)
+        for word in WORD.findall(attribute)
+    }
+    quoted = set(re.findall(r"\"([\w-]+)\"", texts))
+    assert classes_of_style() - shown - quoted - FROM_RECORDS == set()
+
+
+def test_every_class_of_a_tag_has_a_rule():
+    texts = "\n".join(path.read_text() for path in TEMPLATES)
+    plain = {
+        word
+        for attribute in re.findall(r'class="([^"{}]*)"', texts)
+        for word in attribute.split()
+    }
+    # The page of a cell in a notebook has its own style.
+    assert plain - classes_of_style() == {"heedful-cell"}
+
+
+def test_braces_of_the_style_are_in_pairs():
+    text = style()
+    assert text.count("{") == text.count("}")
+    for selector in re.findall(r"([^{}]+)\{", text):
+        assert selector.count("(") == selector.count(")"), selector
