@@ -60,7 +60,6 @@ async def test_a_pattern_answers_for_its_group(memory):
 async def test_a_word_of_the_language_is_never_a_particular(memory):
     texts = [f"VM {state} (Event)" for state in ("paused", "resumed", "stopped", "up")]
     await remember_texts(memory, texts)
-    assert not await memory.patterns()
     assert not await memory.seen("log", "VM started (Event)")
     assert (await memory.seen("log", texts[0])).count == 1
 
@@ -81,7 +80,6 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
         sightings = await memory.seen("log", text)
         assert sightings.count == 1
         assert sightings.group is None
-    assert await memory.patterns() == []
     await remember_texts(memory, LOGIN[3:4])
     # Of those that are trusted four are evidence; of the flood nothing is counted with
     # them.
@@ -101,7 +99,6 @@ async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     )
     waiting = await memory.quarantine.waiting()
     await memory.quarantine.reject([entry.id for entry in waiting], by="ann")
-    assert await memory.patterns() == []
     sightings = await memory.seen("log", LOGIN[0])
     assert sightings.count == 1
     assert sightings.group is None

@@ -325,7 +325,6 @@ async def export(place: Place, other: Place, chance: random.Random) -> None:
 
     records = place.look("export", await place.crowd.store.read(place.scope, read))
     assert len(records) == len(place.lessons)
-    await place.read(pattern_store.list_patterns)
     await place.read(search.unplaced, "other/9", 0, 100)
 
 

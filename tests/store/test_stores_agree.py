@@ -266,7 +266,7 @@ class Told:
             answers += [
                 [{**item, "subject": item["subject"].split("/")[0]} for item in ruled]
             ]
-            answers += [_bare(await memory.top(99)), await memory.patterns()]
+            answers.append(_bare(await memory.top(99)))
             for n, text in enumerate(TEXTS[::2]):
                 seen = await memory.seen(f"E{n % 2}", text)
                 answers += [seen.count, _bare(seen.lessons), seen.group]

@@ -407,22 +407,13 @@ def _errors_of_file(file: IO[bytes], name: str) -> str:
 
 
 def _read_lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of `start` and of the rest of `file`, and show the progress.
+    """Yield the lines of `start` and of the rest of `file`.
 
     A very long line comes in parts, so that memory is enough for any file.
     """
-    done_bytes = 0
-    total_bytes = 0  # a pipe has no size
-    with suppress(OSError):
-        total_bytes = os.fstat(file.fileno()).st_size
-
     later_lines = iter(partial(file.readline, MAX_WHOLE_FILE_BYTES), b"")
     for line in chain(start.splitlines(), later_lines):
         yield line.decode("utf-8", "replace")
-        done_bytes += len(line) + 1
-        progress().counted(
-            "reading", done_bytes, total=total_bytes, noun="KB", unit=1_000
-        )
 
 
 class Recalled(NamedTuple):

@@ -435,14 +435,6 @@ class Memory:
             stated=self.stated,
         )
 
-    async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
-        """Return the merged and the separated patterns as data, with the reasons."""
-        from heedful.store import patterns as pattern_store
-
-        return await self.store.read(
-            self.scope, pattern_store.list_patterns, error_type
-        )
-
     async def set_apart(
         self, *digests: str, by: str, why: str = "", apart: bool = True
     ) -> None:

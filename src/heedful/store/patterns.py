@@ -8,9 +8,8 @@ always take a pattern out of its group.
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from heedful.errors import NotFound
@@ -267,46 +266,6 @@ def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
 
 def _names_error_type(titles: set[str]) -> bool:
     return any(_ERROR_TYPE_PATTERN.search(title) for title in titles)
-
-
-def list_patterns(
-    db: Db, scope: Scope, error_type: str = ""
-) -> list[Mapping[str, Any]]:
-    """Return groups of patterns as plain data, most seen first.
-
-    Excluded patterns are last. With "" as `error_type`, patterns of all types are
-    returned.
-    """
-    rows = db.all("every_pattern", scope, error_type=storable(error_type))
-    groups = list[Mapping[str, Any]]()
-    for kind, patterns in groupby(rows, key=lambda row: str(row["error_type"])):
-        groups.extend(_describe_groups(kind, list(patterns)))
-    return sorted(groups, key=lambda group: (group["apart"], -group["seen"]))
-
-
-def _describe_groups(
-    error_type: str, rows: Sequence[Row]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the groups of the patterns of a type, then the excluded patterns."""
-    patterns = {}
-    columns = ("signature", "pattern", "seen")
-    for row in rows:
-        patterns[row["signature"]] = {column: row[column] for column in columns}
-
-    templates = _learn_templates(error_type, rows[:MAX_SCOPE_PATTERNS])
-    groups = [(group.template, group.members, False) for group in templates.merges()]
-    excluded = [row for row in rows if row["apart"]]
-    groups += [(row["pattern"], (row["signature"],), True) for row in excluded]
-
-    for template, digests, apart in groups:
-        members = [patterns[digest] for digest in digests]
-        yield {
-            "error_type": error_type,
-            "template": template,
-            "seen": sum(member["seen"] for member in members),
-            "apart": apart,
-            "patterns": members,
-        }
 
 
 @resumable(result=None)

@@ -1,13 +1,3 @@
--- name: every_pattern
--- Words of tools and documents count only after their release.
-select error_type, signature, max(pattern) as pattern, max(case when apart then 1 else 0 end) as apart,
-       cast(sum(seen) as bigint) as seen
-from lesson
-where tenant = :tenant and project = :project and trust <> 'outside'
-  and (:error_type = '' or error_type = :error_type)
-group by error_type, signature
-order by error_type, min(id);
-
 -- name: seen
 with mine as (
   select id, signature, state, seen from lesson
