@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.cli import progress, resources
+from heedful.cli import resources
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
@@ -245,15 +245,10 @@ def test_fixes_are_shown_whole(desk, session):
     ],
     ids=["empty", "binary", "well", "failed"],
 )
-def test_what_is_read_is_refused_searched_and_counted(
-    desk, session, text, code, message, monkeypatch
-):
-    monkeypatch.setattr(progress, "MIN_PROGRESS_BYTES", 150_000)
+def test_what_is_read_is_refused_or_searched(desk, session, text, code, message):
     remember(desk, "KeyError", "KeyError: 'a'", lesson="Ask first.")
     desk.write("log", text)
-    done = session(("seen log", code, message))
-    counts = re.findall(r"^reading: \d+ of \d+ KB$", done.err, re.MULTILINE)
-    assert len(counts) == len(text) // 150_000
+    session(("seen log", code, message))
 
 
 @pytest.mark.nightly
@@ -406,7 +401,7 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
         (
             "dream --dry-run",
             0,
-            "a dry run: lite, by heedful, ",
+            "a dry run: by heedful, ",
             f"{reason}; propose",
             "  into ",
             "; differs: ",
@@ -418,7 +413,7 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
         (
             "dream show 1",
             0,
-            "dream 1: lite, by ada, ",
+            "dream 1: by ada, ",
             "Next: heedful dream rollback 1 --by NAME",
         ),
         (
