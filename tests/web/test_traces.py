@@ -141,8 +141,8 @@ def test_a_session_is_one_row_with_its_prompt(browser: Browser):
     assert button["parts"] == 1
     assert cart["parts"] == 3
     assert cart["words"] == "Fix the cart"
-    (found,) = browser.data("/work?text=BUTTON")["agents"]
-    assert found["id"] == button["id"]
+    (match,) = browser.data("/work?text=BUTTON")["agents"]
+    assert match["id"] == button["id"]
     browser.open(browser.api.key("recall"))
     assert "Add a button" not in browser.get("/work").text
 

@@ -18,8 +18,8 @@ async def keys(visit: Visit) -> Document:
     return {
         "heading": "Keys",
         "tables": [
-            table("keys", "name", "may", "projects", "made", "ends"),
-            table("audit", "what was done", "by", "when", title="Audit"),
+            table("keys", ("name", "may", "projects", "made", "ends")),
+            table("audit", ("what was done", "by", "when"), title="Audit"),
         ],
         "nothing": {
             "words": "This tenant has no key.",

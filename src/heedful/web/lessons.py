@@ -166,7 +166,7 @@ async def lessons(visit: Visit) -> Document:
             (kind, counts[verdict], verdict)
             for kind, verdict in zip(VERDICT_KINDS, ALL_VERDICTS, strict=True)
         ],
-        "tables": [table("lessons", "lesson", "gain at the first try", "shown")],
+        "tables": [table("lessons", ("lesson", "gain at the first try", "shown"))],
         "lessons": [
             {**review.visible(visit.caller, row), **measures.of(row)} for row in rows
         ],

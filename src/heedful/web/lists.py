@@ -79,7 +79,7 @@ def order_of(orders: Plain) -> str:
     return next(str(order["value"]) for order in orders["values"] if order["chosen"])
 
 
-def table(kind: str, *columns: str, title: str = "", next: str = "") -> Plain:
+def table(kind: str, columns: Sequence[str], title: str = "", next: str = "") -> Plain:
     """Return a table of the rows that are the fact `kind` of a page.
 
     The first column is for words. A name that begins with "#" is of a column of

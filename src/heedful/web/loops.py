@@ -125,7 +125,7 @@ async def loops(visit: Visit) -> Document:
         ],
         "answer": {"words": answer, "kind": ""} if fitting else None,
         "parts": parts_of(totals),
-        "tables": [table("loops", "task", "state", "#attempts", "#used", "changed")],
+        "tables": [table("loops", ("task", "state", "#attempts", "#used", "changed"))],
         "loops": rows,
         "totals": totals.plain,
         "nothing": await _nothing(visit, window, filters),

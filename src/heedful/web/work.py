@@ -94,17 +94,8 @@ def _table(visit: Visit, kind: str, unit: str, older: object) -> Document:
     next_page = ""
     if older:
         next_page = visit.turned(**{f"older_{kind}": str(older)})
-    return table(
-        kind,
-        "run",
-        "ended",
-        "where it failed",
-        f"#{unit}",
-        "#time",
-        "began",
-        title=kind.capitalize(),
-        next=next_page,
-    )
+    columns = ("run", "ended", "where it failed", f"#{unit}", "#time", "began")
+    return table(kind, columns, title=kind.capitalize(), next=next_page)
 
 
 async def _read_pipelines(visit: Visit, text: str) -> tuple[list[Document], object]:
