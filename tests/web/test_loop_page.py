@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import pytest
 
 import heedful
-from heedful import Finding
+from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.web.loop_memory import describe_memory
 from tests.service.support import read_data
@@ -609,3 +610,24 @@ def test_a_stopped_loop_names_the_lesson_that_a_passed_one_was_told(weighing: Br
     (lesson,) = same_key["lessons"]
     sentence = f"Same key, passed: second; this loop was not told lesson {lesson}."
     assert sentence in page
+
+
+@pytest.mark.parametrize("path", ["/loops/failed", "/runs/{run}"])
+def test_a_page_to_send_is_one_file_with_its_data(browser: Browser, path: str):
+    record_loop(browser.api, "failed", ["a", "b", "b"])
+    store = browser.api.setup.store
+    pipeline = Pipeline("p", store=store, scope=Scope("acme", "main"), progress=False)
+    pipeline.stage(name="load")(lambda state: {"a": 1})
+    run = browser.api.run(pipeline.run({})).run
+    path = path.format(run=run)
+    id = path.rpartition("/")[2]
+    assert (
+        f'href="/ui/send/{id}?project=main" download="{id}.html"'
+        in browser.get(path).text
+    )
+    page = browser.get(f"/send/{id}").text
+    assert "<script" not in page
+    assert "src=" not in page
+    assert 'href="/' not in page
+    assert "Attempt 1" in page
+    assert "execution_time_ms" in unescape(page)

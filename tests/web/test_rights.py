@@ -39,6 +39,7 @@ ROUTE_OF_PAGE = {
     "/work": LOOPS,
     "/keys": "GET /v1/keys",
     "/runs/{id:path}": LOOPS,
+    "/send/{id:path}": LOOPS,
     "/traces/{digest:path}": QUARANTINE,
     "/events": LOOPS,
 }
@@ -123,6 +124,7 @@ def store_everything(api: Api) -> Mapping[str, str]:
         "/inbox": f"/inbox/{entry}",  # this opens there
         "/inbox/{n:int}": f"/inbox/{entry}",
         "/runs/{id:path}": f"/runs/{pipeline_run}",
+        "/send/{id:path}": f"/send/{pipeline_run}",
         "/traces/{digest:path}": f"/traces/{digest}",
     }
 

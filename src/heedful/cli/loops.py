@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from getpass import getuser
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
@@ -60,7 +61,7 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.store.records import StoredLoop
-from heedful.store.runs import report_of
+from heedful.store.runs import report_any, report_of
 from heedful.store.store import Store
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ def why(
     full: Annotated[
         bool, Option("--full", help="Of a run: show every attempt, too.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        Option("--html", help="Write a page with its data to this file, to send it."),
+    ] = None,
 ) -> int:
     """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
@@ -100,6 +105,11 @@ def why(
 
     async def read(store: Store, scope: Scope) -> Report | StoredLoop:
         stored_loop = await _newest_or_named(store, scope, loop)
+        if html is not None:
+            from heedful.pages.report import write_bundle  # slow to import
+
+            report, sentence = await report_any(store, scope, stored_loop.id)
+            write_bundle(report, sentence, html)
         if stored_loop.is_run:
             return await report_of(store, scope, stored_loop.id)
 
@@ -111,6 +121,8 @@ def why(
         return stored_loop
 
     loop_or_run = ask_scope(read)
+    if html is not None:
+        return answer({"page": str(html)}, f"page {html}")
     if isinstance(loop_or_run, Report):
         return _explain_run(loop_or_run, stage, full=full)
     return _explain_loop(loop_or_run, notes)

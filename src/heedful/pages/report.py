@@ -82,9 +82,13 @@ _MARKUP_PATTERN = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
 _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
 
-def html(report: Report) -> str:
-    """Return the report as one HTML page."""
-    return render("report.html.j2", report=report)
+def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
+    """Return the report as one HTML page; the `sentence` says why a loop ended.
+
+    With its data, the page has the report as JSON, too.
+    """
+    data = json_text(report.plain()) if with_data else ""
+    return render("report.html.j2", report=report, sentence=sentence, data=data)
 
 
 def markdown(report: Report) -> str:
@@ -102,9 +106,17 @@ def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
     return _write(Path(folder) / f"{report.stem}.html", html(report))
 
 
+def write_bundle(report: Report, sentence: str, path: str | os.PathLike[str]) -> Path:
+    """Write a run or a loop with its data as one HTML page; return its path.
+
+    Raises StoreUnavailable.
+    """
+    return _write(Path(path), html(report, sentence, with_data=True))
+
+
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
     """Write one attempt as JSON; create a missing folder. Raises StoreUnavailable."""
-    return _write(Path(folder) / attempt.file, _json(attempt.plain()))
+    return _write(Path(folder) / attempt.file, json_text(attempt.plain()))
 
 
 def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
@@ -118,7 +130,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         paths += [write_attempt(attempt, folder) for attempt in stage.attempts]
 
     pages = {
-        "json": _json(report.plain()),
+        "json": json_text(report.plain()),
         "md": markdown(report),
         "html": html(report),
     }
@@ -128,7 +140,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     return paths
 
 
-def _json(document: Mapping[str, Any]) -> str:
+def json_text(document: Mapping[str, Any]) -> str:
     """Return data as indented JSON, without secrets."""
     text = json.dumps(redact_data(document), indent=2, ensure_ascii=False)
     # Half of a surrogate pair has no UTF-8, but JSON has an escape for it.

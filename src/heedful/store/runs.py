@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
+from heedful.loop.record import text_of
 from heedful.loop.runs import Report, StageReport, loop_id
 from heedful.store import loops
 from heedful.store.records import StoredLoop
@@ -38,6 +39,25 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
         began=stored_loop.created,
         ended=ended,
     )
+
+
+async def report_any(store: Store, scope: Scope, id: str) -> tuple[Report, str]:
+    """Return the report of a run, or of a loop as of one task, and why the loop ended.
+
+    The words are "" for a run. Raises NotFound.
+    """
+    stored_loop = await store.read(scope, loops.read, id)
+    if stored_loop.is_run:
+        return await report_of(store, scope, id), ""
+    report = Report(
+        text_of(stored_loop.head.task) or id,
+        id,
+        stages=(stored_loop.stage_report(id),),
+        began=stored_loop.created,
+        ended=stored_loop.updated if stored_loop.ended else 0.0,
+        noun="task",
+    )
+    return report, stored_loop.explain().sentence
 
 
 async def stages_of(
