@@ -86,11 +86,12 @@ def test_why_in_words(session_of_loops):
     lines = done.out.splitlines()
     assert lines[0] == "loop r/passed: passed, policy default"
     assert lines[1] == "Passed at attempt 2."
-    assert lines[2] == "task: Say red"
-    assert lines[3] == "memory, before each attempt:"
-    assert lines[4].startswith("  silent: no memory key")
-    assert lines[6] == "attempt 1: blue"
-    assert lines[8] == "  => again"
+    assert lines[2] == "failed: contains failed in attempt 1 ('red' is missing)"
+    assert lines[3] == "task: Say red"
+    assert lines[4] == "memory, before each attempt:"
+    assert lines[5].startswith("  silent: no memory key")
+    assert lines[7] == "attempt 1: blue"
+    assert lines[9] == "  => again"
     document = session_of_loops(("why lifted --json", 0)).json
     assert [attempt["output"] for attempt in document["made"]] == [*"abcde"]
     assert document["made"][0]["evaluation"]["findings"][0]["check"] == "contains"

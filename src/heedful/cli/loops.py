@@ -45,6 +45,7 @@ from heedful.loop.decide import (
     Verdict,
     state_after,
 )
+from heedful.loop.failures import describe_failures, describe_repeats
 from heedful.loop.record import DOUBT_STATES
 from heedful.loop.runs import Report
 from heedful.redact import has_mark
@@ -159,6 +160,8 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
         if isinstance(decision.verdict, Again):
             feedback_by_attempt[decision.attempt] = decision.verdict.feedback
 
+    failed = describe_failures(stored_loop.loop)
+    repeats = describe_repeats(stored_loop.loop)
     document: dict[str, Any] = {}
     if current_command().json:
         from heedful.service.schemas import explanation_record, loop_record
@@ -166,12 +169,16 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
         document = {
             **loop_record(stored_loop, notes),
             **explanation_record(explanation),
+            "failed": failed,
+            "repeats": repeats,
         }
 
     text = page(
         "why",
         stored=stored_loop,
         explanation=explanation,
+        failed=failed,
+        repeats=repeats,
         rungs=figure_loop(stored_loop.loop.climb()),
         text=_shorten_value,
         state=state_after(stored_loop.verdict),

@@ -1,9 +1,11 @@
 """Read the runs of pipelines: a run is a loop, and so is each stage, as `RUN/STAGE`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
+from heedful.loop.failures import describe_failures
 from heedful.loop.record import text_of
 from heedful.loop.runs import Report, StageReport, loop_id
 from heedful.store import loops
@@ -49,15 +51,20 @@ async def report_any(store: Store, scope: Scope, id: str) -> tuple[Report, str]:
     stored_loop = await store.read(scope, loops.read, id)
     if stored_loop.is_run:
         return await report_of(store, scope, id), ""
+    loop = stored_loop.loop
+    stage = replace(stored_loop.stage_report(id), kept=loop.best)
+    failed = describe_failures(loop)
     report = Report(
         text_of(stored_loop.head.task) or id,
         id,
-        stages=(stored_loop.stage_report(id),),
+        stages=(stage,),
         began=stored_loop.created,
         ended=stored_loop.updated if stored_loop.ended else 0.0,
         noun="task",
     )
-    return report, stored_loop.explain().sentence
+    opening = "Not solved" if stored_loop.shown_state == "stopped" else "What failed"
+    words = f"{opening}: {failed}. " if failed else ""
+    return report, f"{words}{stored_loop.explain().sentence}"
 
 
 async def stages_of(

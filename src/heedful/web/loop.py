@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.loop.codec import policy_from
+from heedful.loop.failures import describe_failures, describe_repeats
 from heedful.loop.record import Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.stop import (
@@ -31,8 +32,6 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures
 from heedful.web.failure import (
     count_broken,
-    describe_failures,
-    describe_repeats,
     find_remedy,
     is_tied,
 )
