@@ -358,3 +358,14 @@ def test_the_rows_of_loops_have_the_hour_of_today_and_the_date_before(browser):
     assert re.search(r' title="20[^"]*">\d\d:\d\d UTC</time>', page)
     assert '">1970-01-01</time>' in page
     assert page.count('class="stopped"') == 1
+
+
+def test_values_with_one_loop_each_are_folded_away(browser):
+    for number in range(7):
+        body = {"task": "x", "memory_key": f"key {number}"}
+        read_data(browser.api.put(f"/v1/loops/new-{number}", json=body), 201)
+    page = words_of(browser.get("/loops?text=new-").text)
+    assert "Memory key 7 with one each key" in page
+    # A chosen value stands open, with those beside it.
+    chosen = words_of(browser.get("/loops?key=key+1").text)
+    assert "with one each" not in chosen

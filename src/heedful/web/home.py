@@ -37,17 +37,23 @@ async def home(visit: Visit) -> Document:
     newest = await recent_loops(visit.caller)
     causes = group_causes(newest.loops)
     totals = sum_loops(newest.loops)
-    loops = totals.sentence if newest.loops else ""
     proof = (await read_proof(visit)).answer
     needs = await list_needs(visit, causes)
     sessions = await read(reminders.figures)
+    went = totals.sentence
+    if not newest.loops:
+        words = sessions.total.words
+        went = f"in agents’ sessions, {words}" if words else ""
     failures = []
     if visit.may("read"):
         failures = await read(aging.failures, MAX_HOME_ROWS)
 
     keys = count_keys(newest.loops)
+    # Many keys of one loop each say no more than the loops.
+    if len(keys) > MAX_HOME_KEYS:
+        keys = [key for key in keys if key.loops > 1]
     return {
-        "answer": say_home(loops, proof, needs),
+        "answer": say_home(went, proof, needs),
         "totals": totals.plain,
         "window": len(newest.loops) if newest.oldest else 0,
         "proof": {name: proof[name] for name in ("sentence", "verdict", "words")},
@@ -65,9 +71,9 @@ async def home(visit: Visit) -> Document:
     }
 
 
-def say_home(loops: str, proof: Document, needs: Sequence[Document]) -> str:
-    """Return in one sentence how loops went, what memory does, and what waits."""
-    facts = [loops] if loops else []
+def say_home(went: str, proof: Document, needs: Sequence[Document]) -> str:
+    """Return in one sentence how it `went`, what memory does, and what waits."""
+    facts = [went] if went else []
     uplift = proof["pooled"]["uplift"]
     if uplift["gain"] is not None or proof["trials"]:
         words = proof["words"]
@@ -76,7 +82,8 @@ def say_home(loops: str, proof: Document, needs: Sequence[Document]) -> str:
     number = len(needs)
     waits = {0: "nothing needs you", 1: "1 thing needs you"}
     facts.append(waits.get(number, f"{number} things need you"))
-    return "; ".join(facts)
+    sentence = "; ".join(facts)
+    return sentence[:1].upper() + sentence[1:]
 
 
 async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Document]:

@@ -14,6 +14,7 @@ from heedful.web.site import Visit
 
 WITHOUT = "-"  # in an address, for what has no value
 MAX_FACET_VALUES = 40
+MAX_OPEN_VALUES = 6  # the others of a facet are folded away
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 Plain = dict[str, Any]
 
@@ -30,7 +31,8 @@ def facet(
 
     The address of a value turns it on; that of the chosen one turns it off. What has no
     value comes last. A facet that cannot part the rows has no values. `number` counts
-    its values, of which `MAX_FACET_VALUES` are shown.
+    its values, of which `MAX_FACET_VALUES` are shown; `open` of them are not folded
+    away: none if each has one row.
     """
     chosen = visit.query.get(name, "")
     frequent = counts.most_common(MAX_FACET_VALUES)
@@ -49,7 +51,15 @@ def facet(
         }
         for value, count in frequent
     ]
-    return {"name": name, "title": title, "values": values, "number": len(counts)}
+    number = len(counts)
+    is_thin = number > MAX_OPEN_VALUES and frequent[0][1] == 1 and not chosen
+    return {
+        "name": name,
+        "title": title,
+        "values": values,
+        "number": number,
+        "open": 0 if is_thin else MAX_OPEN_VALUES,
+    }
 
 
 def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
@@ -71,7 +81,14 @@ def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
         }
         for name, label in labels.items()
     ]
-    return {"name": "sort", "title": "Order", "values": values, "number": len(values)}
+    number = len(values)
+    return {
+        "name": "sort",
+        "title": "Order",
+        "values": values,
+        "number": number,
+        "open": number,
+    }
 
 
 def order_of(orders: Plain) -> str:
