@@ -172,6 +172,8 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
             "failed": failed,
             "repeats": repeats,
         }
+        if stored_loop.briefing is not None:
+            document["prompt_tokens"] = stored_loop.briefing.prompt_tokens
 
     text = page(
         "why",

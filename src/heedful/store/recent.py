@@ -248,7 +248,8 @@ class LoopFigures:
         """How the loops ended, in words; shares of few loops say nothing."""
         ended = count_loops(self.passed.of)
         if not self.passed.of:
-            return f"{count_loops(self.loops)}, none of them has ended"
+            loops = count_loops(self.loops)
+            return f"{loops}: {self.unjudged} that nothing judged, {self.open} open"
         if self.passed.of < MIN_SHARED_LOOPS:
             solved = f"{self.passed.number} of {ended} solved"
             return f"{solved}, {self.right.number} at the first try"

@@ -655,6 +655,7 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
     return parameters.read(id for (id,) in rows)
 
 
+MAX_RELATED_RULES = 50  # of one check, whose findings are compared
 # The newest examples of a scope in which other words for the same mistake are looked
 # for.
 MAX_RECENT_EXAMPLES = 200
@@ -762,13 +763,20 @@ def with_told_words(
     It has no particulars of the tasks from which a rule was learnt. A text that
     somebody has written, or that is left empty, stays as it is.
     """
-    rules = [
-        {**lesson, "lesson_id": lesson["id"], "rule": lesson["id"], "author": None}
+    rules = {
+        lesson["id"]: {**lesson, "lesson_id": lesson["id"], "rule": lesson["id"]}
         for lesson in lessons
         if lesson["kind"] == "check" and lesson["state"] in TOLD_STATES
-    ]
-    sightings = _rule_sightings(db, scope, "", rules)
-    texts = _rule_texts(rules, sightings, task="")
+    }
+    # Rules of one check that read the same without particulars are compared.
+    relatives = list[Mapping[str, Any]]()
+    for check in {rule["error_type"] for rule in rules.values()}:
+        key = {**key_of(scope), "kind": "check", "error_type": check}
+        newest = f"order by last_seen desc, id limit {MAX_RELATED_RULES}"
+        relatives += db.select("id as lesson_id", "lesson", key, newest)
+    sightings = _rule_sightings(db, scope, "", [*rules.values(), *relatives])
+    rows = [{**rule, "author": None} for rule in rules.values()]
+    texts = _rule_texts(rows, sightings, task="")
     told = {id: rule.text for id, rule in texts.items()}
     return [
         {**lesson, "text": lesson["text"] and told.get(lesson["id"], lesson["text"])}
