@@ -233,14 +233,14 @@ def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(
         assert page["totals"]["loops"] == figures[arm]["tasks"]
         assert page["totals"]["right"]["value"] == figures[arm]["at_once"]["value"]
         assert page["totals"]["calls"] == figures[arm]["calls"]
-    said = desk.heedful(f"proof --json --db {db}").json
+    document = desk.heedful(f"proof --json --db {db}").json
     gain = figures["gain"]
-    (trial,) = said["trials"]
+    (trial,) = document["trials"]
     ends = f"{points(gain['low'])} to {points(gain['high'])}"
     assert trial["uplift"]["gain"] == pytest.approx(gain["value"])
-    assert ends in said["sentence"]
+    assert ends in document["sentence"]
     assert ends in words_of(proof)
-    assert home["proof"]["sentence"] == said["sentence"]
+    assert home["proof"]["sentence"] == document["sentence"]
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):

@@ -51,7 +51,7 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser: Browser):
         proof[names[name]]["verdict"] for name in ("good", "bad")
     ]
     page = words_of(browser.get(f"/lessons/{rows[0]['id']}").text)
-    assert "right at the first try, with it against without" in page
+    assert "Compared: 20 loops with it, 20 from which it alone was withheld" in page
     assert not re.search(r"\d+ % right at the first try", page)
 
     counts = browser.data("/lessons")["counts"]
@@ -59,8 +59,8 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser: Browser):
     assert counts["helps"] == conclusions.count("helps") == 1
     assert counts["hurts"] == conclusions.count("hurts") == 1
     page = words_of(browser.get("/lessons").text)
-    said = f"1 of {sum(counts.values())} lessons proven to help at the first try"
-    assert f"{said} 1 helps 1 hurts" in page
+    sentence = f"1 of {sum(counts.values())} lessons proven to help at the first try"
+    assert f"{sentence} 1 helps 1 hurts" in page
     uplift = rows[0]["effect"]["uplift"]
     ends = f"{points(uplift['low'])} to {points(uplift['high'])} helps"
     assert f"{points(uplift['gain'])} {ends}" in page

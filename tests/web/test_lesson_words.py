@@ -46,8 +46,8 @@ def test_a_lesson_has_the_words_of_a_prompt_on_every_face(browser: Browser, tmp_
     desk = Desk(tmp_path)
     scope = {"HEEDFUL_TENANT": "acme", "HEEDFUL_PROJECT": "main"}
     for command in ("lessons", "proof"):
-        told = desk.heedful(f"{command} --json --db heedful.db", **scope).json
-        assert lesson["text"] in [row["text"] for row in told["lessons"]]
+        document = desk.heedful(f"{command} --json --db heedful.db", **scope).json
+        assert lesson["text"] in [row["text"] for row in document["lessons"]]
     for page in ("/lessons", f"/lessons/{lesson['id']}"):
         assert words_of(lesson["text"]) in words_of(browser.get(page).text)
     names = [row["name"] for row in browser.data("/proof")["others"]]

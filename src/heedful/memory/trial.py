@@ -140,14 +140,14 @@ class Trial:
         """Return whether the texts help, with intervals. Raises StoreError."""
         from heedful.lessons.proof import prove_trial
 
-        found = await self.store.read(self.scope, trials.evidence, self.source)
+        results = await self.store.read(self.scope, trials.evidence, self.source)
         # With many different holdouts this takes seconds.
         return await asyncio.to_thread(
             prove_trial,
             self.source,
-            found.cells,
-            found.pending,
-            found.pairs,
+            results.cells,
+            results.pending,
+            results.pairs,
         )
 
 

@@ -151,8 +151,8 @@ def proven(db: Db, scope: Scope) -> "tuple[TrialProof, ...]":
 
     proofs = []
     for name in names:
-        found = evidence(db, scope, name)
-        proofs.append(prove_trial(name, found.cells, found.pending, found.pairs))
+        results = evidence(db, scope, name)
+        proofs.append(prove_trial(name, results.cells, results.pending, results.pairs))
     return tuple(proofs)
 
 

@@ -52,7 +52,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     links = await _rows_of(visit, "links_of", values)
     heirs = [link["heir"] for link in links if link["heir"]]
     parts = [link for link in links if not link["heir"]]
-    named = await visit.caller.read(figures.named, heirs)
+    heir_of = await visit.caller.read(figures.named, heirs)
     examples = await visit.caller.read(lesson_store.newest_examples, [n])
     waiting = await _read_waiting(visit, record, visit.number("held"))
 
@@ -68,7 +68,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "name": name,
         **measured,
         "sentence": sentence,
-        "replacement": next((row["id"] for row in named.values()), 0),
+        "replacement": next((row["id"] for row in heir_of.values()), 0),
         "parts": len(parts),
         "dream": max((link["dream"] or 0 for link in parts), default=0),
         "held_id": waiting[0].id if waiting else 0,

@@ -90,19 +90,19 @@ class Measures(NamedTuple):
         """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
         name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
         effect = self.effects.get(name)
-        shown = self.shown.get(name, Shown())
-        verdict = NOT_KNOWN if shown.shown else NEVER_SHOWN
+        ends = self.shown.get(name, Shown())
+        verdict = NOT_KNOWN if ends.shown else NEVER_SHOWN
         lacks = ""
         if effect:
             verdict = effect["verdict"]
             lacks = effect["lacks"]
-        elif shown.shown:
-            loops = counted(shown.shown, "loop")
+        elif ends.shown:
+            loops = counted(ends.shown, "loop")
             lacks = f"none of {loops} compares it alone"
         return {
             "effect": effect,
-            "shown": asdict(shown),
-            "ends": str(shown),
+            "shown": asdict(ends),
+            "ends": str(ends),
             "verdict": verdict,
             "lacks": lacks,
         }
@@ -276,12 +276,12 @@ async def proof(visit: Visit) -> Document:
         comparison["path"] = f"/lessons/{lesson['id']}" if lesson["id"] else ""
     models = [
         {
-            **one,
+            **comparison,
             "model": name,
             "name": name or "not reported",
             "path": "/proof" if name else "",
         }
-        for name, one in answer["models"].items()
+        for name, comparison in answer["models"].items()
     ]
     trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
 
@@ -292,13 +292,16 @@ async def proof(visit: Visit) -> Document:
         from_document(Comparison, pooled),
         [from_document(TrialProof, trial) for trial in trials],
     )
-    sources = [one for one in trials if trial and one["source"] == trial.source]
+    whole = pooled
+    for document in trials:
+        if trial is not None and document["source"] == trial.source:
+            whole = document
     is_harmful = answer["verdict"] == "hurts" and answer["holdout"]
     return {
         **answer,
-        "whole": sources[0] if sources else pooled,
-        "known": [one for one in lessons if one["uplift"]["gain"] is not None],
-        "others": [one for one in lessons if one["uplift"]["gain"] is None],
+        "whole": whole,
+        "known": [lesson for lesson in lessons if lesson["gain"]],
+        "others": [lesson for lesson in lessons if not lesson["gain"]],
         "by_model": models,
         "trials": trials,
         "unbounded_calls": unbounded(Effect(**pooled["calls"])),
