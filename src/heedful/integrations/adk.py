@@ -282,7 +282,7 @@ class _InvocationRun(Attempts):
         is_task = [
             content.role == "user" and task in _text_of(content) for content in contents
         ]
-        place = place_of(is_task, True)
+        place = place_of(is_task, sought=True)
         last = place if self.last is None else self.last
         return self.advised(
             contents,

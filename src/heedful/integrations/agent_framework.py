@@ -267,7 +267,7 @@ class _MiddlewareRun(Attempts):
         self.place = min(len(messages), self.place or len(messages))
         # The request may be one of a service that holds the task.
         tasks = [_is_prompt(item) and item.text == self.run.task for item in messages]
-        task = place_of(tasks, True) if any(tasks) else -1
+        task = place_of(tasks, sought=True) if any(tasks) else -1
         last = -2 if self.is_kept_elsewhere() else self.place - 1
         return self.advised(
             messages,

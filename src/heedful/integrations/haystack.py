@@ -112,17 +112,14 @@ class _Watch:
     async def clean(self, state: State) -> None:
         """Remove what was added for the last request; keep the last text."""
         messages = _own(state)
-        run = self.runs.get(state)
-        if run is not None and messages:
+        run = self.runs[state]
+        if messages:
             run.run.repeats.hear(_text_of(messages[-1]))
         _put(state, messages)
 
     async def advise(self, state: State) -> None:
         """Show the model what memory has, and the last rejected answer."""
-        run = self.runs.get(state)
-        if run is None:
-            return
-
+        run = self.runs[state]
         closing = run.run.repeats.closing()
         if closing:
             _put(state, [*_own(state), ChatMessage.from_assistant(closing)])
@@ -132,9 +129,9 @@ class _Watch:
 
     async def ask(self, state: State) -> None:
         """Ask memory about calls; with `hold_back`, answer those that failed before."""
-        run = self.runs.get(state)
+        run = self.runs[state]
         messages = _own(state)
-        if run is None or not messages or not messages[-1].tool_calls:
+        if not messages or not messages[-1].tool_calls:
             return
 
         results = []
@@ -151,10 +148,7 @@ class _Watch:
 
     async def note_results(self, state: State) -> None:
         """Keep the results of calls; ask memory about errors."""
-        run = self.runs.get(state)
-        if run is None:
-            return
-
+        run = self.runs[state]
         for result in _results_in(state.data["messages"]):
             call = result.origin
             text = _result_text(result.result)
@@ -164,11 +158,11 @@ class _Watch:
 
     async def judge(self, state: State) -> None:
         """Judge the answer; go on without it, or put the best in its place."""
-        run = self.runs.get(state)
+        run = self.runs[state]
         reason = state.data["exit_reason"]
         # Another hook lets the agent go on.
         goes_on = state.data.get("continue_run")
-        if run is None or goes_on or reason in UNANSWERED:
+        if goes_on or reason in UNANSWERED:
             return
 
         messages = _own(state)
@@ -184,10 +178,7 @@ class _Watch:
 
     async def end(self, state: State) -> None:
         """Learn from the run, and add the verdict to its result."""
-        run = self.runs.pop(state, None)
-        if run is None:
-            return
-
+        run = self.runs.pop(state)
         messages = _own(state)
         rejected = isinstance(run.verdict, Again) and run.run.best is not None
         if rejected and state.data["exit_reason"] == MAX_STEPS:

@@ -54,12 +54,12 @@ def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
         return {}
 
     events = parse(path, text).get(_EVENTS_NAME)
-    own: dict[str, list[Any]] = {}
+    items_by_event: dict[str, list[Any]] = {}
     for event, items in events.items() if isinstance(events, dict) else ():
         own_items = [item for item in items if own_commands([item])]
         if own_items:
-            own[event] = own_items
-    return own
+            items_by_event[event] = own_items
+    return items_by_event
 
 
 def own_commands(items: Sequence[Any]) -> list[str]:
@@ -102,9 +102,9 @@ def remove_hooks(path: str, text: str) -> str:
         others = [item for item in events[event] if item not in own_items]
         for group in own_items:
             entries = group.get("hooks", [])
-            kept = [entry for entry in entries if not own_commands([entry])]
-            if kept:
-                others.append({**group, "hooks": kept})
+            other_entries = [entry for entry in entries if not own_commands([entry])]
+            if other_entries:
+                others.append({**group, "hooks": other_entries})
         events[event] = others
         if not others:
             del events[event]

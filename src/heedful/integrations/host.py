@@ -215,8 +215,7 @@ class HostRun:
 
     The events of the run are in the store, so that another process can go on with the
     same `id`. `outputs` are those of the attempts, as the host gave them.
-    `call_advice` has the advice about calls, by their ids, and `call_lessons` the
-    lessons in it. `room` is how many
+    `call_advice` has the advice about calls, by their ids. `room` is how many
     characters of lessons the host can show now: what it cannot show is not recorded as
     shown. `unjudged` says why the last output has no verdict, if heedful failed.
     """
@@ -227,7 +226,6 @@ class HostRun:
     loop: ReportedLoop | None = None
     outputs: list[Any] = field(default_factory=list)
     call_advice: dict[str, list[str]] = field(default_factory=dict)
-    call_lessons: dict[str, set[int]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
     unjudged: Done | None = None
 
@@ -596,17 +594,14 @@ class HostRun:
         if memory is None:
             return True, False
 
-        def read(db: Db, scope: Scope) -> tuple[bool, bool]:
-            return episodes.course_of(
-                db,
-                scope,
-                session=self.id,
-                tool=tool,
-                call=call,
-                action=action(tool, arguments),
-            )
-
-        return await memory.store.read(memory.scope, read)
+        return await memory.store.read(
+            memory.scope,
+            episodes.course_of,
+            session=self.id,
+            tool=tool,
+            call=call,
+            action=action(tool, arguments),
+        )
 
     def best_as(self, kind: Any) -> Any:
         """Return the best output as an object of the type `kind`, if it can be one."""
@@ -688,11 +683,7 @@ class HostRun:
         silent = Advice(silence=say("slow"))
         advice = await self.host.guarded(purpose, look(memory), silent)
         if advice and call:
-            # A lesson is shown once for a call: before it, or after its error.
-            known_lessons = self.call_lessons.setdefault(call, set())
-            if not advice.lessons or advice.lessons - known_lessons:
-                self.call_advice.setdefault(call, []).append(advice.text)
-            known_lessons |= advice.lessons
+            self.call_advice.setdefault(call, []).append(advice.text)
         return advice
 
     async def _recall(self, call: str) -> Advice:
@@ -774,7 +765,13 @@ class HostRun:
             marks=marks if fit else (),
             mark=mark_of(history),
         )
-        return _announced_facts(history.release, fit, announced)
+        texts = {id: text for id, text in fit.items() if id in announced}
+        if texts:
+            return Advice(text=facts(texts), lessons=frozenset(texts))
+        if history.release:
+            # The command that releases what waits in quarantine.
+            return Advice(silence=say("waits", release=history.release))
+        return Advice(silence=say("withheld" if fit else "nothing known"))
 
     async def _aged(self, texts: Mapping[int, str]) -> dict[int, str]:
         """Return the texts of lessons; each says which of its files changed since.
@@ -884,20 +881,3 @@ def _plain_data(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, fallback=repr)
-
-
-def _announced_facts(
-    release: str, lessons: Mapping[int, str], announced: frozenset[int]
-) -> Advice:
-    """Return the `announced` lessons as facts, or why there are none.
-
-    `release` is the command that releases those in quarantine, "" if none waits.
-    """
-    announced_ids = [id for id in lessons if id in announced]
-    if announced_ids:
-        text = facts({id: lessons[id] for id in announced_ids})
-        return Advice(text=text, lessons=frozenset(announced_ids))
-
-    if release:
-        return Advice(silence=say("waits", release=release))
-    return Advice(silence=say("withheld" if lessons else "nothing known"))

@@ -288,8 +288,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         removed: list[AnyMessage] = []
         if run.has_best and run.best is not best:
             # An answer of an earlier process is known as a text or data.
-            known = {"messages": [AIMessage(run.best_text)], "parsed": run.run.best}
-            best = run.best or known
+            text = AIMessage(run.best_text)
+            best = run.best or {"messages": [text], "parsed": run.run.best}
             removed = answer
             if parsed is not None:
                 update["structured_response"] = best["parsed"]
