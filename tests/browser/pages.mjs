@@ -152,7 +152,9 @@ async function keys() {
   await tabTo(page, 'button[value="edit"]');
   await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
   await page.waitForSelector("#v1");
-  await act(page, `/ui/inbox/${rows.at(-1).id}`, 'form[action="/ui/do/revoke"]', "button", "#revoke > summary");
+  const last = rows.at(-1);
+  const [source] = (await data(where, `/inbox/${last.id}.json`)).case.text.provenance.sources;
+  await act(page, `/ui/inbox/${last.id}?revoke=${encodeURIComponent(source)}`, 'form[action="/ui/do/revoke"]');
   await inbox(where, page);
   await where.close();
 }

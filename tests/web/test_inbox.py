@@ -276,10 +276,13 @@ def test_an_empty_inbox_says_so_and_keeps_what_was_decided(browser):
 def test_to_revoke_a_source_is_folded_away_and_counted(browser):
     attack = ids_of(browser, ATTACK)
     page = browser.get(f"/inbox/{attack}").text
-    before, _, folded = page.partition('<details id="revoke">')
-    assert 'action="/ui/do/revoke"' in folded
+    assert '<details id="revoke">' in page
+    assert 'action="/ui/do/revoke"' not in page
+    page = browser.get(f"/inbox/{attack}?revoke=server:forum").text
+    before, _, opened = page.partition('<details id="revoke" open>')
+    assert 'action="/ui/do/revoke"' in opened
     assert 'action="/ui/do/revoke"' not in before
-    assert "server:forum: 1 example, 1 lesson, 1 sighting" in words_of(folded)
+    assert "server:forum: 1 example, 1 lesson, 1 sighting" in words_of(opened)
     note = browser.do("revoke", source="server:forum", why="an attacker")
     assert note.startswith("Removed all of server:forum: 1 example, 1 lesson")
     assert listed(browser) == [SLOW, COPIED]

@@ -141,6 +141,7 @@ def test_a_session_is_one_row_with_its_prompt(browser: Browser):
     assert button["parts"] == 1
     assert cart["parts"] == 3
     assert cart["words"] == "Fix the cart"
+    assert browser.data("/traces/5f3a-1")["digest"] == cart["id"]
     (match,) = browser.data("/work?text=BUTTON")["agents"]
     assert match["id"] == button["id"]
     browser.open(browser.api.key("recall"))

@@ -154,11 +154,15 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
 def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
     """Return what is stored about an episode, and the episode with its first events.
 
-    `left_out` has the number of its other events, or the characters of a record of more
-    than `MAX_LISTING_BYTES`, which is not read. Raises NotFound.
+    The id of a session finds its last part. `left_out` has the number of its other
+    events, or the characters of a record of more than `MAX_LISTING_BYTES`, which is not
+    read. Raises NotFound.
     """
     found_rows = rows(db, scope, "episode_of", digest=digest, most=MAX_LISTING_BYTES)
     if not found_rows:
+        # A session is the source of its lessons by its own id.
+        for part in rows(db, scope, "last_part", session=digest):
+            return episode(db, scope, part["digest"])
         raise NotFound("trace", digest, "the project")
 
     row = dict(found_rows[0])

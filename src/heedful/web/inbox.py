@@ -6,34 +6,35 @@ show the same: they are one case.
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from heedful.errors import InvalidInput, NotFound
+from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.commands import quote_words, trust_words
 from heedful.lessons.lesson import Example, Match
-from heedful.lessons.origin import NETWORK_SOURCE, names_to_state
+from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.lessons.scope import name_scope
 from heedful.pages.report import counted
-from heedful.store import exposures, quarantine as quarantine_store
+from heedful.store import (
+    exposures,
+    lessons as lesson_store,
+    quarantine as quarantine_store,
+)
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
 Case = list[QuarantinedLesson]
-MAX_QUEUE_TEXTS = 500  # the newest ones, of which the queue consists
+MAX_QUEUE_TEXTS = 200  # the newest ones, of which the queue consists
 MAX_QUEUE_ROWS = 50
 MAX_CASE_TEXTS = 50  # the others of a run are the next case
 MAX_RULINGS = 500  # the newest ones, among which decisions are looked for
 MAX_DECISIONS = 20
-# The sources of a text for which its page says what their revocation would remove.
-MAX_SOURCE_PREVIEWS = 5
 RUN_PREFIX = "episode:"
 DECISION_WORDS = {
     **quarantine_store.RULING_WORDS,
@@ -94,12 +95,7 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
     """Show a text that waits or waited; without its id, the next one opens."""
     caller = visit.caller
     waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
-    number = await caller.read(quarantine_store.count_waiting)
     queue = list(map(row_of, cases_of(waiting)))
-    if queue and not n:
-        n = queue[0]["id"]
-        visit.following = visit.link(f"/inbox/{n}")
-
     facts = None
     others = queue
     following = "/inbox"
@@ -112,15 +108,17 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
         later = [row for row in others if row["id"] < n]
         if others:
             following = f"/inbox/{(later or others)[0]['id']}"
+    elif queue:
+        visit.following = visit.link(f"/inbox/{queue[0]['id']}")
 
-    sources = chain.from_iterable(row["names"] for row in others)
+    names = chain.from_iterable(row["names"] for row in others)
     return {
-        "texts": number,
+        "texts": await caller.read(quarantine_store.count_waiting),
         "case": facts,
         "following": following,
         "queue": queue[:MAX_QUEUE_ROWS],
         "others": others[:MAX_QUEUE_ROWS],
-        "sources": len(set(sources)),
+        "sources": len(set(names)),
         "decided": await _read_decided(visit),
     }
 
@@ -144,9 +142,13 @@ async def _case_facts(
     errors = [text.pattern for text in case if text.kind != "strategy"]
     stated = await caller.memory.believed()
     names = names_to_state(sources, stated)
-    waiting = await caller.read(quarantine_store.lessons_of_waiting)
+    waiting = [
+        id
+        for source in filter(is_outside, sources)
+        for id in await caller.read(lesson_store.held_of, source)
+    ]
     freed = await caller.read(
-        quarantine_store.only_of_stated, list(waiting), stated.union(names)
+        quarantine_store.only_of_stated, waiting, stated.union(names)
     )
     # A name that a page may show as another one is stated in a terminal.
     trust = trust_words(names)
@@ -164,7 +166,7 @@ async def _case_facts(
         "trust": command,
         "frees": len(freed) if names else 0,
         "lesson": lessons[text.id],
-        "revocations": await _preview_revocations(visit, sources),
+        "revocation": await _preview_revocation(visit),
     }
 
 
@@ -185,17 +187,13 @@ def _match_of(text: QuarantinedLesson, lesson: int) -> Match:
     )
 
 
-async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
-    """Return for each source what its revocation would remove; [] without the right."""
-    rows: list[Document] = []
-    if not visit.may("approve"):
-        return rows
-    for source in sources[:MAX_SOURCE_PREVIEWS]:
-        # The source may be unknown by now: nothing in memory comes from it any more.
-        with suppress(NotFound):
-            removed = await visit.caller.memory.quarantine.revoke(source, dry_run=True)
-            rows.append({"source": source, "removes": _removed_words(removed)})
-    return rows
+async def _preview_revocation(visit: Visit) -> Document | None:
+    """Return what the revocation of a source would remove, if the address has one."""
+    source = visit.query.get("revoke", "")
+    if not source or not visit.may("approve"):
+        return None
+    removed = await visit.caller.memory.quarantine.revoke(source, dry_run=True)
+    return {"source": source, "removes": _removed_words(removed)}
 
 
 def _removed_words(removed: RevocationResult) -> str:
