@@ -113,13 +113,13 @@ def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
     assert [one["attempt"] for one in newest["tried"]["attempts"]] == [4, 5]
     assert "Earlier attempts" in browser.get("/loops/wide").text
 
-    shown = []
+    numbers = []
     following = 1
     while following <= 5:
         page = browser.data(f"/loops/wide?from={following}")
-        shown += range(page["first"], page["last"] + 1)
+        numbers += range(page["first"], page["last"] + 1)
         following = page["last"] + 1
-    assert shown == [1, 2, 3, 4, 5]
+    assert numbers == [1, 2, 3, 4, 5]
     later = browser.get("/loops/wide?from=1").text
     assert "from=3" in later
     assert "Later attempts" in later

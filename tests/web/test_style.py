@@ -40,24 +40,24 @@ def classes_of_style() -> set[str]:
 
 def test_every_class_of_the_style_stands_on_a_page():
     texts = "\n".join(path.read_text() for path in SOURCES)
-    shown = {
+    classes = {
         word
         for attribute in CLASS_ATTRIBUTE.findall(texts)
         for word in WORD.findall(attribute)
     }
     quoted = set(re.findall(r"\"([\w-]+)\"", texts))
-    assert classes_of_style() - shown - quoted - FROM_RECORDS == set()
+    assert classes_of_style() - classes - quoted - FROM_RECORDS == set()
 
 
 def test_every_class_of_a_tag_has_a_rule():
     texts = "\n".join(path.read_text() for path in TEMPLATES)
-    plain = {
+    classes = {
         word
         for attribute in re.findall(r'class="([^"{}]*)"', texts)
         for word in attribute.split()
     }
     # The page of a cell in a notebook has its own style.
-    assert plain - classes_of_style() == {"heedful-cell"}
+    assert classes - classes_of_style() == {"heedful-cell"}
 
 
 def test_braces_of_the_style_are_in_pairs():

@@ -162,7 +162,10 @@ def _errors_of(
     numbers = [row["n"] for row in heads if row["size"] <= MAX_READ_LOOP_BYTES]
     for row in db.all("errors_of_loops", scope, numbers=json.dumps(numbers)):
         error = LoopError(
-            row["failed"], row["key"] or "", row["message"] or "", row["level"]
+            check=row["failed"],
+            key=row["key"] or "",
+            message=row["message"] or "",
+            level=row["level"],
         )
         errors[row["n"]].append((row["number"], error))
     return errors

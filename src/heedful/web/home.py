@@ -117,7 +117,7 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
 
 
 def _need(
-    what: str,
+    words: str,
     kind: str,
     path: str,
     *,
@@ -127,7 +127,7 @@ def _need(
 ) -> Document:
     """Return a row of what needs a person."""
     return {
-        "what": what,
+        "what": words,
         "about": kind,
         "path": path,
         "number": number,

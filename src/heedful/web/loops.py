@@ -38,7 +38,7 @@ LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")
 FACETS = ("state", "check", "key")
 FILTERS = ("text", *FACETS)
-STATE_LABELS = {"not_validated": "not validated"}
+STATE_WORDS = {"not_validated": "not validated"}
 ORDERS = {
     "-changed": "changed last",
     "changed": "changed first",
@@ -112,7 +112,7 @@ async def loops(visit: Visit) -> Document:
         "heading": "Loops",
         "search": "Task, answer, finding or id",
         "facets": [
-            facet(visit, "state", "State", counts["state"], labels=STATE_LABELS),
+            facet(visit, "state", "State", counts["state"], labels=STATE_WORDS),
             facet(visit, "check", "Failed check", counts["check"]),
             facet(
                 visit,

@@ -1,6 +1,4 @@
-"""Runs of pipelines: one with its stages, and those that went on with a stage that
-failed or that no check judged.
-"""
+"""A run of a pipeline with its stages, and a page of it that is sent to others."""
 
 import json
 from dataclasses import replace
@@ -13,22 +11,6 @@ from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
 from heedful.web import figures
 from heedful.web.site import READING, Document, SitePage, Visit
-
-MAX_LOOKED_RUNS = 20  # the newest ones, whose stages the first page reads
-
-
-async def degraded_runs(visit: Visit, since: float) -> list[Document]:
-    """Return the newest runs since a time that are degraded, with those stages."""
-    newest = await visit.caller.read(figures.runs, MAX_LOOKED_RUNS, 0)
-    runs = []
-    for run in newest:
-        if run["created"] < since:
-            continue
-        store = visit.caller.setup.store
-        report = await run_store.report_of(store, visit.caller.scope, run["id"])
-        if report.status == "degraded":
-            runs.append({**run, "stages": list(report.degraded)})
-    return runs
 
 
 async def run(visit: Visit, id: str) -> Document:
