@@ -10,7 +10,7 @@ from heedful.cli.ladders import ladder_tables
 from heedful.cli.output import answer, counted, following, page
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
-from heedful.errors import UnknownName, UsageError
+from heedful.errors import UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
@@ -18,7 +18,7 @@ from heedful.lessons.lesson import LoopExposures
 from heedful.lessons.reminders import ReminderFigures
 from heedful.lessons.sentence import say_draws, say_missing, word_proof
 from heedful.memory.memory import Memory
-from heedful.store import exposures, reminders, trials
+from heedful.store import exposures, reminders
 
 # The fields of a lesson that are shown with its proof.
 LESSON_FIELDS = (
@@ -61,9 +61,6 @@ def proof(
     ] = None,
     by: By = "",
     why: Why = "",
-    source: Annotated[
-        str, Option(help="A memory on trial, by the name that the program gave it.")
-    ] = "",
     model: Annotated[
         str, Option(help="Only loops of this model, as the programs named it.")
     ] = "",
@@ -75,12 +72,10 @@ def proof(
     look. heedful retires a lesson that is proven to hurt. If a lesson hurts the loops
     of one model, these loops no longer see it. A lesson that an operator wrote or
     pinned stays until it is unpinned. If memory as a whole is proven to hurt, only one
-    loop in 40 is shown it, until a later proof ends this. With `--source`, it shows the
-    trial of another memory. With `--model`, only loops of this model count. For loops
-    with several models, it shows what each model answered and spent.
+    loop in 40 is shown it, until a later proof ends this. Last come the trials of other
+    memories. With `--model`, only loops of this model count. For loops with several
+    models, it shows what each model answered and spent.
     """
-    if source:
-        return _prove_source(source)
     if restore is not None:
         return _restore(restore, by=by, why=why)
 
@@ -121,7 +116,10 @@ def proof(
         "reminders": evidence.reminders,
     }
     ladders = ladder_tables(evidence.proof.ladders)
-    trial_texts = [_trial_text(trial) for trial in evidence.proof.trials]
+    trial_texts = [
+        "\n" + page("trial", proven=trial, say_missing=say_missing)
+        for trial in evidence.proof.trials
+    ]
 
     if not (comparisons or pooled.shown or pooled.withheld):
         words = "no lesson was put into the prompt of a loop yet"
@@ -152,26 +150,6 @@ def proof(
         more=len(comparisons) - len(pairs),
     )
     return answer(document, [text, *trial_texts], ladders, _next_command(pairs))
-
-
-async def _read_trials(memory: Memory) -> Sequence[proofs.TrialProof]:
-    """Return what the memories on trial prove."""
-    return await memory.store.read(memory.scope, trials.proven)
-
-
-def _trial_text(trial: proofs.TrialProof) -> str:
-    """Return what is proven of a memory on trial, below an empty line."""
-    return "\n" + page("trial", proven=trial, say_missing=say_missing)
-
-
-def _prove_source(source: str) -> int:
-    """Show whether a memory on trial helps. Raises UnknownName if it has no loops."""
-    proven = ask(_read_trials)
-    trial_of = {trial.source: trial for trial in proven}
-    if source not in trial_of:
-        raise UnknownName("memory on trial", source, list(trial_of))
-    trial = trial_of[source]
-    return answer(asdict(trial), _trial_text(trial))
 
 
 def _lesson_document(
