@@ -68,15 +68,12 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
 class _TaskRun(Attempts):
     """The attempts of one execution of a task.
 
-    `errors` is how many calls of tools have failed, `calls` how many were made.
-    `call_ids` has the ids of the calls that run, by those of their arguments in memory;
-    `held_texts` the reasons of those that do not.
+    `errors` is how many calls of tools have failed. `held_texts` has the reasons of
+    calls that do not run. Calls are known by the place of their arguments in memory.
     """
 
     task: Any
     errors: int = 0
-    calls: int = 0
-    call_ids: dict[int, str] = field(default_factory=dict)
     held_texts: dict[str, str] = field(default_factory=dict)
 
     def tokens(self) -> Usage:
@@ -94,15 +91,55 @@ class _TaskRun(Attempts):
             # No object is asked for, or the text is none; CrewAI may convert it later.
             return text
 
-    def first_text(self) -> str:
-        """Return what the first request of an attempt shows beside the task.
+    def advise(self, context: Any) -> None:
+        """Show the model what memory has; count the call of the model.
 
         CrewAI itself shows the answer that was rejected in this process.
         """
+        self.spent += Usage(1)
+        self.run.repeats.closing()
         texts = [self.recalled]
         if self.feedback and not self.run.outputs:
             texts += [self.rejected, self.feedback]
-        return "\n\n".join(filter(None, texts))
+        text = "\n\n".join(filter(None, texts))
+        contents = [str(message.get("content")) for message in context.messages]
+        if text and not any(text in content for content in contents):
+            context.messages.append({"role": "user", "content": text})
+
+    def hear(self, context: Any) -> str | None:
+        """Keep the last text of the model.
+
+        Return the last answer in its place if the run ends because a call repeats.
+        """
+        closing = self.run.repeats.closing()
+        self.run.repeats.hear(context.response)
+        return f"{FINAL_ANSWER}{closing}" if closing else None
+
+    def hold(self, context: Any) -> bool | None:
+        """Ask memory about a call; return False if it does not run."""
+        arguments = context.tool_input
+        call = str(id(arguments))
+        text = run_now(self.ask(context.tool_name, arguments, call))
+        if not text:
+            return None
+        self.held_texts[call] = text
+        return False
+
+    def note_result(self, context: Any) -> str | None:
+        """Keep the result of a call, or ask about its error; add what is known."""
+        call = str(id(context.tool_input))
+        if call in self.held_texts:
+            if self.run.repeats.stopped:
+                _finish(context.agent, self.run.repeats.closing())
+            return self.held_texts.pop(call)
+
+        text = str(context.tool_result)
+        failed = self.task.tools_errors > self.errors
+        self.errors = self.task.tools_errors
+        result = text.removeprefix(TOOL_ERROR) if failed else text
+        run_now(self.keep(context.tool_name, result, call, failed=failed))
+        advice = self.run.call_advice.pop(call, None)
+        return "\n".join([text, *advice]) if advice else None
 
 
 @dataclass(eq=False, kw_only=True)
@@ -154,10 +191,15 @@ def _runs_of(task: Any) -> _Runs | None:
     return runs if isinstance(runs, _Runs) else None
 
 
-def _run_of(task: Any) -> _TaskRun | None:
-    """Return the current run of a task, None if it is not watched."""
-    runs = _runs_of(task)
-    return runs.current.get(id(task)) if runs else None
+def _watched(work: Callable[[_TaskRun, Any], Any]) -> Callable[[Any], Any]:
+    """Return a hook that works for the current run of a watched task."""
+
+    def hook(context: Any) -> Any:
+        runs = _runs_of(context.task)
+        run = runs.current.get(id(context.task)) if runs else None
+        return work(run, context) if run else None
+
+    return hook
 
 
 def _begin(context: Any) -> None:
@@ -165,70 +207,6 @@ def _begin(context: Any) -> None:
     runs = _runs_of(context.task)
     if runs is not None:
         runs.begin(context.task)
-
-
-def _advise(context: Any) -> None:
-    """Show the model what memory has; count the call of the model."""
-    run = _run_of(context.task)
-    if run is None:
-        return
-
-    run.spent += Usage(1)
-    run.run.repeats.closing()
-    text = run.first_text()
-    contents = [str(message.get("content")) for message in context.messages]
-    if text and not any(text in content for content in contents):
-        context.messages.append({"role": "user", "content": text})
-
-
-def _hear(context: Any) -> str | None:
-    """Keep the last text of the model.
-
-    Return the last answer in its place if the run ends because a call repeats.
-    """
-    run = _run_of(context.task)
-    if run is None:
-        return None
-
-    closing = run.run.repeats.closing()
-    run.run.repeats.hear(context.response)
-    return f"{FINAL_ANSWER}{closing}" if closing else None
-
-
-def _ask(context: Any) -> bool | None:
-    """Ask memory about a call; return False if it does not run."""
-    run = _run_of(context.task)
-    if run is None:
-        return None
-
-    run.calls += 1
-    call = f"call {run.calls}"
-    run.call_ids[id(context.tool_input)] = call
-    held_text = run_now(run.ask(context.tool_name, context.tool_input, call))
-    if held_text:
-        run.held_texts[call] = held_text
-        return False
-    return None
-
-
-def _note_result(context: Any) -> str | None:
-    """Keep the result of a call, or ask about its error; add what is known of it."""
-    run = _run_of(context.task)
-    call = run.call_ids.pop(id(context.tool_input), "") if run else ""
-    if run is None or not call:
-        return None
-    if call in run.held_texts:
-        if run.run.repeats.stopped:
-            _finish(context.agent, run.run.repeats.closing())
-        return run.held_texts.pop(call)
-
-    text = str(context.tool_result)
-    failed = run.task.tools_errors > run.errors
-    run.errors = run.task.tools_errors
-    result = text.removeprefix(TOOL_ERROR) if failed else text
-    run_now(run.keep(context.tool_name, result, call, failed=failed))
-    advice = run.call_advice().get(call)
-    return f"{text}\n{advice}" if advice else None
 
 
 def _finish(agent: Any, text: str) -> None:
@@ -239,12 +217,19 @@ def _finish(agent: Any, text: str) -> None:
         state.is_finished = True
 
 
-def _end(context: Any) -> None:
-    """Learn from the run of a task, and add the verdict to its output."""
-    runs = _runs_of(context.task)
-    run = runs.current.pop(id(context.task), None) if runs else None
+def _take_run(task: Any) -> _TaskRun | None:
+    """Forget the current run of a task and return it, None if it is not watched."""
+    runs = _runs_of(task)
+    run = runs.current.pop(id(task), None) if runs else None
     if run is not None:
         RUNNING.set(None)
+    return run
+
+
+def _end(context: Any) -> None:
+    """Learn from the run of a task, and add the verdict to its output."""
+    run = _take_run(context.task)
+    if run is not None:
         vars(context.payload)[RESULT_KEY] = run_now(run.end())
 
 
@@ -257,19 +242,17 @@ def _show_verdict(context: Any) -> None:
 def _fail(context: Any) -> None:
     """Learn from the runs that an exception has ended."""
     for task in getattr(context.crew, "tasks", ()):
-        runs = _runs_of(task)
-        run = runs.current.pop(id(task), None) if runs else None
+        run = _take_run(task)
         if run is not None:
-            RUNNING.set(None)
             run_now(run.end("error"))
 
 
 HOOKS: Mapping[InterceptionPoint, Callable[[Any], Any]] = {
     InterceptionPoint.PRE_STEP: _begin,
-    InterceptionPoint.PRE_MODEL_CALL: _advise,
-    InterceptionPoint.POST_MODEL_CALL: _hear,
-    InterceptionPoint.PRE_TOOL_CALL: _ask,
-    InterceptionPoint.POST_TOOL_CALL: _note_result,
+    InterceptionPoint.PRE_MODEL_CALL: _watched(_TaskRun.advise),
+    InterceptionPoint.POST_MODEL_CALL: _watched(_TaskRun.hear),
+    InterceptionPoint.PRE_TOOL_CALL: _watched(_TaskRun.hold),
+    InterceptionPoint.POST_TOOL_CALL: _watched(_TaskRun.note_result),
     InterceptionPoint.POST_STEP: _end,
     InterceptionPoint.OUTPUT: _show_verdict,
     InterceptionPoint.EXECUTION_END: _fail,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.episodes.episode import Event, Limits, json_data
-from heedful.errors import InvalidInput, UnknownName
+from heedful.errors import UnknownName
 from heedful.integrations.agents import (
     Agent,
     Answer,
@@ -37,7 +37,7 @@ from heedful.memory.memory import Memory
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import cut_middle, redact_ends, sanitize
 from heedful.store.workspace import run_git
-from heedful.validation import check_options
+from heedful.validation import check_number, check_options, require
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from subprocess import Popen
@@ -99,17 +99,13 @@ class HookSettings:
     policy: str = "default"
 
     def __post_init__(self) -> None:
-        is_text = isinstance(self.stop, str)
-        if is_text or not all(isinstance(line, str) for line in self.stop):
-            raise InvalidInput(
-                "hook.stop", self.stop, 'a list of commands, as ["make test"]'
-            )
+        is_list = not isinstance(self.stop, str)
+        are_lines = is_list and all(isinstance(line, str) for line in self.stop)
+        allowed = 'a list of commands, as ["make test"]'
+        require(are_lines, "hook.stop", self.stop, allowed)
         object.__setattr__(self, "stop", tuple(self.stop))
-
-        if not isinstance(self.deny, bool):
-            raise InvalidInput("hook.deny", self.deny, "true or false")
-        if not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 3_600:
-            raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
+        require(isinstance(self.deny, bool), "hook.deny", self.deny, "true or false")
+        check_number("hook.seconds", self.seconds, low=0.001, high=3_600)
 
 
 def follow(

@@ -175,26 +175,23 @@ class Repeats:
     def _find_cycle(self, action: str) -> Sequence[_Step]:
         """Return the cycle that a call would begin too often, () if there is none."""
         for length in CYCLE_LENGTHS:
-            rounds = HELD_TIMES - 1
-            is_cycle = _has_period(self._steps, length, size=rounds * length)
+            size = length * (HELD_TIMES - 1)
+            is_cycle = _count_repeating(self._steps, length) >= size
             if is_cycle and self._steps[-length].action == action:
                 return self._steps[-length:]
         return ()
 
 
-def _has_period(steps: Sequence[_Step], length: int, size: int) -> bool:
-    """Return True if the last `size` steps repeat those that are `length` before."""
-    row = steps[-size:]
-    pairs = zip(row[length:], row, strict=False)
-    return len(row) == size and all(step.repeats(earlier) for step, earlier in pairs)
+def _count_repeating(steps: Sequence[_Step], length: int) -> int:
+    """Return how many steps at the end repeat those `length` before, or are these."""
+    count = length
+    while count < len(steps) and steps[length - count - 1].repeats(steps[-count - 1]):
+        count += 1
+    return count
 
 
 def _count_times(steps: Sequence[_Step]) -> int:
     """Return how often the last of the steps was made in a row, or in a cycle."""
-    longest = 1
-    for length in CYCLE_LENGTHS:
-        times = 1
-        while _has_period(steps, length, size=times * length + 1):
-            times += 1
-        longest = max(longest, times)
-    return longest
+    return max(
+        (_count_repeating(steps, length) - 1) // length + 1 for length in CYCLE_LENGTHS
+    )
