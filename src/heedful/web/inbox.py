@@ -79,18 +79,6 @@ def row_of(case: Case) -> Document:
     }
 
 
-async def next_cases(visit: Visit, limit: int) -> tuple[int, list[Document]]:
-    """Return how many texts wait, and what a list shows of the first cases.
-
-    That is nothing for a key that may not review.
-    """
-    if not visit.may("read"):
-        return 0, []
-    waiting = await visit.caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
-    number = await visit.caller.read(quarantine_store.count_waiting)
-    return number, list(map(row_of, cases_of(waiting)[:limit]))
-
-
 async def inbox(visit: Visit, n: int = 0) -> Document:
     """Show a text that waits or waited; without its id, the next one opens."""
     caller = visit.caller
