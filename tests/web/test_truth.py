@@ -354,7 +354,7 @@ def test_every_link_of_every_page_leads_somewhere(week: Week):
 
 
 def test_a_warned_call_that_failed_is_no_mistake_that_was_not_repeated(week: Week):
-    total = week.says("hook status")["reminders"]["total"]
+    total = week.says("hook status")["reminders"]
     (mistake,) = [
         lesson
         for lesson in week.says("lessons")["lessons"]
@@ -364,7 +364,7 @@ def test_a_warned_call_that_failed_is_no_mistake_that_was_not_repeated(week: Wee
     ends = {"shown": 5, "right": 0, "again": 5, "other": 0}
     assert mistake["shown"] == ends
     assert total["again"] == total["calls_lost"] == len(SESSIONS) - 1
-    assert week.says("proof")["reminders"]["total"] == total
+    assert week.says("proof")["reminders"] == total
     home = text_of_page(week.page("/home"))
     assert "not repeated" not in home
     assert f"{total['calls_lost']} calls lost to known mistakes" in home

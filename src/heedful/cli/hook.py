@@ -29,7 +29,7 @@ from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.hooks import follow
 from heedful.integrations.places import TARGETS
 from heedful.integrations.rules import doubt_about_rules
-from heedful.lessons.reminders import ReminderFigures
+from heedful.lessons.holdout import SessionTally
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.redact import redact
@@ -290,16 +290,16 @@ def _describe_waiting() -> list[str]:
     return [f"lessons that wait: {waiting}; next: heedful quarantine list"]
 
 
-def _read_reminders() -> ReminderFigures:
+def _read_reminders() -> SessionTally:
     """Return what the reminders of all sessions did that have ended."""
 
-    async def look(memory: Memory) -> ReminderFigures:
+    async def look(memory: Memory) -> SessionTally:
         return await memory.store.read(memory.scope, reminders.figures)
 
     try:
         return ask(look, as_hooks=True)
     except NotFound:  # no hook has run here yet
-        return ReminderFigures()
+        return SessionTally()
 
 
 @hook.command("status")
@@ -308,7 +308,7 @@ def status() -> int:
     answer each event twice.
     """
     events_by_file = {}
-    figures = ReminderFigures()
+    figures = SessionTally()
     lines = []
     for is_user in (False, True):
         try:
@@ -329,8 +329,8 @@ def status() -> int:
         lines += filter(None, [doubt_about_rules(Path.cwd())])
         lines += _describe_waiting()
         figures = _read_reminders()
-        if figures.total.shown:
-            lines.append(f"in all: {figures.total.words}")
+        if figures.shown:
+            lines.append(f"in all: {figures.words}")
     except UsageError as error:
         say(f"the hooks do nothing: {error}")
 

@@ -13,9 +13,8 @@ from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import Shown
+from heedful.lessons.holdout import SessionTally, Shown
 from heedful.lessons.lesson import LoopExposures
-from heedful.lessons.reminders import ReminderFigures
 from heedful.lessons.sentence import say_draws, say_missing, word_proof
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
@@ -45,7 +44,7 @@ class LessonEvidence:
     lessons: Mapping[str, StoredLesson]
     past: LoopExposures
     holdout: float
-    reminders: ReminderFigures
+    reminders: SessionTally
     shown: Mapping[str, Shown]
 
     def loops_of(self, result: proofs.Comparison) -> Shown:

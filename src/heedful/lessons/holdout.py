@@ -75,6 +75,32 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTally(Shown):
+    """What sessions of agents were told, each subject once in a session, and its end.
+
+    `withheld` counts the lessons that a draw has left out and that have a verdict;
+    after `withheld_again` of them, the mistake came again. All these sessions lost
+    `calls_lost` to mistakes that memory knew.
+    """
+
+    withheld: int = 0
+    withheld_again: int = 0
+    calls_lost: int = 0
+
+    @property
+    def words(self) -> str:
+        """One line for a person, "" if nothing was told.
+
+        >>> SessionTally(shown=4, right=2, again=1, other=1, calls_lost=3).words
+        'shown 4: 2 right, 1 again, 1 other; 3 calls lost to known mistakes'
+        """
+        if not self.shown:
+            return ""
+        noun = "call" if self.calls_lost == 1 else "calls"
+        return f"{self}; {self.calls_lost:,} {noun} lost to known mistakes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopExposures:
     """The exposures of one loop that the store has recorded.
 

@@ -22,10 +22,10 @@ from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons, proof, quarantine
 from heedful.lessons.before import ActionHistory, KnownFailure
+from heedful.lessons.holdout import SessionTally
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
-from heedful.lessons.reminders import ReminderFigures
 from heedful.lessons.sentence import ProofWords
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
@@ -647,7 +647,7 @@ class ProofAnswer:
     models: dict[str, proof.Comparison]
     mean_cost: proof.MeanCost | None
     ladders: LadderFigures
-    reminders: ReminderFigures
+    reminders: SessionTally
     trials: list[proof.TrialProof]
     lessons: list[proof.Comparison]
     pending: int

@@ -296,9 +296,9 @@ def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
     return {
         row["lesson"]: Shown(
             shown=row["shown"],
-            right=row["was_right"],
-            again=row["came_again"],
-            other=row["shown"] - row["was_right"] - row["came_again"],
+            right=row["right"],
+            again=row["again"],
+            other=row["shown"] - row["right"] - row["again"],
         )
         for row in rows
     }

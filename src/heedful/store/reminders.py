@@ -1,19 +1,20 @@
 """Store what sessions were told or not, and whether the mistake came again.
 
 A reminder is about a lesson, or about a mark of a call without a lesson. The draw about
-a lesson is that of its exposure, which ends as the reminder does; a mark has a draw of
-its own.
+a lesson is that of its exposure, which ends as the reminder does; a mark is never
+withheld.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from heedful.lessons.holdout import is_withheld, opportunity_name, plan_holdout
+from heedful.lessons.holdout import SessionTally, opportunity_name
 from heedful.lessons.scope import Scope, lesson_name
 from heedful.store import exposures
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
+    from_row,
     key_of,
     resumable,
     storable,
@@ -21,7 +22,6 @@ from heedful.store.connection import (
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.mistake import Call
-    from heedful.lessons.reminders import ReminderFigures
 
 # The id of what is told without a lesson.
 UNLEARNT_LESSON = 0
@@ -73,26 +73,13 @@ def remind(
     for id in lessons:
         row = _exposed(db, scope, session, id)
         if id == UNLEARNT_LESSON:
-            row = _toss_for_mark(db, scope, session, mark=mark, share=share)
-            if row["told"]:
-                shown_ids.add(id)
+            subject = {"subject": f"mark/{mark}", "signature": "", "mark": mark}
+            row = {**subject, "told": True, "share": 0.0}
+            shown_ids.add(id)
         if row:
             key = {**key_of(scope), "session": storable(session)}
             db.insert("reminder", {**key, **row, "at": at}, CONFLICT_SKIP_SQL)
     return frozenset(shown_ids)
-
-
-def _toss_for_mark(
-    db: Db, scope: Scope, session: str, *, mark: str, share: float
-) -> Mapping[str, object]:
-    """Return the reminder about a mark, of which a draw decides whether it is told."""
-    share = plan_holdout(share, exposures.past(db, scope, "")).share
-    seed = f"{scope.tenant}\0{scope.project}"
-    subject = f"mark/{mark}"
-    # Opportunities count one by one, so each needs a draw of its own.
-    is_told = not is_withheld(seed, session, subject, share, pooled_share=0.0)
-    values = {"subject": subject, "signature": "", "mark": mark}
-    return {**values, "told": is_told, "share": share}
 
 
 def _exposed(db: Db, scope: Scope, session: str, id: int) -> Mapping[str, object]:
@@ -162,30 +149,7 @@ def settle(
         exposures.settle(db, scope, outcome, at)
 
 
-def figures(db: Db, scope: Scope) -> "ReminderFigures":
-    """Return what the reminders of all sessions that have ended did."""
-    from heedful.lessons.reminders import (
-        FailureCosts,
-        ReminderCount,
-        figure_reminders,
-    )
-
-    (row,) = db.all("sum_losses", scope)
-    # PostgreSQL sums integers to a decimal number.
-    costs = FailureCosts(failures=int(row["failures"]), calls=int(row["calls"]))
-    counts = [
-        ReminderCount(
-            told=bool(count["told"]),
-            share=count["share"],
-            repeated=_as_verdict(count["repeated"]),
-            n=count["n"],
-            calls=int(count["calls"]),
-        )
-        for count in db.all("count_reminders", scope)
-    ]
-    return figure_reminders(counts, costs)
-
-
-def _as_verdict(value: int | None) -> bool | None:
-    """Return what a column of SQLite says, which has no type for true and false."""
-    return None if value is None else bool(value)
+def figures(db: Db, scope: Scope) -> SessionTally:
+    """Return what sessions that have ended were told, and what became of it."""
+    (row,) = db.all("count_reminders", scope)
+    return from_row(SessionTally, row)

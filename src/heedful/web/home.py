@@ -42,7 +42,7 @@ async def home(visit: Visit) -> Document:
     sessions = await read(reminders.figures)
     went = totals.sentence
     if not newest.loops:
-        words = sessions.total.words
+        words = sessions.words
         went = f"in agents’ sessions, {words}" if words else ""
     failures = []
     if visit.may("read"):
@@ -59,7 +59,7 @@ async def home(visit: Visit) -> Document:
         "proof": {name: proof[name] for name in ("sentence", "verdict", "words")},
         "needs": needs,
         "causes": [asdict(cause) for cause in causes],
-        "sessions": sessions.total.words,
+        "sessions": sessions.words,
         "reminders": asdict(sessions),
         "failures": [{**asdict(row), "told": row.told} for row in failures],
         "keys": [key.plain for key in keys[:MAX_HOME_KEYS]],

@@ -161,9 +161,9 @@ returning kind, signature;
 -- name: tally_shown
 -- How the loops and sessions ended that were shown the present words of lessons; of all lessons if `names` is [].
 select x.kind || '/' || x.signature as lesson, count(*) as shown,
-       sum(case when o.n is not null and o.rung = 1 and o.right_at_once then 1 else 0 end) as was_right,
+       sum(case when o.n is not null and o.rung = 1 and o.right_at_once then 1 else 0 end) as right,
        sum(case when o.n is not null and o.rung = 1 and not o.right_at_once
-                and instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as came_again
+                and instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as again
 from exposure x left join outcome o using (tenant, project, loop)
 join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
 where x.tenant = :tenant and x.project = :project and x.shown and x.at > r.judged_from

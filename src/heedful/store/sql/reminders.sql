@@ -3,9 +3,11 @@ update reminder set repeated = :repeated, calls = :calls, settled = true
 where tenant = :tenant and project = :project and session = :session and subject = :subject and not settled;
 
 -- name: count_reminders
-select told, share, repeated, count(*) as n, sum(calls) as calls from reminder
-where tenant = :tenant and project = :project and settled
-group by told, share, repeated;
-
--- name: sum_losses
-select count(*) as failures, coalesce(sum(calls), 0) as calls from loss where tenant = :tenant and project = :project;
+select coalesce(sum(case when told then 1 else 0 end), 0) as shown,
+       coalesce(sum(case when told and not repeated then 1 else 0 end), 0) as right,
+       coalesce(sum(case when told and repeated then 1 else 0 end), 0) as again,
+       coalesce(sum(case when told and repeated is null then 1 else 0 end), 0) as other,
+       coalesce(sum(case when not told and repeated is not null then 1 else 0 end), 0) as withheld,
+       coalesce(sum(case when not told and repeated then 1 else 0 end), 0) as withheld_again,
+       coalesce(sum(calls), 0) as calls_lost
+from reminder where tenant = :tenant and project = :project and settled;
