@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.checks import isolation, program as checks
+from heedful.checks import program as checks
 from heedful.checks.evaluate import Context, evaluated
 from heedful.checks.program import plan_tests
 from heedful.errors import InvalidInput, UsageError
@@ -137,7 +137,7 @@ def tmp_path():
 
 
 under_bubblewrap = pytest.mark.skipif(
-    not isolation.bubblewrap(), reason="bubblewrap does not work here"
+    not checks.bubblewrap(), reason="bubblewrap does not work here"
 )
 
 
@@ -249,9 +249,9 @@ def list_processes(folder):
 def without_bubblewrap(monkeypatch, tmp_path):
     """Let the folder `tmp_path` be the only one on the path."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    isolation.bubblewrap.cache_clear()
+    checks.bubblewrap.cache_clear()
     yield tmp_path
-    isolation.bubblewrap.cache_clear()
+    checks.bubblewrap.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heedful.compat.evaluations import as_entry, learn_from_evaluation
+from heedful.compat.corrections import as_entry, learn_from_evaluation
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Lesson
 

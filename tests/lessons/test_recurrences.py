@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from heedful.lessons import render
-from heedful.lessons.consolidate import DreamLesson
-from heedful.lessons.links import LessonWords
-from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.recurrences import (
+from heedful.lessons.consolidate import (
     MAX_CITED_FAILURES,
+    DreamLesson,
     Recurrences,
     find_recurrences,
 )
+from heedful.lessons.links import LessonWords
+from heedful.lessons.mistake import Call, Fix, Mistake
 
 NOW = 1_000_000_000.0
 

@@ -2,8 +2,14 @@
 
 The tests are split into steps, one a statement (`plan_tests`). A child process
 (`_child`) loads the program, runs the steps and records what happens; from its records
-come the findings. bubblewrap (`isolation`) keeps the process apart from the user's
-files, processes and networks; with `unsafe=True`, nothing does.
+come the findings.
+
+Under bubblewrap (`bwrap` on PATH) the process has namespaces of its own. It has no
+network and sees no other processes. It reads only the programs and libraries of the
+system and Python with its packages, and writes only to its folder. When it ends, all
+processes that it started end, too. bubblewrap needs user namespaces, which many
+containers refuse, so one probe per process finds out whether it works. With
+`unsafe=True`, nothing keeps the process apart.
 """
 
 import ast
@@ -13,24 +19,100 @@ import keyword
 import marshal
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context, RemadeCheck, remade
-from heedful.checks.isolation import PYTHON_COMMAND, bubblewrap, command_prefix
 from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding
 from heedful.redact import redact_start
 from heedful.validation import check_number, require
+
+# Isolated as with -I, but PYTHONHASHSEED is still read, so that each run does the same.
+PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
+_SYSTEM_PATHS = (
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/ssl",
+    "/sys/devices/system/cpu",
+)
+_NAMESPACE_OPTIONS = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
+_PRINT_SEARCH_PATH = "import json, sys; print(json.dumps(sys.path))"
+
+
+def command_prefix(folder: str, script: Path) -> tuple[str, ...]:
+    """Return the start of a command that may read `script` and write to `folder`."""
+    files = ("--ro-bind", str(script), str(script), "--bind", folder, folder)
+    # These come after the folder, which may be below /dev, as in /dev/shm.
+    write_protection = ("--remount-ro", "/dev", "--remount-ro", "/")
+    return (*bubblewrap(), *files, *write_protection, "--chdir", folder)
+
+
+@cache
+def bubblewrap() -> tuple[str, ...]:
+    """Return the command of bubblewrap with its options; () if a probe of it fails."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return ()
+
+    search_path = _run((*PYTHON_COMMAND, "-c", _PRINT_SEARCH_PATH))
+    if search_path is None:
+        return ()
+
+    options = [program, *_NAMESPACE_OPTIONS]
+    for path in _readable_paths(json.loads(search_path)):
+        options += ("--ro-bind-try", path, path)
+    options += ("--proc", "/proc", "--dev", "/dev")
+
+    probe = (*options, "--remount-ro", "/dev", *PYTHON_COMMAND, "-c", "")
+    return () if _run(probe) is None else tuple(options)
+
+
+def _readable_paths(search_path: list[str]) -> list[str]:
+    """Return the paths that Python needs, each folder before the folders in it."""
+    executable = Path(sys.executable)
+    paths = {*_SYSTEM_PATHS, sys.prefix, sys.base_prefix, *search_path}
+    paths |= {str(executable.parent), str(executable.resolve().parent)}
+    return sorted(path for path in paths if Path(path).is_absolute())
+
+
+def _run(command: tuple[str, ...]) -> str | None:
+    """Return the output of a command without environment; None if the command fails."""
+    try:
+        process = subprocess.run(
+            command,
+            capture_output=True,
+            check=True,
+            cwd="/",
+            env={},
+            text=True,
+            timeout=20.0,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+    return process.stdout
+
 
 _PYTHON_TESTS_CHECK = "python_tests"
 _CHILD_FILE = Path(__file__).with_name("_child.py")

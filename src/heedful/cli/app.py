@@ -85,7 +85,7 @@ COMMAND_GROUPS = {
         ),
         "prune": ("lessons:prune", "Remove lessons of little use, and old loops."),
         "dream": ("dreams:dreams", "Reflect on what recurs, and end outdated rules."),
-        "share": ("share:share", "Write reviewed rules into a file for the team."),
+        "share": ("rules:share", "Write reviewed rules into a file for the team."),
         "export": ("transfer:export", "Write all lessons to a file."),
         "import": (
             "transfer:import_",

@@ -5,7 +5,9 @@ between random marks, and reads its answer. A sentence with a figure or a quotat
 the run lacks is dropped, and so is the strategy; nothing else is. What a model writes
 has the lowest origin of all that it was shown. Of a model that is known to be small,
 the words are used only if they name the failed call, its error and what put it right.
-`heedful.memory.wording` writes a draft without a model.
+Without a model, `by_rules` describes the main mistake of a run in the words of
+`heedful.lessons.render`; the strategy is what worked instead, or what not to repeat. A
+run without a mistake teaches nothing.
 """
 
 import asyncio
@@ -16,11 +18,12 @@ from typing import Any
 
 from heedful.checks.json_values import ask_for_json
 from heedful.episodes.episode import Ended, Episode, Fault
+from heedful.episodes.fixes import was_dropped
 from heedful.errors import AnswerRefused, InvalidInput
 from heedful.lessons import render
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
-from heedful.lessons.mistake import Mistake
-from heedful.lessons.origin import Origin, reaches_out
+from heedful.lessons.mistake import Mistake, with_origin
+from heedful.lessons.origin import Origin, lowest_origin, reaches_out
 from heedful.lessons.words import words
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.citations import Claim, RunFacts, sentences, without_citations
@@ -34,6 +37,7 @@ from heedful.memory.excerpt import (
 from heedful.memory.study import Study
 from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model, is_capable
+from heedful.redact import redact
 from heedful.sanitize import clean, delimit, delimiter
 
 # How much an outcome teaches, 0..1.
@@ -344,3 +348,50 @@ def _read_share(value: object, default: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return default
     return float(value) if 0 <= value <= 1 else default
+
+
+MAX_TAG_CHARS = 60
+# How sure the rules are of a mistake whose fix they saw, and of another one: it may be
+# no more than a step on the way.
+FIXED_CONFIDENCE = 0.9
+
+
+def by_rules(study: Study) -> Draft:
+    """Write a reflection without a model."""
+    main = study.main
+    category = study.category
+    tags = [study.episode.outcome, category, category.removesuffix("_error")]
+    if main is None:
+        return Draft((), tags=tuple(filter(None, tags)))
+
+    mistake = study.record(main)
+    # A rule with words from outside waits as a whole, as do all lessons of such a run.
+    released = with_origin(mistake, "local")
+    rule = render.rule(released)
+    readable = released if study.origin == "outside" else mistake
+    fix = mistake.fix
+    is_wait = fix is not None and fix.kind == "waiting"
+    if fix is None or (is_wait and not mistake.steps):
+        # It did not keep the run from its success, or the user asked for another thing.
+        is_idle = study.episode.outcome == "success"
+        is_idle |= bool(main.positions) and was_dropped(study.course, main.failed)
+    else:
+        # What passed by itself needs no rule.
+        is_idle = is_wait and not (fix.calls or fix.seconds)
+    if is_idle:
+        rule = ""
+    tool = mistake.action.tool if mistake.action else ""
+    tags.append(clean(tool, MAX_TAG_CHARS))
+    # The sentence quotes what the calls said.
+    results = (study.course.result[position] for position in main.positions)
+    events = sorted({*main.positions, *(n for n in results if n is not None)})
+    return Draft(
+        (Claim(redact(render.lesson(readable)), tuple(events)),),
+        redact(rule),
+        confidence=FIXED_CONFIDENCE if mistake.fix else DEFAULT_CONFIDENCE,
+        tags=tuple(filter(None, tags)),
+        trust=lowest_origin((study.origin, "local")),
+        rule_trust=lowest_origin((study.origin, "local", mistake.origin)),
+        mended=mistake.fix is not None,
+        mistake=mistake,
+    )

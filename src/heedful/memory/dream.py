@@ -15,17 +15,15 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.consolidate import (
+    PARTIAL_OUTCOME,
     DreamLesson,
     Proposal,
-    find_superseded,
-)
-from heedful.lessons.lesson import DREAM_AUTHOR, Lesson
-from heedful.lessons.recurrences import (
-    PARTIAL_OUTCOME,
     Recurrence,
     Recurrences,
     find_recurrences,
+    find_superseded,
 )
+from heedful.lessons.lesson import DREAM_AUTHOR, Lesson
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of

@@ -87,11 +87,11 @@ from heedful.memory.draft import (
     Score,
     by_model,
     by_outcome,
+    by_rules,
 )
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.user_rules import USER_SOURCE, correction_lessons
-from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.store import (

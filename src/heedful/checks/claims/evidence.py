@@ -4,7 +4,7 @@ Evidence comes as JSON, CSV, frames, nested mappings or prose. `read_rows` walks
 it and yields rows: a list of mappings is a table, and so are several nested mappings
 with similar keys; nested values become cells with longer paths. `Evidence` groups the
 rows into tables by their path and indexes all words, numbers, dates and names, so that
-`passage` can ask which rows a text names, and which columns a phrase means.
+others can ask which rows a text names, and which columns a phrase means.
 """
 
 import ast

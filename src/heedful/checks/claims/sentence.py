@@ -2,7 +2,7 @@
 
 A `Sentence` has the tokens, the dates, and the mentions: words and dates that name rows
 of the evidence. It says which rows a number is about, which words may name its column,
-and makes the claims that `figures` and `passage` judge.
+and makes the claims that `figures` and `heedful.checks.claims` judge.
 """
 
 from collections.abc import Iterator, Sequence

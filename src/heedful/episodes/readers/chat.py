@@ -5,14 +5,16 @@ the run. Or it is a single message, of a file that is one chat. Or it is a reque
 model with its response, as proxies log them: each repeats the chat so far, so the last
 request of a chat is all of it. Anthropic's messages (anthropics/anthropic-sdk-python),
 results of tau-bench (sierra-research/tau-bench and tau2-bench), samples of Inspect AI
-(UKGovernmentBEIS/inspect_ai, log/_log.py) and states of LangGraph are chats, too.
+(UKGovernmentBEIS/inspect_ai, log/_log.py) and states of LangGraph are chats, too. The
+messages may stand under any name, also in an inner object, or as JSON in a text.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from heedful.episodes.episode import Episode, Limits
+from heedful.episodes.episode import Episode, Limits, json_data
 from heedful.episodes.messages import first_of, objects, offered_tools, text_of
 from heedful.episodes.readers.base import (
     OpenSession,
@@ -20,12 +22,91 @@ from heedful.episodes.readers.base import (
     fault_of,
     outcome_of,
 )
-from heedful.episodes.readers.chat_objects import Chat, request_of, response_of
 from heedful.episodes.readers.dialects import (
     as_chat_message,
+    as_user_sees,
     is_chat_message,
 )
 from heedful.errors import InvalidInput
+
+Fields = Mapping[str, Any]
+
+
+@dataclass
+class Chat:
+    """The messages of a chat, the answer to them if it stands apart, and the run."""
+
+    messages: list[Any]
+    answer: list[Any]
+    fields: Fields
+
+    @classmethod
+    def of(cls, value: Any) -> "Chat":
+        """Return the chat in a value, which may be empty."""
+        if isinstance(value, list):
+            messages = value if _is_chat(value) else []
+            return cls(messages, [], {})
+
+        fields: Fields = value if isinstance(value, Mapping) else {}
+        inner = [part for part in fields.values() if isinstance(part, Mapping)]
+        messages = max(map(_prompt_in, (fields, *inner)), key=len)
+        answer = _answer_in(fields)
+        request = request_of(fields)
+        prompt = request.get("input")
+        if answer and isinstance(prompt, str):
+            message = {"role": "user", "content": prompt}
+            messages = _prompt_in({**request, "input": [message]})
+        return cls(messages, answer, fields)
+
+
+def _prompt_in(fields: Fields) -> list[Any]:
+    """Return the longest chat in an object, with the system prompt beside it."""
+    chat: list[Any] = []
+    for name, value in fields.items():
+        is_text = isinstance(value, str) and value.startswith("[")
+        messages = json_data(value) if is_text else value
+        if name == "output" or not _is_chat(messages) or len(messages) <= len(chat):
+            continue
+        chat = as_user_sees(messages) if name == "chat_history" else messages
+    system = text_of(first_of(fields, "system", "instructions"))
+    return [{"role": "system", "content": system}, *chat] if chat else []
+
+
+def _is_chat(value: Any) -> bool:
+    """Return True for a list with messages."""
+    return isinstance(value, list) and any(map(is_chat_message, value))
+
+
+def _answer_in(fields: Fields) -> list[Any]:
+    """Return the messages of a model's response, if an object has one."""
+    response = response_of(fields)
+    answer: Any = response.get("output")
+    choices = response.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        answer = [choices[0].get("message")]
+    elif response is not fields and "content" in response:
+        answer = [{"role": "assistant", **response}]
+    if isinstance(answer, Mapping):
+        answer = [answer]
+    return answer if _is_chat(answer) else []
+
+
+def request_of(fields: Fields) -> Fields:
+    """Return the request in a line of a log, or the line."""
+    request = fields.get("request")
+    return request if isinstance(request, Mapping) else fields
+
+
+def response_of(fields: Fields) -> Fields:
+    """Return the response in a line of a log, or the line."""
+    response = fields.get("response", fields)
+    if isinstance(response, str):
+        return {"content": response}
+    if not isinstance(response, Mapping):
+        return {}
+    body = response.get("body")
+    return body if isinstance(body, Mapping) else response
+
 
 PROMPT_ROLES = ("system", "developer", "user")
 ID_FIELDS = ("id", "task_id", "instance_id", "thread_id", "custom_id")
