@@ -110,10 +110,10 @@ def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
     monkeypatch.setattr(window, "MAX_LISTING_BYTES", 500_000)
 
     newest = browser.data("/loops/wide")
-    assert [one["attempt"] for one in newest["tried"]["attempts"]] == [4, 5]
+    assert [row["attempt"] for row in newest["tried"]["attempts"]] == [4, 5]
     assert "Earlier attempts" in browser.get("/loops/wide").text
 
-    numbers = []
+    numbers: list[int] = []
     following = 1
     while following <= 5:
         page = browser.data(f"/loops/wide?from={following}")

@@ -44,14 +44,12 @@ class Difference(NamedTuple):
     """The parts of a text that was compared with another, and what was left out.
 
     `unaligned` counts changed lines that were too many to be compared, `unshown` the
-    characters that are not in the parts, and `unshown_changes` the changes that are
-    not, or not to their end.
+    characters that are not in the parts.
     """
 
     parts: Sequence[Part]
     unaligned: int = 0
     unshown: int = 0
-    unshown_changes: int = 0
 
 
 def marked(before: str, after: str, spans: Sequence[Span] = ()) -> list[Part]:
@@ -128,22 +126,6 @@ def _count_rest(text: str) -> int:
     """Return how many characters of a word a text begins with; 0 if too many."""
     length = len(list(takewhile(str.isalnum, text)))
     return length if length < MAX_WORD_CHARS else 0
-
-
-def count_changed_lines(before: str, after: str) -> tuple[int, int]:
-    """Return how many lines are new, and how many are gone; line ends do not count.
-
-    >>> count_changed_lines("a\\nb\\n", "a\\nc\\nd\\n")
-    (2, 1)
-    """
-    new = 0
-    gone = 0
-    steps = _steps(before.splitlines(), after.splitlines())
-    for kind, old_first, old_end, new_first, new_end in steps:
-        if kind != "equal":
-            gone += old_end - old_first
-            new += new_end - new_first
-    return new, gone
 
 
 def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:
@@ -303,7 +285,6 @@ def _bounded(parts: Sequence[Part], unaligned: int) -> Difference:
     """Return the parts with a bounded number of characters, and count the others."""
     visible: list[Part] = []
     unshown = 0
-    unshown_changes = 0
     free_chars = {"gone": MAX_GONE_CHARS, "": MAX_CHANGE_CHARS}
     for kind, fault, text in parts:
         budget = kind if kind in free_chars else ""
@@ -312,10 +293,5 @@ def _bounded(parts: Sequence[Part], unaligned: int) -> Difference:
         if begin:
             visible.append((kind, fault, begin))
 
-        rest = len(text) - len(begin)
-        unshown += rest
-        if rest and kind in ("gone", "new"):
-            unshown_changes += 1
-    return Difference(
-        visible, unaligned=unaligned, unshown=unshown, unshown_changes=unshown_changes
-    )
+        unshown += len(text) - len(begin)
+    return Difference(visible, unaligned=unaligned, unshown=unshown)

@@ -241,7 +241,6 @@ def environment() -> "Environment":
         say_doubt,
         shown_details,
         unbounded,
-        unjudged,
         verdict,
         rung_name,
         without,

@@ -5,7 +5,8 @@ All that belongs to a page is in this room:
 - `loops.py`, `loop.py`, `lessons.py`, `lesson.py`, `inbox.py`,
   `runs.py`, `trace.py`, `work.py`, `access.py`: the pages of a subject. A function
   makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
-  declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
+  declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop,
+  and `window.py` reads what its page shows.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.

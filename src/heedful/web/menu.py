@@ -29,7 +29,7 @@ class MenuPage:
 
 MENU = (
     MenuPage(name="Home", address="/"),
-    MenuPage(name="Loops", address="/loops"),
+    MenuPage(name="Loops", address="/loops", below=("/send",)),
     MenuPage(name="Runs and traces", address="/work", below=("/runs", "/traces")),
     MenuPage(name="Lessons", address="/lessons"),
     MenuPage(name="Inbox", address="/inbox", may="read"),

@@ -49,8 +49,6 @@ def _pages() -> "Environment":
         "percent": lambda share: unbroken(percent(share)),
         "rule_words": describe_rule_name,
         "short": short_id,
-        "stage_value": stage_value,
-        "stop_words": stop_words,
         "words": cut_words,
         "unbroken": unbroken,
     }

@@ -1,4 +1,4 @@
-"""A run of a pipeline with its stages, and a page of it that is sent to others."""
+"""A run of a pipeline with its stages, and a loop or a run as one page to send."""
 
 import json
 from dataclasses import replace
