@@ -275,31 +275,17 @@ def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _describe_waiting() -> list[str]:
-    """Return how many lessons wait for a review, and the command that lists them."""
+def _read_memory() -> tuple[int, SessionTally]:
+    """Return how many lessons wait for a review, and what sessions were told."""
 
-    async def count(memory: Memory) -> int:
-        return len(await memory.quarantine.waiting())
-
-    try:
-        waiting = ask(count, as_hooks=True)
-    except NotFound:  # no hook has run here yet
-        return []
-    if not waiting:
-        return []
-    return [f"lessons that wait: {waiting}; next: heedful quarantine list"]
-
-
-def _read_reminders() -> SessionTally:
-    """Return what the reminders of all sessions did that have ended."""
-
-    async def look(memory: Memory) -> SessionTally:
-        return await memory.store.read(memory.scope, reminders.figures)
+    async def look(memory: Memory) -> tuple[int, SessionTally]:
+        waiting = await memory.quarantine.waiting()
+        return len(waiting), await memory.store.read(memory.scope, reminders.figures)
 
     try:
         return ask(look, as_hooks=True)
     except NotFound:  # no hook has run here yet
-        return SessionTally()
+        return 0, SessionTally()
 
 
 @hook.command("status")
@@ -327,8 +313,9 @@ def status() -> int:
         settings = process.read_settings(Path.cwd())
         lines += _describe_effects(settings)
         lines += filter(None, [doubt_about_rules(Path.cwd())])
-        lines += _describe_waiting()
-        figures = _read_reminders()
+        waiting, figures = _read_memory()
+        if waiting:
+            lines.append(f"lessons that wait: {waiting}; next: heedful quarantine list")
         if figures.shown:
             lines.append(f"in all: {figures.words}")
     except UsageError as error:
