@@ -77,10 +77,6 @@ NOT_OUR_WORDS: Mapping[tuple[str, str], str] = {
         "store/patterns.py",
         "MASK_PATTERN.sub(' ', wording.words)",
     ): "the error of a caller",
-    (
-        "web/lessons.py",
-        "LESSON_NUMBER.fullmatch(filters['text'].strip())",
-    ): "what a person typed into a search",
 }
 # Its texts are SQL.
 SQL_MODULES = frozenset(("store/statements.py",))

@@ -24,13 +24,15 @@ FORECAST_SPREAD = 3
 class ProofWords:
     """What is proven, in parts: a figure, what it is about, and further facts.
 
-    `shares` has the shares with and without memory, or is "" if they are unknown.
+    `shares` has the shares with and without memory, or is "" if they are unknown. They
+    are those of a `trial`, by the name of its source, or "" of draws.
     """
 
     figure: str
     about: str
     shares: str = ""
     facts: tuple[str, ...] = ()
+    trial: str = ""
 
     @property
     def sentence(self) -> str:
@@ -198,23 +200,12 @@ conclusion or 200 loops have ended; such a loop counts for no lesson by itself'
     )
 
 
-def headline(pooled: Comparison, trials: Sequence[TrialProof]) -> TrialProof | None:
-    """Return the trial that says whether memory helps where its own loops do not.
-
-    That is one of pairs, or any where no loop was shown lessons.
-    """
-    if pooled.uplift.gain is not None:
-        return None
-    telling = [trial for trial in trials if trial.pairs or not pooled.shown]
-    return next((trial for trial in telling if trial.uplift.gain is not None), None)
-
-
 def word_trial(trial: TrialProof) -> ProofWords:
     """Return what a trial found: its gain, and in which loops."""
     loops = f"{trial.shown:,} loops with {trial.source}, {trial.withheld:,} without"
     if trial.pairs:
         loops = f"the same {trial.pairs:,} tasks with memory and without"
-    return replace(word_gain(trial.uplift), facts=(loops,))
+    return replace(word_gain(trial.uplift), facts=(loops,), trial=trial.source)
 
 
 def word_proof(
@@ -232,10 +223,11 @@ def word_proof(
     with lessons and an outcome, `pending` those without an outcome, and `coins` those
     in which a draw decided.
     """
-    trial = headline(pooled, trials)
-    if trial is not None:
-        return word_trial(trial)
     if pooled.uplift.gain is None:
+        for trial in trials:
+            # Another memory does not speak for the loops of this one.
+            if trial.uplift.gain is not None and (trial.pairs or not pooled.shown):
+                return word_trial(trial)
         why = "no loop with lessons has ended"
         if pending:
             why += f"; {pending:,} run"

@@ -13,17 +13,10 @@ from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import State
-from heedful.lessons.proof import (
-    NO_CONCLUSION,
-    Comparison,
-    Conclusion,
-    Effect,
-    TrialProof,
-)
+from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.ranking import as_text
 from heedful.lessons.scope import lesson_name
 from heedful.lessons.sentence import (
-    headline,
     say_draws,
     say_missing,
     say_repeats,
@@ -31,7 +24,6 @@ from heedful.lessons.sentence import (
     unbounded,
     word_gain,
 )
-from heedful.loop.codec import from_document
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.pages import render
@@ -60,7 +52,6 @@ NEVER_SHOWN = "never shown"  # of a lesson
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 VERDICT_KINDS = ("good", "bad", "amber", "hatched", "track", "node")  # in a drawing
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
-MAX_SAVED_PROOFS = 8  # of models, in a project
 # To count 300,000 exposures takes seconds. So the proof of so many loops is up to so
 # many seconds old, unless somebody has ruled on a lesson since.
 MIN_CACHED_LOOPS = 2_000
@@ -109,8 +100,8 @@ class Measures(NamedTuple):
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
-# The proofs that were read last of all loops, and of those of models, by model.
-_proofs = WeakKeyDictionary[Memory, dict[str, ReadProof]]()
+# The proofs of all loops that were read last.
+_proofs = WeakKeyDictionary[Memory, ReadProof]()
 
 
 async def lessons(visit: Visit) -> Document:
@@ -166,7 +157,9 @@ async def lessons(visit: Visit) -> Document:
             (kind, counts[verdict], verdict)
             for kind, verdict in zip(VERDICT_KINDS, ALL_VERDICTS, strict=True)
         ],
-        "tables": [table("lessons", ("lesson", "gain at the first try", "shown"))],
+        "tables": [
+            table("lessons", ("lesson", "gain at the first try", "loops and sessions"))
+        ],
         "lessons": [
             {**review.visible(visit.caller, row), **measures.of(row)} for row in rows
         ],
@@ -245,21 +238,19 @@ async def measure(visit: Visit) -> Measures:
 
 async def read_proof(visit: Visit, model: str = "") -> ReadProof:
     """Return what the API says memory has proven, of all loops or those of a model."""
+    memory = visit.caller.memory
     (latest,) = await visit.caller.read(figures.rows, "latest")
-    ruling = latest["rulings"]
-    proofs = _proofs.setdefault(visit.caller.memory, {})
-    proof = proofs.get(model)
-    if proof is not None and proof.ruling == ruling:
+    proof = _proofs.get(memory)
+    if not model and proof is not None and proof.ruling == latest["rulings"]:
         is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS
         if is_fresh and proof.answer["ended"] >= MIN_CACHED_LOOPS:
             return proof
 
     answer = await visit.get("/v1/proof", limit=200, model=model)
-    proofs[model] = ReadProof(read_at=time.time(), ruling=ruling, answer=answer)
-    # Names of models are words of an address: only a few are kept.
-    for name in list(proofs)[:-MAX_SAVED_PROOFS]:
-        del proofs[name]
-    return proofs[model]
+    proof = ReadProof(read_at=time.time(), ruling=latest["rulings"], answer=answer)
+    if not model:
+        _proofs[memory] = proof
+    return proof
 
 
 async def proof(visit: Visit) -> Document:
@@ -288,18 +279,11 @@ async def proof(visit: Visit) -> Document:
     pooled = answer["pooled"]
     for comparison in (pooled, *lessons, *models, *trials):
         comparison |= words_of(comparison)
-    trial = headline(
-        from_document(Comparison, pooled),
-        [from_document(TrialProof, trial) for trial in trials],
-    )
-    whole = pooled
-    for document in trials:
-        if trial is not None and document["source"] == trial.source:
-            whole = document
+    trial_of = {trial["source"]: trial for trial in trials}
     is_harmful = answer["verdict"] == "hurts" and answer["holdout"]
     return {
         **answer,
-        "whole": whole,
+        "whole": trial_of.get(answer["words"]["trial"], pooled),
         "known": [lesson for lesson in lessons if lesson["gain"]],
         "others": [lesson for lesson in lessons if not lesson["gain"]],
         "by_model": models,
