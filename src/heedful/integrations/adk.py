@@ -175,21 +175,24 @@ class HeedfulAdkPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, result: Any
     ) -> None:
         """Keep the result of a call; ask memory about an error."""
-        run = self.runs.get(tool_context.invocation_id)
-        if run is not None:
-            error = _error_in(result)
-            text = error or redact_ends(str(result), MAX_RESULT_CHARS)
-            call = tool_context.function_call_id or ""
-            await run.keep(tool.name, text, call, failed=bool(error))
+        error = _error_in(result)
+        text = error or redact_ends(str(result), MAX_RESULT_CHARS)
+        await self._keep(tool, tool_context, text, failed=bool(error))
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
     ) -> None:
         """Keep the error of a call, and ask memory about it."""
-        run = self.runs.get(tool_context.invocation_id)
+        await self._keep(tool, tool_context, str(error), failed=True)
+
+    async def _keep(
+        self, tool: BaseTool, context: Any, text: str, *, failed: bool
+    ) -> None:
+        """Keep the result of a call, in a run of heedful."""
+        run = self.runs.get(context.invocation_id)
         if run is not None:
-            call = tool_context.function_call_id or ""
-            await run.keep(tool.name, str(error), call, failed=True)
+            call = context.function_call_id or ""
+            await run.keep(tool.name, text, call, failed=failed)
 
     async def on_event_callback(
         self, *, invocation_context: Any, event: Event

@@ -492,18 +492,10 @@ async def _on_prompt(moment: _Moment) -> Reply:
     advice = await moment.run.recall(prompt, moment.text("prompt_id"))
     note = "\n".join(advice.notes)
     if note and not moment.agent.says_at_start:
-        return moment.advise(_with_rules(f"Tell the user: {note}\n{rules}", advice))
-    reply = moment.advise(_with_rules(rules, advice))
+        return moment.advise(advice.below(f"Tell the user: {note}\n{rules}"))
+    reply = moment.advise(advice.below(rules))
     answer = {**(reply.answer or {}), "systemMessage": note} if note else reply.answer
     return replace(reply, answer=answer)
-
-
-def _with_rules(rules: str, advice: Advice) -> Advice:
-    """Return advice after the rules of the user."""
-    if not rules:
-        return advice
-    text = "\n".join(filter(None, [rules, advice.text]))
-    return replace(advice, text=text, silence="")
 
 
 async def _before_call(moment: _Moment) -> Reply:

@@ -100,6 +100,13 @@ class Advice:
     def __bool__(self) -> bool:
         return bool(self.text)
 
+    def below(self, text: str) -> Advice:
+        """Return the advice with a text above it, if there is one."""
+        if not text:
+            return self
+        lines = filter(None, [text, self.text])
+        return replace(self, text="\n".join(lines), silence="")
+
 
 @refuses_unknown_options
 @dataclass(eq=False, kw_only=True)
@@ -317,8 +324,7 @@ class HostRun:
         await memory.store.write(
             memory.scope, user_rules.tell, self.id, rules=list(rules), marks=marks
         )
-        texts = [rules_text(list(rules), NAMED_HEADING), advice.text]
-        return replace(advice, text="\n".join(filter(None, texts)), silence="")
+        return advice.below(rules_text(list(rules), NAMED_HEADING))
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.

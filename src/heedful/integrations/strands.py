@@ -281,13 +281,12 @@ def _task_message(messages: Sequence[Message]) -> Message:
 
 def _result_text(result: ToolResult) -> str:
     """Return what a tool returned, as one text."""
-    texts = []
-    for block in result["content"]:
-        if "text" in block:
-            texts.append(block["text"])
-        elif "json" in block:
-            texts.append(json.dumps(block["json"], default=repr))
-    return "\n".join(texts)
+    blocks = result["content"]
+    return "\n".join(
+        block.get("text") or json.dumps(block["json"], default=repr)
+        for block in blocks
+        if "text" in block or "json" in block
+    )
 
 
 def _makes_object(tool: Any) -> bool:
