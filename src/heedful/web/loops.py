@@ -159,8 +159,12 @@ async def _read_window(visit: Visit, text: str, before: int) -> RecentLoops:
     """Return the newest loops below a number, or those that a search finds."""
     if text:
         matches = await visit.caller.read(search_loops, text, before)
+        newest = await recent_loops(visit.caller)
         window = await visit.caller.read(
-            read_recent, before=before, numbers=matches.loops
+            read_recent,
+            {loop.n: loop for loop in newest.loops},
+            before=before,
+            numbers=matches.loops,
         )
         return RecentLoops(window.loops, window.oldest or matches.oldest)
     if before:
