@@ -200,7 +200,7 @@ async function linked() {
 async function live() {
   const where = await context();
   const [watching, acting] = [await open(where), await open(where)];
-  await go(watching, "/ui/loops?text=open-2");
+  await go(watching, "/ui/loops?text=ticket+open-2");
   await watching.waitForTimeout(700);
   await go(acting, "/ui/loops/open-2");
   await acting.click("#cancel > summary");
