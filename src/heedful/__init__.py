@@ -19,7 +19,7 @@ from heedful import display
 _NAMES = {
     "checks.evaluate": "Context context",
     "drive.drive": "Run run",
-    "drive.generate": "Rung Writer",
+    "drive.generate": "Rung Writer targeted",
     "drive.portal": "run_sync self_correcting",
     "drive.report": "AttemptReport ReportedLoop learn open_loop override",
     "drive.result": "Result",

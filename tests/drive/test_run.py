@@ -11,7 +11,7 @@ import heedful
 from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
-from heedful.drive.generate import Writer
+from heedful.drive.generate import Writer, targeted
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
@@ -79,6 +79,50 @@ async def test_a_reviser_takes_task_candidate_and_findings(any_store):
     expected = [("t", word, [f"{word} is not right"]) for word in ("first", "better")]
     assert seen == expected
     assert result.candidate == WANTED
+
+
+@pytest.mark.parametrize(
+    ("spans", "rewritten", "revised"),
+    [
+        pytest.param(
+            [(8, 13), (0, 3)], ["three", "one"], "ONE two THREE", id="two spans"
+        ),
+        pytest.param(
+            [(0, 5), (4, 7)],
+            ["one two"],
+            "ONE TWO three",
+            id="overlapping spans are one",
+        ),  # overlapping spans are one
+        pytest.param(
+            [(8, 99)], ["three"], "one two THREE", id="beyond the end"
+        ),  # beyond the end
+        pytest.param([None], ["one two three"], "ONE TWO THREE", id="no span: all"),
+        pytest.param([None, (4, 7)], ["two"], "one TWO three", id="a span beside none"),
+        pytest.param(
+            [(7, 4)], [""], "one two three", id="a span that ends before it begins"
+        ),
+    ],
+)
+async def test_a_targeted_reviser_gets_only_the_flagged_spans(
+    spans, rewritten, revised
+):
+    seen = []
+
+    def rewrite(task: Any, text: str, findings: Any) -> str:
+        seen.append(text)
+        return text.upper()
+
+    async def costly(task: Any, text: str, findings: Any) -> Answer:
+        return Answer(text.upper(), Usage(1, 5, completion_tokens=2))
+
+    flagged = [Finding("c", str(n), span=span) for n, span in enumerate(spans)]
+    assert await targeted(rewrite)("task", "one two three", flagged) == revised
+    assert seen == rewritten
+    calls = len(rewritten)
+    answer = Answer(revised, Usage(calls, 5 * calls, completion_tokens=2 * calls))
+    assert await targeted(costly)("task", "one two three", flagged) == answer
+    with pytest.raises(errors.InvalidInput, match="candidate"):
+        await targeted(rewrite)("task", ["one"], flagged)
 
 
 # -- models

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from heedful.checks.evaluate import (
     MAX_MEMORY_KEY_CHARS,
@@ -557,6 +557,73 @@ def _as_answer(candidate: Any) -> Answer:
     if not isinstance(candidate, str | dict):
         answer = answer_of(candidate)
     return answer or Answer(candidate)
+
+
+def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
+    """Return a reviser that rewrites only the parts of a text that findings point to.
+
+    `rewrite(task, text, findings)` gets each part that findings mark with their `span`,
+    and returns the new text or an Answer. Overlapping parts are joined. If no finding
+    has a span, `rewrite` gets the whole candidate. The candidate must be text.
+    """
+
+    async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
+        """Return the candidate with rewritten parts. Raises InvalidInput."""
+        if not isinstance(candidate, str):
+            raise InvalidInput("candidate", candidate, "text, since only parts change")
+
+        parts = _flagged_parts(candidate, findings)
+        if not parts:
+            parts = [_FlaggedPart(0, len(candidate), list(findings))]
+
+        # From the end to the beginning, so that earlier positions stay right.
+        usage = Usage()
+        for part in reversed(parts):
+            text = rewrite(task, candidate[part.start : part.end], part.findings)
+            if hasattr(text, "__await__"):
+                text = await text
+
+            if isinstance(text, Answer):
+                usage = usage + text.usage
+                text = text.text
+
+            candidate = f"{candidate[: part.start]}{text}{candidate[part.end :]}"
+
+        return Answer(candidate, usage) if usage.calls else candidate
+
+    return revise
+
+
+class _FlaggedPart(NamedTuple):
+    """The characters of a text from `start` to before `end`, and what is wrong."""
+
+    start: int
+    end: int
+    findings: list[Finding]
+
+
+def _flagged_parts(text: str, findings: Sequence[Finding]) -> list[_FlaggedPart]:
+    """Return the parts of `text` that findings point to, in order, without overlaps."""
+    located = [
+        (finding.span, finding) for finding in findings if finding.span is not None
+    ]
+    located.sort(key=lambda pair: tuple(pair[0]))
+
+    parts: list[_FlaggedPart] = []
+    for span, finding in located:
+        start = max(0, span[0])
+        end = max(start, min(len(text), span[1]))
+
+        part = _FlaggedPart(start, end, [finding])
+        if parts and start < parts[-1].end:
+            before = parts.pop()
+            part = _FlaggedPart(
+                before.start, max(before.end, end), [*before.findings, finding]
+            )
+
+        parts.append(part)
+
+    return parts
 
 
 def default_memory_key(first: Producer, checks: Sequence[Check]) -> str:
