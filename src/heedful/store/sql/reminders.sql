@@ -9,5 +9,5 @@ select coalesce(sum(case when told then 1 else 0 end), 0) as shown,
        coalesce(sum(case when told and repeated is null then 1 else 0 end), 0) as other,
        coalesce(sum(case when not told and repeated is not null then 1 else 0 end), 0) as withheld,
        coalesce(sum(case when not told and repeated then 1 else 0 end), 0) as withheld_again,
-       coalesce(sum(calls), 0) as calls_lost
+       cast(coalesce(sum(calls), 0) as bigint) as calls_lost
 from reminder where tenant = :tenant and project = :project and settled;
