@@ -291,3 +291,13 @@ def test_lessons_with_the_same_words_are_told_apart(browser: Browser):
     page = words_of(browser.get("/lessons").text)
     for id in ids:
         assert f"lesson {id} after the error" in page
+
+
+def test_a_list_without_lessons_in_use_does_not_say_that_nothing_was_learnt(
+    browser: Browser,
+):
+    assert "Nothing was learnt" in browser.get("/lessons").text
+    hold_texts(browser)
+    page = browser.get("/lessons").text
+    assert "Nothing was learnt" not in page
+    assert "No lesson is in use" in page

@@ -44,6 +44,7 @@ NOTHING_LEARNT = (
     "Nothing was learnt in this project yet. A loop that fails and then passes teaches "
     "a lesson."
 )
+NOTHING_IN_USE = "No lesson is in use: those that there are wait, or are retired."
 STATE_LABELS = {"superseded": "replaced"}
 # What pages say of a comparison.
 NOT_KNOWN = "not known yet"
@@ -118,7 +119,10 @@ async def lessons(visit: Visit) -> Document:
     measures = await measure(visit)
     counts = Counter[str]()
     cursor = 0
-    silence = NOTHING_LEARNT
+    may_review = review.may_review(visit.caller)
+    states = await visit.caller.read(figures.rows, "lesson_states", reviews=may_review)
+    state_counts = Counter({row["state"]: row["lessons"] for row in states})
+    silence = NOTHING_IN_USE if states else NOTHING_LEARNT
     if state:
         silence = f"No lesson is {STATE_LABELS.get(state, state)}."
     if text:
@@ -142,9 +146,6 @@ async def lessons(visit: Visit) -> Document:
     if text and state:
         rows = [row for row in rows if row["state"] == state]
 
-    may_review = review.may_review(visit.caller)
-    states = await visit.caller.read(figures.rows, "lesson_states", reviews=may_review)
-    state_counts = Counter({row["state"]: row["lessons"] for row in states})
     return {
         "heading": "Lessons",
         "search": "Words of a lesson or an error",
