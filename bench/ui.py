@@ -250,7 +250,7 @@ async def _measure(engine: str, store: Store, size: int) -> list[Figure]:
         ids = await store.read(Scope(), _ids)
         table = Table("page", "p50", "p95", "CPU", "÷ Home", title=f"{title}, in ms")
         for page in PAGES:
-            cost = await _measure_page(client, page.format(**ids))
+            cost = await _measure_page(client, page.format_map(ids))
             table.add_row(
                 f"/ui{page}",
                 f"{cost.p50:.0f}",

@@ -155,9 +155,8 @@ def decorate(
     # Functions that somebody wrote one by one have different names.
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
     defaults = {"policy": POLICY, "memory": memory, "store": None}
-    correct = heedful.self_correcting(
-        checks=[judged], on_exhausted="best", **{**defaults, **options}
-    )
+    arguments = {"checks": [judged], "on_exhausted": "best", **defaults, **options}
+    correct = heedful.self_correcting(**arguments)
     # What is decorated may return an Answer for a text.
     return correct(cast("Function", answer))
 

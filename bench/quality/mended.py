@@ -101,8 +101,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
     views = sorted(map(reader_view, [*cases, *unmended]), key=lambda view: view["id"])
     PAIRS.write_text(json.dumps(views, ensure_ascii=False, indent=1) + "\n")
 
-    known = len(_load("mended_recorded.json"))
-    anchor = f"of {known} recorded runs with a cure; the others are not in the data"
+    cures = len(_load("mended_recorded.json"))
+    anchor = f"of {cures} recorded runs with a cure; the others are not in the data"
     yield Row(key="mended.recorded", ours=len(recorded), anchor=anchor)
     yield from _figures("mended", cases)
     for name, half in _halves(cases).items():

@@ -268,7 +268,10 @@ BAD = {
     "db count tasks.jsonl": (4, "tasks.jsonl is not a SQLite database"),
     "loops --db .": (4, "is a folder; name a file in it"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
-    "loops --db postgresql://u:hidden@127.0.0.1:1/x": (4, "no server listens at 127."),
+    "loops --db postgresql://u:hidden@127.0.0.1:1/x": (
+        4,
+        "port 1 failed: Connection refused",
+    ),
 }
 
 

@@ -205,7 +205,7 @@ class PostgresSession(Db):
 
     def __init__(self, address: Address) -> None:
         self.url = address.shown
-        self._connection = _connect(
+        self._connection = psycopg.connect(
             address.conninfo,
             # Transactions are begun explicitly, together with their tenant.
             autocommit=True,
@@ -496,58 +496,6 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
     return numbered_sql, tuple(names)
 
 
-# What libpq says of a server that it cannot reach, what is wrong, and what to do.
-_CONNECTION_FAULTS = (
-    (
-        r"closed the connection|database system is",
-        "the server at {place} starts or stops",
-        "try again in a few seconds",
-    ),
-    (
-        r"refused|No such file",
-        "no server listens at {place}",
-        "see that the server runs, and that host and port in the URL are right",
-    ),
-    (
-        r"resolve host|translate host name|not known",
-        "the host {host} is not known",
-        "correct the host in the URL",
-    ),
-    (
-        r"timeout|timed out",
-        "{place} does not answer in time",
-        "see that the server runs, and that no firewall is before it",
-    ),
-    (
-        r"authentication failed|no password|pg_hba|role .* does not exist",
-        "the server at {place} refuses the user {user}",
-        "correct user and password in the URL",
-    ),
-    (
-        r"database .* does not exist",
-        "the server at {place} has no database {dbname}",
-        "correct its name in the URL, or create it and run heedful migrate",
-    ),
-    (
-        r"too many clients|connection slots|too many connections",
-        "the server at {place} takes no more connections",
-        "raise its max_connections, or try again later",
-    ),
-)
-
-
-class ServerUnreachable(psycopg.OperationalError):
-    """The server did not accept a connection; the message says what to do."""
-
-
-def _connect(conninfo: str, **options: Any) -> psycopg.Connection[Any]:
-    """Connect to a server. Raises ServerUnreachable."""
-    try:
-        return psycopg.connect(conninfo, **options)
-    except psycopg.OperationalError as error:
-        raise ServerUnreachable(_describe_failure(str(error), conninfo)) from error
-
-
 # The poolers that keep a connection of the server for each client, by `conninfo`.
 _session_poolers: set[str] = set()
 _pooler_check = threading.Lock()
@@ -565,7 +513,7 @@ def _check_pooler(
     with _pooler_check:
         if address.conninfo in _session_poolers:
             return
-        with closing(_connect(address.conninfo, autocommit=True)) as other:
+        with closing(psycopg.connect(address.conninfo, autocommit=True)) as other:
             is_shared = (
                 _process_of(other) == process or _process_of(connection) != process
             )
@@ -587,26 +535,6 @@ def _same_process_sql(process: int) -> str:
         f"do $$ begin if pg_backend_pid() <> {process} then raise exception '' using "
         f"errcode = '{UNMET_EXPECTATION_STATE}', detail = '0'; end if; end $$"
     )
-
-
-def _describe_failure(text: str, conninfo: str) -> str:
-    """Return what keeps a server from accepting a connection, without a password."""
-    parts = {
-        "host": "localhost",
-        "port": "5432",
-        "user": "of the operating system",
-        "dbname": "of this name",
-    }
-    for name, value in conninfo_to_dict(conninfo).items():
-        if name in parts:
-            parts[name] = str(value)
-    place = f"{parts['host']}:{parts['port']}"
-
-    for pattern, fault, cure in _CONNECTION_FAULTS:
-        if re.search(pattern, text):
-            return f"{fault.format(place=place, **parts)}; {cure}"
-    line = text.splitlines()[-1]
-    return f"{place}: {line}: {_UNREACHABLE_SERVER_FIX}"
 
 
 class CommitInDoubt(psycopg.OperationalError):
@@ -691,8 +619,6 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return InvalidInput("text", "\0", allowed)
     if isinstance(error, CommitInDoubt):
         return StoreInDoubt(line)
-    if isinstance(error, ServerUnreachable):
-        return StoreUnavailable(str(error))
     # Without a state, psycopg was answered twice: a pooler added that the server is
     # gone.
     if lost or (isinstance(error, psycopg.InternalError) and error.sqlstate is None):
