@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from heedful import Context, Finding, run
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
@@ -21,7 +19,6 @@ def knows_team(answer: str, at: Context) -> list[Finding]:
     return [Finding("team", f"unknown team {team!r}; teams are {', '.join(TEAMS)}")]
 
 
-@pytest.mark.both_nightly
 def test_a_lesson_has_the_words_of_a_prompt_on_every_face(browser: Browser, tmp_path):
     store = browser.api.setup.store
     memory = Memory(store, Scope("acme", "main"), holdout=0.0)

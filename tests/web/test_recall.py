@@ -26,7 +26,6 @@ def browser(tmp_path):
         yield browser.open(browser.api._all)
 
 
-@pytest.mark.both_nightly
 def test_a_task_shows_what_the_command_prints(browser: Browser, tmp_path):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = "?task=sort+the+colours+red+and+blue"
