@@ -453,3 +453,17 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Week]:
 @pytest.mark.parametrize("path", ["/home", "/loops", "/lessons", "/proof"])
 def test_the_pages_of_a_demo_say_what_its_terminal_says(demo: Week, path: str):
     assert unsaid(demo.page(path), documents_of(demo, path)) == []
+
+
+@pytest.mark.parametrize("kind", ["loop", "stage", "run"])
+def test_a_page_that_is_sent_says_what_the_terminal_says(week: Week, kind: str):
+    loops = week.says("loops --limit 500")["loops"]
+    id = next(
+        loop["id"]
+        for loop in loops
+        if loop["kind"] == kind and loop["state"] == "stopped"
+    )
+    week.says(f"why {shlex.quote(id)} --html sent.html")
+    page = (week.desk.folder / "sent.html").read_text("utf-8")
+    matter = "runs" if kind == "run" else "loops"
+    assert unsaid(page, documents_of(week, f"/{matter}/{id}")) == []
