@@ -72,7 +72,6 @@ GOOD = {
     "audit list": ("nothing was done in this tenant yet", "audit"),
     "audit verify": ("the audit has no row yet", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
-    "db count heedful.db": ("override", "rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }
 STDIN = {"seen log": "login failed for ada1 here", "recall": bytes(range(256)) * 40}
@@ -264,8 +263,8 @@ BAD = {
         4,
         "nowhere/x.db: No such file or directory; check the path",
     ),
-    "db count none.db": (3, "no database 'none.db' in this folder"),
-    "db count tasks.jsonl": (4, "tasks.jsonl is not a SQLite database"),
+    "db copy none.db new.db": (3, "no database 'none.db' in this folder"),
+    "db copy tasks.jsonl new.db": (4, "tasks.jsonl is not a SQLite database"),
     "loops --db .": (4, "is a folder; name a file in it"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
     "loops --db postgresql://u:hidden@127.0.0.1:1/x": (
@@ -297,7 +296,7 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line):
         pytest.param("loops --limit x", "UsageError", id="not a number"),
         pytest.param("proof --restore 1", "UsageError", id="options that need others"),
         pytest.param("why zzz", "NotFound", id="no such loop"),
-        pytest.param("db count tasks.jsonl", "StoreCorrupt", id="no database"),
+        pytest.param("db copy tasks.jsonl new.db", "StoreCorrupt", id="no database"),
         pytest.param("export none/x.jsonl", "StoreUnavailable", id="no such folder"),
     ],
 )

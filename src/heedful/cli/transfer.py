@@ -120,27 +120,6 @@ def copy_(
     )
 
 
-@db.command()
-def count(
-    database: Annotated[
-        str, Argument(help="A SQLite file, or a postgresql:// URL of the owner.")
-    ],
-) -> int:
-    """Count the rows of each table, of every tenant.
-
-    A backup that was restored completely has the same output as its source had.
-    """
-    from heedful.store.transfer import count_rows
-
-    rows_by_table = count_rows(database)
-    total = sum(rows_by_table.values())
-    return answer(
-        {"rows": total, "tables": rows_by_table},
-        TextTable(("table", "rows"), list(rows_by_table.items())),
-        counted(total, "row"),
-    )
-
-
 def migrate(
     role: Annotated[
         str, Option(help="Create this role for the service if it is missing.")

@@ -1,4 +1,4 @@
-"""Export and import of the lessons of one scope, and copies and counts of a database.
+"""Export and import of the lessons of one scope, and copies of a database.
 
 An export has one record for each lesson, with its examples and links. Lessons are named
 by kind and signature, because ids differ between databases. Examples list all sources
@@ -578,37 +578,6 @@ def _describe_table(db: Db, name: str) -> StoreTable:
     )
 
 
-def count_rows(url: str) -> dict[str, int]:
-    """Return the number of rows of all tenants by table, as of one moment.
-
-    `url` is a SQLite file, or a PostgreSQL database: connect as the role that owns the
-    tables. Raises NotFound, RoleRefused, StoreError.
-    """
-    if not url.startswith(POSTGRES_PREFIXES):
-        _check_exists(url)
-        try:
-            with closing(connect(url, BUSY_TIMEOUT_SECONDS)) as db:
-                db.execute("begin")
-                return _count_tables(db)
-        except (sqlite3.Error, OSError) as error:
-            raise translate_error(error, url) from error
-
-    needs_psycopg()
-    from heedful.store import postgres_session
-
-    try:
-        address = postgres_session.parse_url(url)
-        with closing(postgres_session.PostgresSession(address)) as server_db:
-            _check_owner(server_db, "a count")
-            server_db.script(
-                "begin isolation level repeatable read read only; "
-                f"{postgres_session.PATIENT_TRANSACTION_SQL}"
-            )
-            return _count_tables(server_db)
-    except postgres_session.PSYCOPG_ERRORS as error:
-        raise postgres_session.translate_error(error) from error
-
-
 def _count_tables(db: Any) -> dict[str, int]:
     """Return the number of rows of each table."""
     counts = {}
@@ -689,7 +658,7 @@ def _begin_copy(new_db: Any, target: str) -> None:
     """
     from heedful.store import postgres_session
 
-    _check_owner(new_db, "a copy")
+    _check_owner(new_db)
     new_db.script(
         "begin; set constraints all immediate; "
         f"{postgres_session.PATIENT_TRANSACTION_SQL}"
@@ -704,10 +673,10 @@ def _begin_copy(new_db: Any, target: str) -> None:
             )
 
 
-def _check_owner(db: Any, purpose: str) -> None:
+def _check_owner(db: Any) -> None:
     """Check the schema, and that the role of a connection sees the rows of all tenants.
 
-    `purpose` says what needs them, such as "a copy". Raises RoleRefused, StoreError.
+    Raises RoleRefused, StoreError.
     """
     from heedful.store import postgres
 
@@ -715,7 +684,7 @@ def _check_owner(db: Any, purpose: str) -> None:
     postgres.check_schema(db, role)
     if not role["owner"]:
         raise RoleRefused(
-            f"role {role['role']} sees only one tenant at a time, but {purpose} needs "
+            f"role {role['role']} sees only one tenant at a time, but a copy needs "
             "all tenants; connect as the role that owns heedful's tables"
         )
 
