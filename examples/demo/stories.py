@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from heedful.cli.output import PIPE_WIDTH_COLUMNS, counted
-from heedful.cli.progress import Progress
+from heedful.cli.output import PIPE_WIDTH_COLUMNS, Progress, counted
 from heedful.cli.run import TaskResult, program
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from

@@ -218,7 +218,7 @@ def without_controls(text: str) -> str:
     'a\\x1b[2J\n\tb\\u202e'
     """
     return _CONTROL_PATTERN.sub(
-        lambda found: found[0].encode("unicode_escape").decode("ascii"), text
+        lambda hit: hit[0].encode("unicode_escape").decode("ascii"), text
     )
 
 

@@ -9,14 +9,15 @@ import pytest
 from heedful.cli.exits import report_error
 from heedful.cli.output import (
     CURRENT_COMMAND,
+    MIN_PROGRESS_ITEMS,
     PIPE_WIDTH_COLUMNS,
     CommandLine,
+    Progress,
     TextTable,
     counted,
     following,
     when,
 )
-from heedful.cli.progress import MIN_PROGRESS_ITEMS, Progress
 
 HEADS = ("loop", "why", "attempts", "÷ oracle", "at")
 ROWS = [

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from heedful.episodes.episode import Event, json_data
@@ -268,7 +269,7 @@ def chat_events(
         return message_events("assistant", [message], names)
     if message.get("object") == "response":  # of OpenAI, with all its items
         items = objects(message.get("output"), "output")
-        return [event for item in items for event in chat_events(item, names)]
+        return list(chain.from_iterable(chat_events(item, names) for item in items))
 
     role = message.get("role")
     if not isinstance(role, str) or not role:

@@ -18,8 +18,7 @@ from heedful.episodes.readers.base import Reader
 from heedful.episodes.readers.chat import ChatReader
 from heedful.episodes.readers.ci_log import CiLogReader
 from heedful.episodes.readers.claude_code import SessionReader
-from heedful.episodes.readers.codex import CodexReader
-from heedful.episodes.readers.codex_exec import ExecReader
+from heedful.episodes.readers.codex import CodexReader, ExecReader
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.readers.junit import JUnitReader
 from heedful.episodes.readers.openhands import OpenHandsReader

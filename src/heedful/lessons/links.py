@@ -189,7 +189,7 @@ def relate(subject: LessonWords, words: Iterable[LessonWords], limit: int) -> Re
             weight = round(sum(weights[link] for link in shared), 3)
             related.append(RelatedLesson(other, tuple(shared[::-1]), weight))
     # The nearest lesson is first, then those that were seen often.
-    related.sort(key=lambda near: (-near.weight, -near.lesson.seen, near.lesson.id))
+    related.sort(key=lambda to: (-to.weight, -to.lesson.seen, to.lesson.id))
 
     silence = ""
     if not related:

@@ -264,7 +264,7 @@ def _frame_words() -> frozenset[str]:
     fixes = [Fix(kind=kind, calls=(call,), was_asked=True) for kind in ("step", "tool")]
     vain = Mistake(action=Call(tool="_", text="_"), error="_", vain=(call,))
     records = [vain, *(replace(vain, fix=fix) for fix in fixes)]
-    texts = [text for one in records for text in (rule(one), lesson(one))]
+    texts = [*map(rule, records), *map(lesson, records)]
     return frozenset(words(" ".join(texts)))
 
 
