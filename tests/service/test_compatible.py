@@ -294,13 +294,14 @@ def test_the_model_of_the_service_writes_the_reflection(tmp_path):
         "confidence": 0.8,
         "tags": ["price"],
     }
-    with served(tmp_path, model=ScriptedModel(json.dumps(words))) as api:
+    model = ScriptedModel(json.dumps(words))
+    with served(tmp_path, model=model) as api:
         generated = api.post(GENERATE, json=FAILED).json()
-        assert generated["reflection_text"].startswith(words["reflection"])
+        assert generated["reflection_text"].startswith(str(words["reflection"]))
         assert generated["importance"] == 0.9
         # The failure is known, so the model is not asked again.
         assert api.post(GENERATE, json=FAILED).status_code == 200
-        assert len(api.setup.model.prompts) == 1
+        assert len(model.prompts) == 1
 
 
 @pytest.mark.sqlite
