@@ -232,17 +232,15 @@ async def reply(
     if name not in row.events:
         raise UnknownName(f"event of {agent}", name, list(row.events))
 
-    data = in_our_names(row, data)
-    run = host.run(session_of(data))
-    error = data.get("error")
-    texts = {
-        field: _cut_texts(value, encoded=field in _JSON_TEXT_FIELDS)
-        for field, value in data.items()
-    }
+    fields = dict(in_our_names(row, data))
+    run = host.run(session_of(fields))
+    for json_field in _JSON_TEXT_FIELDS.intersection(fields):
+        fields[json_field] = json_data(fields[json_field])
+    texts = {field: _cut_texts(value) for field, value in fields.items()}
+    error = fields.get("error")
     if isinstance(error, str):
         texts["error"] = _cut_error(error)
-    data = texts
-    moment = _Moment(name=name, agent=row, data=data, run=run, settings=settings)
+    moment = _Moment(name=name, agent=row, data=texts, run=run, settings=settings)
     kind = row.events[name]
     shows = kind in row.takes or (kind == "before" and settings.deny)
     run.room = MAX_MOMENT_CHARS if shows else 0
@@ -282,22 +280,14 @@ async def work(host: Host, session: str, what: Work) -> None:
         await host.sweep()
 
 
-def _cut_texts(value: Any, encoded: bool = False) -> Any:
-    """Redact and cut each long text of a value.
-
-    An `encoded` text is JSON, whose inner texts are cut.
-    """
-    if isinstance(value, str) and len(value) > MAX_HOOK_TEXT_CHARS:
-        data = json_data(value) if encoded else value
-        if isinstance(data, str):
-            return redact_ends(value, MAX_HOOK_TEXT_CHARS)
-        return _cut_texts(data)
-
+def _cut_texts(value: Any) -> Any:
+    """Redact and cut each long text of a value."""
     if isinstance(value, Mapping):
         return {key: _cut_texts(content) for key, content in value.items()}
     if isinstance(value, list):
         return [_cut_texts(content) for content in value]
-    return value
+    is_long = isinstance(value, str) and len(value) > MAX_HOOK_TEXT_CHARS
+    return redact_ends(value, MAX_HOOK_TEXT_CHARS) if is_long else value
 
 
 def _cut_error(text: str) -> str:
@@ -346,7 +336,7 @@ class _Moment:
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the call; a value that is not an object is named "input"."""
-        value = json_data(self.get("tool_input"))
+        value = self.get("tool_input")
         return value if isinstance(value, Mapping) else {"input": value}
 
     @property
@@ -516,7 +506,7 @@ async def _before_call(moment: _Moment) -> Reply:
 
 async def _after_call(moment: _Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
-    response = json_data(moment.get("tool_response"))
+    response = moment.get("tool_response")
     interrupted = moment.get("is_interrupt") is True
     if isinstance(response, Mapping) and response.get("interrupted") is True:
         interrupted = True
