@@ -30,7 +30,6 @@ MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 MAX_SHOWN_TASK_CHARS = 4_000
 # A list does not read longer records of an attempt, a decision or an episode, so that
 # those of 50 rows are within MAX_LISTING_BYTES.
-MAX_LIST_RECORD_CHARS = 32 * 1024
 MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.

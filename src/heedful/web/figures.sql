@@ -1,20 +1,18 @@
 -- What the pages count. Statements are written for both engines; a comment such as /*sqlite … */ holds SQL of one of them.
 -- A name in braces stands for the part of SQL with that name.
 
--- part: doubtful
--- 1 if nothing judged an attempt, 2 if a check raised an error, as `Attempt.doubt_state` says; else 0.
-case when instr(record, ': not validated"') > 0 then 2
-     when instr(record, '"judged_by":["') > 0 then 0
-     when coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') = '[]'
-      and coalesce(/*sqlite json_extract(record, '$.evaluation.scores') *//*postgres record::json -> 'evaluation' ->> 'scores' */, '{}') = '{}'
-      and /*sqlite json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'met' */ is null then 1
-     else 0 end
-
 -- part: shown_state
--- The state of a loop, as `StoredLoop.shown_state` says: what passed may be doubtful by its last attempt.
+-- The state of a loop, as `StoredLoop.shown_state` says: what passed may be doubtful by its last attempt, as `Attempt.doubt_state` has it.
 case when state <> 'passed' or kind = 'run' then state
-     else case (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
-       when 1 then 'unchecked' when 2 then 'not_validated' else state end end
+     else coalesce((
+       select case
+         when instr(record, ': not validated"') > 0 then 'not_validated'
+         when instr(record, '"judged_by":["') > 0 then state
+         when coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') = '[]'
+          and coalesce(/*sqlite json_extract(record, '$.evaluation.scores') *//*postgres record::json -> 'evaluation' ->> 'scores' */, '{}') = '{}'
+          and /*sqlite json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'met' */ is null then 'unchecked'
+         else state end
+       from attempt where attempt.loop = loop.n order by number desc limit 1), state) end
 
 -- name: latest
 -- Persons wrote the notes, so there are few: SQLite reads them in this order, not all loops.

@@ -142,22 +142,3 @@ def unknown_filters(query: Iterable[str], *names: str) -> str:
     others = ", ".join(sorted({*query} - {"project", "sort", "cursor", *names}))
     sentence = f"This page has no filter {others}. It has: {', '.join(names)}."
     return sentence if others else ""
-
-
-def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Plain]:
-    """Return the address of each order, and which one the list has now.
-
-    The largest come first, and after another click the smallest.
-    """
-    links = {}
-    for name in names:
-        link = visit.turned(sort=f"-{name}")
-        order = ""
-        if sort == f"-{name}":
-            link = visit.turned(sort=name)
-            order = "descending"
-        elif sort == name:
-            link = visit.turned(sort="")
-            order = "ascending"
-        links[name] = {"link": link, "order": order}
-    return links

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.loop.record import DOUBT_STATES
 from heedful.memory.memory import Memory
+from heedful.pages.report import counted
 from heedful.service.auth import Caller
 from heedful.store.loop_names import find_loop
 from heedful.store.loop_texts import search_loops
@@ -108,6 +109,11 @@ async def loops(visit: Visit) -> Document:
         number = f"{len(window.loops):,}"
         which = f"{number} older" if before else f"the newest {number}"
         answer = f"{answer}, of {which} loops"
+    stages = 0
+    if not (text or filters["key"]):
+        stages = sum(loop.kind == "stage" for loop in window.loops)
+    if stages:
+        answer += f"; {counted(stages, 'stage')} of pipelines under their runs"
     return {
         "heading": "Loops",
         "search": "Task, answer, finding or id",
