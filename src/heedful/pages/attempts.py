@@ -37,10 +37,12 @@ def first_equal(
     Returns 0 if no earlier one has them. Only what is true is compared; advice never
     is, because a check may name another example each time.
     """
-    for earlier in attempts[: attempts.index(attempt)]:
-        is_output = earlier.output == attempt.output
-        is_finding = _findings(earlier) == _findings(attempt)
-        if (is_output or not output) and (is_finding or not findings):
+    for earlier in attempts:
+        if earlier.attempt >= attempt.attempt:
+            break
+        if output and earlier.output != attempt.output:
+            continue
+        if not findings or _findings(earlier) == _findings(attempt):
             return earlier.attempt
     return 0
 
