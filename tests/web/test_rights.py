@@ -179,12 +179,12 @@ def test_who_is_not_signed_in_sees_no_page(tmp_path):
         places = store_everything(browser.api)
         for page in browser.site.pages:
             path = places.get(page.address, page.address)
-            shown = browser.get(path)
-            assert shown.status_code == 303, path
-            assert shown.headers["location"].startswith("/ui/sign-in")
+            page_answer = browser.get(path)
+            assert page_answer.status_code == 303, path
+            assert page_answer.headers["location"].startswith("/ui/sign-in")
             data = browser.get(f"{path}.json")
             assert data.status_code == 401, path
-            assert MARKER not in shown.text + data.text
+            assert MARKER not in page_answer.text + data.text
         assert browser.get("/events").text == ENDED_EVENT
         for action in browser.site._actions:
             assert browser.post(f"/do/{action}").status_code == 401, action
@@ -347,15 +347,15 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
         api.run(api.setup.store.write(SCOPE, record_failure, digest, failure))
 
         reviewer = api.key("read")
-        shown = answers_of_api(api, reviewer)
-        assert HELD in shown["GET /v1/reflections"]
-        found = f"/v1/reflections?error_type={HELD}Type"
-        assert len(read_data(api.get(found, key=reviewer))["items"]) == 2
+        answers = answers_of_api(api, reviewer)
+        assert HELD in answers["GET /v1/reflections"]
+        path_of_type = f"/v1/reflections?error_type={HELD}Type"
+        assert len(read_data(api.get(path_of_type, key=reviewer))["items"]) == 2
 
         recaller = api.key("recall")
         for question, text in answers_of_api(api, recaller).items():
             assert HELD not in text, question
-        assert read_data(api.get(found, key=recaller))["items"] == []
+        assert read_data(api.get(path_of_type, key=recaller))["items"] == []
         assert read_data(api.get("/v1/episodes", key=recaller))["items"][0][
             "error"
         ] == ("MalformedAnswer")

@@ -235,28 +235,28 @@ def numbers_in(text: str) -> list[str]:
 
 def numbers_of(document: Any) -> set[float]:
     """Return the numbers of JSON data, those in texts, and counts and sums of rows."""
-    found: set[float] = {0.0}
+    numbers: set[float] = {0.0}
     if isinstance(document, bool) or document is None:
-        return found
+        return numbers
     if isinstance(document, int | float):
         return {abs(float(document))}
     if isinstance(document, str):
         return {float(number) for number in numbers_in(document)}
     if isinstance(document, Mapping):
         for value in document.values():
-            found |= numbers_of(value)
-        return found
+            numbers |= numbers_of(value)
+        return numbers
 
-    found.add(float(len(document)))
+    numbers.add(float(len(document)))
     counts = Counter[str]()
     sums = Counter[str]()
     for row in document:
-        found |= numbers_of(row)
+        numbers |= numbers_of(row)
         if isinstance(row, Mapping):
             counts.update(f"{name}={value}" for name, value in row.items())
             for name, value in row.items():
                 sums[name] += value if isinstance(value, int | float) else 0
-    return found.union(map(float, counts.values()), map(float, sums.values()))
+    return numbers.union(map(float, counts.values()), map(float, sums.values()))
 
 
 def is_said(number: str, known: set[float]) -> bool:

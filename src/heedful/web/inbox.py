@@ -130,11 +130,9 @@ async def _case_facts(
     errors = [text.pattern for text in case if text.kind != "strategy"]
     stated = await caller.memory.believed()
     names = names_to_state(sources, stated)
-    waiting = [
-        id
-        for source in filter(is_outside, sources)
-        for id in await caller.read(lesson_store.held_of, source)
-    ]
+    waiting: list[int] = []
+    for source in filter(is_outside, sources):
+        waiting += await caller.read(lesson_store.held_of, source)
     freed = await caller.read(
         quarantine_store.only_of_stated, waiting, stated.union(names)
     )
