@@ -481,11 +481,12 @@ def test_home_names_the_command_that_lists_failed_jobs(url):
     api.run(queue.defer("drive", SCOPE, loop="l1", by="short"))
     api.run(queue.work(Tools(store=store, loops={"short": short}), once=True))
     site = Browser(api).open(api._all)
-    (failed,) = site.data("/home")["jobs"]
+    (failed,) = site.data("/home")["needs"]
+    assert failed["about"] == "jobs failed"
     assert failed["number"] == 1
     assert failed["command"] == "heedful jobs --tenant acme"
     page = words_of(site.get("/home").text)
-    assert "1 failed or stalled job" in page
+    assert "jobs failed" in page
     assert "heedful jobs --tenant acme" in page
     api.run(queue.__aexit__())
     api.close()
