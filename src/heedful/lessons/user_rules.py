@@ -9,13 +9,12 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State, short_digest
-from heedful.lessons.words import INDEX_STOP_WORDS
+from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -116,12 +115,6 @@ _MARKERS = {
 def _any(part: str) -> str:
     """Return the pattern of a part of the markers of all languages."""
     return "|".join(markers[part] for markers in _MARKERS.values())
-
-
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled pattern; most hook processes need none."""
-    return re.compile(pattern)
 
 
 # A pronoun after a marker means what the agent does now, unless the rule names

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from heedful.episodes.episode import Episode, EpisodeBuilder, Event, Limits
+from heedful.episodes.episode import Episode, EpisodeBuilder, Event
 from heedful.episodes.messages import text_of
-from heedful.episodes.readers.base import refused_call
+from heedful.episodes.readers.base import ValueReader, refused_call
 
 START = "# aider chat started at "
 # What a user types to run a command.
@@ -25,13 +25,10 @@ _STEP_PATTERN = re.compile(
 )
 
 
-class AiderReader:
+class AiderReader(ValueReader):
     """Reads `.aider.chat.history.md`: each start of aider is an episode."""
 
     source = "aider"
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
 
     @staticmethod
     def matches(sample: Sequence[Any]) -> bool:
@@ -49,10 +46,6 @@ class AiderReader:
             if builder.count:
                 episodes.append(builder.episode())
         return episodes
-
-    def finish(self) -> list[Episode]:
-        """Return [], because `add` returned all."""
-        return []
 
 
 def _events_of(lines: Sequence[str]) -> Iterator[Event]:

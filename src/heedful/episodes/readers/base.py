@@ -49,6 +49,17 @@ class Reader(Protocol):
         ...
 
 
+class ValueReader(Reader):
+    """Reads a format whose values are each whole: `add` returns all episodes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def finish(self) -> list[Episode]:
+        """Return [], because `add` returned all."""
+        return []
+
+
 # The fields that say how a run ended; the first that says it counts.
 OUTCOME_FIELDS = (
     "outcome",
@@ -219,6 +230,17 @@ class OpenSessions(dict[str, OpenSession]):
             for id, session in self.items()
             if session.builder.count or session.outcome
         ]
+
+
+class EntryReader(Reader):
+    """Reads a format whose values are entries of sessions."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._sessions = OpenSessions(limits, self.source)
+
+    def finish(self) -> list[Episode]:
+        """Return the episodes of all sessions."""
+        return self._sessions.episodes()
 
 
 def refused_call(tool: str, arguments: Mapping[str, Any] | str | None) -> list[Event]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from heedful.episodes.episode import Ended, Episode, EpisodeBuilder, Event, Limits
 from heedful.episodes.messages import seconds, text_of
+from heedful.episodes.readers.base import ValueReader
 from heedful.errors import InvalidInput
 
 # The lines of a command that are read, the last ones.
@@ -42,13 +43,10 @@ _WORKSPACE_PATTERN = re.compile(
 )
 
 
-class CiLogReader:
+class CiLogReader(ValueReader):
     """Reads a log of GitHub Actions or GitLab: each job is an episode."""
 
     source = "ci-log"
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
 
     @staticmethod
     def matches(sample: Sequence[Any]) -> bool:
@@ -72,10 +70,6 @@ class CiLogReader:
             job.read(line["text"].rstrip("\r"))
 
         return [job.episode(name) for name, job in jobs.items()]
-
-    def finish(self) -> list[Episode]:
-        """Return [], because `add` returned all."""
-        return []
 
 
 class _Job:

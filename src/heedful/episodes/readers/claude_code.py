@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from heedful.episodes.episode import Episode, Event, Fault, Limits
+from heedful.episodes.episode import Episode, Event, Fault
 from heedful.episodes.messages import (
     arguments_of,
     chat_events,
@@ -20,8 +20,8 @@ from heedful.episodes.messages import (
     texts_of,
 )
 from heedful.episodes.readers.base import (
+    EntryReader,
     OpenSession,
-    OpenSessions,
     as_prompt_of_model,
     refused_call,
     words_of_others,
@@ -32,7 +32,7 @@ from heedful.errors import InvalidInput
 SESSION_ENTRIES = ("user", "assistant", "system", "summary", "attachment", "result")
 
 
-class SessionReader:
+class SessionReader(EntryReader):
     """Reads sessions of Claude Code: each line is an entry of a session.
 
     Entries are sorted by time, because a side chain may be written later. An entry that
@@ -40,9 +40,6 @@ class SessionReader:
     """
 
     source = "claude-code"
-
-    def __init__(self, limits: Limits) -> None:
-        self._sessions = OpenSessions(limits, self.source)
 
     @staticmethod
     def matches(sample: Sequence[Any]) -> bool:
@@ -85,10 +82,6 @@ class SessionReader:
             session.builder.add(replace(event, agent=agent, id=event_id, at=time))
 
         return []
-
-    def finish(self) -> list[Episode]:
-        """Return an episode for each session of the file."""
-        return self._sessions.episodes()
 
 
 def _is_entry(value: Any) -> bool:

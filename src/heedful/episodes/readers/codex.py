@@ -32,7 +32,7 @@ from heedful.episodes.messages import (
     texts_of,
 )
 from heedful.episodes.readers.base import (
-    OpenSessions,
+    EntryReader,
     as_prompt_of_model,
     fault_of,
     refused_call,
@@ -54,13 +54,13 @@ _HEADER_PATTERN = re.compile(
 )
 
 
-class CodexReader:
+class CodexReader(EntryReader):
     """Reads sessions of Codex: each line is an entry, and `session_meta` begins one."""
 
     source = "codex"
 
     def __init__(self, limits: Limits) -> None:
-        self._sessions = OpenSessions(limits, self.source)
+        super().__init__(limits)
         self._id = ""
         self._meta = ""
         # The calls of commands that run on, by their processes and by their polls.
@@ -90,10 +90,6 @@ class CodexReader:
             events = self._item_events(item)
         self._add(events, seconds(value.get("timestamp")))
         return []
-
-    def finish(self) -> list[Episode]:
-        """Return an episode for each session of the file."""
-        return self._sessions.episodes()
 
     def _open(self, meta: Mapping[str, Any]) -> None:
         """Begin a session, unless it is the one that the open session continues."""
@@ -201,13 +197,13 @@ ITEM_TYPES = {"agent_message": "llm_response", "": "user_message"}
 OUTPUTS = ("aggregated_output", "stdout", "stderr")
 
 
-class ExecReader:
+class ExecReader(EntryReader):
     """Reads the events of `codex exec --json`: a thread is an episode."""
 
     source = "codex-exec"
 
     def __init__(self, limits: Limits) -> None:
-        self._sessions = OpenSessions(limits, self.source)
+        super().__init__(limits)
         self._thread = ""
         # How calls began in the older form, by their ids.
         self._begun: dict[str, Mapping[str, Any]] = {}
@@ -238,10 +234,6 @@ class ExecReader:
             for step in _events_of({**self._begun.pop(call, {}), **item}):
                 session.builder.add(step)
         return []
-
-    def finish(self) -> list[Episode]:
-        """Return an episode for each thread of the file."""
-        return self._sessions.episodes()
 
 
 def _is_event(value: Any) -> bool:

@@ -14,7 +14,6 @@ from heedful.episodes.episode import (
     EpisodeBuilder,
     Event,
     Fault,
-    Limits,
     Origin,
     check_event_type,
 )
@@ -26,6 +25,7 @@ from heedful.episodes.messages import (
     text_of,
     texts_of,
 )
+from heedful.episodes.readers.base import ValueReader
 from heedful.errors import InvalidInput
 from heedful.validation import check_integer, require
 
@@ -53,13 +53,10 @@ FIELD_ALIASES = {  # names in requests to reflect on events -> heedful's names
 }
 
 
-class EpisodeReader:
+class EpisodeReader(ValueReader):
     """Reads heedful's own format: each line is an episode, an object with `events`."""
 
     source = "heedful"
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
 
     @staticmethod
     def matches(sample: Sequence[Any]) -> bool:
@@ -100,10 +97,6 @@ class EpisodeReader:
             omitted=omitted,
         )
         return [episode]
-
-    def finish(self) -> list[Episode]:
-        """Return []: each value is a whole episode."""
-        return []
 
 
 def _is_episode(value: Any) -> bool:

@@ -20,7 +20,7 @@ from heedful.episodes.messages import (
     text_of,
     texts_of,
 )
-from heedful.episodes.readers.base import REFUSAL, OpenSessions, outcome_of
+from heedful.episodes.readers.base import REFUSAL, EntryReader, OpenSessions, outcome_of
 from heedful.errors import InvalidInput
 
 # Actions that only say something, and what OpenHands does around the agent.
@@ -39,14 +39,14 @@ RUNNING_EXIT_CODE = -1
 NOTES = ("thought", "kind", "summary", "security_risk", "confirmation_state", "hidden")
 
 
-class OpenHandsReader:
+class OpenHandsReader(EntryReader):
     """Reads the events of a run; a record with a `history` is an episode."""
 
     source = "openhands"
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._sessions = OpenSessions(limits, self.source)
+        super().__init__(limits)
 
     @staticmethod
     def matches(sample: Sequence[Any]) -> bool:
@@ -72,10 +72,6 @@ class OpenHandsReader:
 
         session.outcome = outcome_of(value)
         return sessions.episodes()
-
-    def finish(self) -> list[Episode]:
-        """Return the episode of the single events."""
-        return self._sessions.episodes()
 
 
 def _history(value: Any) -> list[Any]:

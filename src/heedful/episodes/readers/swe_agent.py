@@ -7,18 +7,15 @@ mini-swe-agent are chats.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.episodes.episode import Episode, EpisodeBuilder, Event, Limits
+from heedful.episodes.episode import Episode, EpisodeBuilder, Event
 from heedful.episodes.messages import objects, text_field, text_of
-from heedful.episodes.readers.base import fault_of, outcome_of
+from heedful.episodes.readers.base import ValueReader, fault_of, outcome_of
 
 
-class SweAgentReader:
+class SweAgentReader(ValueReader):
     """Reads `.traj` files of SWE-agent: a file is an episode."""
 
     source = "swe-agent"
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
 
     @staticmethod
     def matches(sample: Sequence[Any]) -> bool:
@@ -44,10 +41,6 @@ class SweAgentReader:
             builder.add(Event("tool_call", tool="bash", arguments={"command": command}))
             builder.add(Event("tool_response", observation, tool="bash"))
         return [builder.episode(outcome=outcome_of(value), fault=fault_of(value))]
-
-    def finish(self) -> list[Episode]:
-        """Return [], because each value is an episode."""
-        return []
 
 
 def _is_run(value: Any) -> bool:
