@@ -839,8 +839,9 @@ class HostRun:
         Its id stays known, because it may go on.
         """
         until = time.time()
-        await settle_reminders(memory, self.id, self.events, self.host.root)
-        await measure_checks(memory, await self.events())
+        events = await self.events()
+        await settle_reminders(memory, self.id, events, self.host.root)
+        await measure_checks(memory, events)
         learned = await self.study(ends=True)
         await memory.store.write(
             memory.scope, episodes.forget_session, self.id, until=until

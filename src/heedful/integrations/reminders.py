@@ -7,7 +7,7 @@ verdict.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,7 @@ def mark_of(history: "ActionHistory | Seen") -> str:
 async def settle_reminders(
     memory: Memory,
     session: str,
-    read_events: Callable[[], Awaitable[Events]],
+    events: Events,
     folder: str,
 ) -> None:
     """Record for each reminder of a session that ends whether its mistake came again.
@@ -80,7 +80,6 @@ async def settle_reminders(
     if not pending:
         return
 
-    events = await read_events()
     calls = _finished_calls(events, folder)
     verdicts = {
         reminder.subject: _verdict_on(reminder, calls, folder) for reminder in pending
