@@ -36,7 +36,7 @@ _START_PATTERN = re.compile(
     rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
 )
 _KEY_PATTERN = re.compile(r'\{\s*"')
-_DECODER = json.JSONDecoder()
+_VALUE_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ def _find_places(text: str) -> _Places:
             continue
 
         try:
-            _, position = _DECODER.raw_decode(text, begin)
+            _, position = _VALUE_DECODER.raw_decode(text, begin)
             places.values.append(slice(begin, position))
             continue
         except RecursionError:
