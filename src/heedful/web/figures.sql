@@ -128,7 +128,13 @@ where o.scope = :token and o.source in (select value from json_each(:sources)) o
 -- name: learnt_from
 select distinct l.id, case when l.trust = 'outside' then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
-where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
+where o.scope = :token and o.source in (:source, :session) order by l.id limit :limit;
+
+-- name: told_in
+-- The lessons that a session was told; `repeated` says whether the error of each came again, if a later call shows it.
+select l.id, case when l.trust = 'outside' then '' else l.text end as text, r.repeated from reminder r
+join lesson l on l.tenant = r.tenant and l.project = r.project and l.kind || '/' || l.signature = r.subject
+where r.tenant = :tenant and r.project = :project and r.session = :session and r.told order by l.id limit :limit;
 
 -- name: lessons_of_texts
 select id, lesson_id as lesson from example where scope = :token and id in (select cast(value as bigint) from json_each(:ids));

@@ -6,7 +6,7 @@ from heedful.episodes.episode import Limits
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
-from heedful.lessons.scope import FAILED_OUTCOMES
+from heedful.lessons.scope import FAILED_OUTCOMES, source_of
 from heedful.pages.report import counted, cut
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
@@ -37,10 +37,14 @@ async def trace(visit: Visit, digest: str) -> Document:
         figures.rows,
         "learnt_from",
         token=token(visit.caller.scope),
-        digest=row["digest"],
+        source=source_of(row["digest"][:16]),
+        session=source_of(row["session"] or row["digest"]),
         limit=MAX_TRACE_LESSONS,
     )
 
+    told = await read(
+        figures.rows, "told_in", session=row["session"], limit=MAX_TRACE_LESSONS
+    )
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
     times = [event["at"] for event in episode["events"] if event.get("at") is not None]
@@ -60,6 +64,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "began": min(times, default=None),
         "seconds": max(times) - min(times) if len(times) > 1 else None,
         "learnt": [dict(lesson) for lesson in learnt],
+        "told": [dict(lesson) for lesson in told],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
         "cure": cure_reflection(row["error"]),
@@ -88,6 +93,8 @@ def describe_trace(
     failed = [step for step in steps if step["failed"]]
     success = "The run says success" if failed else "The run succeeded"
     sentence = "The run ended"
+    if episode["session"] and not steps:
+        sentence = "The session ended"
     if episode["outcome"] in FAILED_OUTCOMES:
         sentence = "The run failed"
     elif episode["outcome"] == "success":
@@ -131,7 +138,7 @@ def _why_no_lesson(episode: Document, *, is_whole: bool) -> str:
         return "No lesson is stored: it taught none, or they are gone since"
     if not (episode["name"] or episode["session"]):
         return "Its lessons are gone: their source was revoked"
-    return "It taught no lesson: nothing in it failed that its session had not taught"
+    return "It taught no lesson"
 
 
 def _signals(episode: Document) -> list[Document]:
