@@ -199,7 +199,7 @@ def test_a_forecast_that_settles_is_constant(
 @pytest.mark.parametrize(
     ("actual", "predicted", "expected"),
     [
-        pytest.param(*GOOD, [], id="good predictions"),
+        pytest.param(GOOD[0], GOOD[1], [], id="good predictions"),
         pytest.param(
             GOOD[0],
             GOOD[0],

@@ -49,7 +49,7 @@ INSPECT_SAMPLES = "samples/"
 Skip = Callable[[int, str], None]
 # The colours of a terminal.
 _STYLE_PATTERN = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
-_DECODER = json.JSONDecoder(parse_constant=lambda constant: None)
+_FINITE_DECODER = json.JSONDecoder(parse_constant=lambda constant: None)
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[tuple[Path, File]]:
@@ -216,7 +216,7 @@ def _value(lines: _Lines, line: bytes, limit: int) -> Any:
         raise ValueError(f"it begins with {text[:60]!r}")
 
     try:
-        return _DECODER.decode(text)
+        return _FINITE_DECODER.decode(text)
     except json.JSONDecodeError as error:
         # A value of many lines begins here, or another one follows on the line.
         ends_later = error.pos >= len(text) or error.msg == "Extra data"
@@ -240,7 +240,7 @@ def _long_value(lines: _Lines, line: bytes, limit: int) -> Any:
         try:
             # What stands around the end of a piece may be inside of a value.
             text = _text(data + b"|").removesuffix("|")
-            value, end = _DECODER.raw_decode(text)
+            value, end = _FINITE_DECODER.raw_decode(text)
             if end > limit:
                 raise ValueError(too_long(limit))
         except (ValueError, RecursionError):
@@ -263,7 +263,7 @@ def _whole_elements(text: str) -> list[Any]:
         while text.startswith("["):
             while text[position] in " \t\r\n,":
                 position += 1
-            element, position = _DECODER.raw_decode(text, position)
+            element, position = _FINITE_DECODER.raw_decode(text, position)
             if not isinstance(element, dict | list):
                 break
             elements.append(element)
