@@ -275,7 +275,7 @@ async def test_a_night_20_years_ahead_forgets_nothing(
     clock.put(ERRORS["20 years fast"])
     if is_used:
         await memory.remember("Error0", "text 0")
-    tools = jobs.Tools(store=store, unused_for=180 * DAY, keep=5_000)
+    tools = jobs.Tools(store=store, unused_for=180 * DAY)
     await jobs.prune(tools, SCOPE)
     assert await memory.count() == 6
     [record] = caplog.records

@@ -10,12 +10,12 @@ import asyncio
 import json
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import pytest
@@ -83,7 +83,9 @@ def has_rows(output: Any) -> Iterator[Finding]:
         yield Finding("rows", "the MAE is not 0.3", span=(11, 14))
 
 
-async def run_pipelines(memory: Memory, texts: Sequence[str], policy: str) -> None:
+async def run_pipelines(
+    memory: Memory, texts: Sequence[str], policy: Literal["halt", "continue"]
+) -> None:
     """Run a pipeline of three stages, of which the second one is judged."""
     pipeline = Pipeline(
         "forecast",
@@ -108,8 +110,8 @@ async def fill(database: str) -> None:
     await run_loops(memory)
     good = "The MAE is 0.2."
     bad = "The MAE is 0.3."
-    for texts in ((good,), (bad, good), (good,)):
-        await run_pipelines(memory, texts, "halt")
+    for answers in ((good,), (bad, good), (good,)):
+        await run_pipelines(memory, answers, "halt")
     await run_pipelines(memory, (bad, bad, bad), "halt")
     await run_pipelines(memory, (bad, bad, bad), "continue")
     trial = Trial("house rules", memory.store, SCOPE, holdout=0.4)
@@ -249,7 +251,7 @@ def numbers_of(document: Any) -> set[float]:
 
     numbers.add(float(len(document)))
     counts = Counter[str]()
-    sums = Counter[str]()
+    sums = defaultdict[str, float](float)
     for row in document:
         numbers |= numbers_of(row)
         if isinstance(row, Mapping):
