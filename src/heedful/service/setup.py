@@ -154,6 +154,8 @@ class Metrics:
 
 LIMITS_MIB_BYTES = 1024 * 1024
 MAX_COUNTED_TEXTS = 10_000  # the most texts without a vector that a metric counts
+# One for each scope, by which pages keep their figures; at the limit, all are made again.
+MAX_CACHED_MEMORIES = 10_000
 MAX_CHECK_PROCESSES = 2  # checks that run in processes at the same time
 
 
@@ -218,15 +220,24 @@ class Setup(Resources):
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_CHECK_PROCESSES))
     behind: dict[Scope, float] = field(default_factory=dict)
+    memories: dict[Scope, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sort_pins(self.pins.values())
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope; a job embeds what is written to it."""
+        memory = self.memories.get(scope)
+        if memory is not None:
+            return memory
+
         memory = Resources.memory(self, scope)
         if self.embedder:
             memory.later = partial(self.embed_soon, scope)
+
+        if len(self.memories) >= MAX_CACHED_MEMORIES:
+            self.memories.clear()
+        self.memories[scope] = memory
         return memory
 
     async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
