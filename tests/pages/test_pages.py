@@ -23,13 +23,13 @@ from heedful.loop.runs import (
     report_attempt,
 )
 from heedful.pages import html, markdown
-from heedful.pages.attempts import MAX_OUTPUT_READ_CHARS
 from heedful.pages.report import (
     MAX_PAGE_LINE_CHARS,
     happened,
     output,
     visible,
 )
+from heedful.pages.tries import MAX_OUTPUT_READ_CHARS
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,

@@ -45,7 +45,7 @@ from heedful.loop.decide import (
     Verdict,
     state_after,
 )
-from heedful.loop.failures import describe_failures, describe_repeats
+from heedful.loop.failed_checks import describe_failures, describe_repeats
 from heedful.loop.record import DOUBT_STATES
 from heedful.loop.runs import Report
 from heedful.redact import has_mark
@@ -220,7 +220,7 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
 def _stage_table(report: Report) -> TextTable:
     """Return the stages of a run with how they ended, one a row."""
     from heedful.pages import report as pages
-    from heedful.pages.attempts import worked
+    from heedful.pages.tries import worked
 
     rows = []
     for number, stage in enumerate(report.stages, start=1):

@@ -898,9 +898,22 @@ class Memory:
         on or passed, and for an answer that the loop has refused, or that one of the
         `checks` or the check of a lesson refuses.
         """
-        from heedful.memory.corrections import correct
+        from heedful.memory.accepting import accept
+        from heedful.store import accepted_answers
 
-        return await correct(self, loop, accepted, by=by, why=why, checks=checks)
+        check_actor(by, why)
+        judged = await accept(
+            self.store, self.scope, loop, accepted, by=by, checks=checks
+        )
+        return await write_lessons(
+            self,
+            judged.lessons,
+            accepted_answers.add,
+            loop,
+            answer=judged.answer,
+            by=by,
+            why=why,
+        )
 
     @refuses_unknown_options
     async def prune(

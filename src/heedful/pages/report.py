@@ -26,7 +26,8 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
-from heedful.pages.attempts import (
+from heedful.pages.difference import marked
+from heedful.pages.tries import (
     bars,
     compared,
     finding_of,
@@ -35,7 +36,6 @@ from heedful.pages.attempts import (
     read_lines,
     worked,
 )
-from heedful.pages.difference import marked
 from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean
 

@@ -5,35 +5,43 @@ the words of a user. The loop itself stays as it ended.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import learn
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Remembered
+from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Lesson
 from heedful.lessons.lesson_check import add_findings
+from heedful.lessons.scope import Scope
 from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, text_of
-from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import redact, redact_data
-from heedful.store import corrections, exposures, loops
+from heedful.store import exposures, loops
 from heedful.store.records import StoredLoop
-from heedful.validation import check_actor, require
+from heedful.store.store import Store
+from heedful.validation import require
 
 
-async def correct(
-    memory: Memory,
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The text of an accepted answer, and the lessons that it gives."""
+
+    answer: str
+    lessons: list[Lesson]
+
+
+async def accept(
+    store: Store,
+    scope: Scope,
     loop: str,
     accepted: Any,
     *,
     by: str,
-    why: str = "",
-    checks: Sequence[Check] = (),
-) -> Sequence[Remembered]:
-    """Store the accepted answer of a loop that did not pass, as `Memory.correct`."""
-    check_actor(by, why)
-    stored_loop = await memory.store.read(memory.scope, loops.read, loop)
+    checks: Sequence[Check],
+) -> Accepted:
+    """Judge the accepted answer of a loop that did not pass, as `Memory.correct`."""
+    stored_loop = await store.read(scope, loops.read, loop)
     verdict = stored_loop.verdict
     is_open = not isinstance(verdict, Done) or verdict.passed
     if is_open or stored_loop.is_run or not stored_loop.loop.attempts:
@@ -44,7 +52,7 @@ async def correct(
     fits = 0 < len(answer) <= MAX_EXAMPLE_TEXT_CHARS
     allowed = f"an answer of 1 to {MAX_EXAMPLE_TEXT_CHARS:,} characters"
     require(fits, "accepted", answer, allowed)
-    refusal = await _refusal_of(memory, stored_loop, accepted, checks)
+    refusal = await _refusal_of(store, scope, stored_loop, accepted, checks)
     if refusal is not None:
         raise InvalidInput(
             "accepted",
@@ -66,13 +74,15 @@ async def correct(
         replace(lesson, trust="user", source=f"operator:{by}", memory_key=memory_key)
         for lesson in learnt
     ]
-    return await write_lessons(
-        memory, lessons, corrections.correct, loop, answer=answer, by=by, why=why
-    )
+    return Accepted(answer, lessons)
 
 
 async def _refusal_of(
-    memory: Memory, stored_loop: StoredLoop, accepted: Any, checks: Sequence[Check]
+    store: Store,
+    scope: Scope,
+    stored_loop: StoredLoop,
+    accepted: Any,
+    checks: Sequence[Check],
 ) -> Finding | None:
     """Return why the loop refuses an answer: an error of a check, None if it does not.
 
@@ -93,9 +103,7 @@ async def _refusal_of(
         data=head.context,
     )
     evaluation = await evaluated(accepted, at, checks, None)
-    judges = await memory.store.read(
-        memory.scope, exposures.active_checks, head.memory_key
-    )
+    judges = await store.read(scope, exposures.active_checks, head.memory_key)
     judged = add_findings(None, accepted, judges, None) or Evaluation()
     errors = (*evaluation.errors, *judged.errors)
     return errors[0] if errors else None

@@ -10,7 +10,7 @@ from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, resumable
 
 
 @resumable(result=list[Remembered])
-def correct(
+def add(
     db: Db,
     scope: Scope,
     id: str,
