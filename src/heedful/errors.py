@@ -255,12 +255,11 @@ class UsageUnknown(UsageError):
         counts = " and ".join(units)
         price = ""
         if "cost" in units:
-            price = " or name the price of a token, heedful.Rung(…, price=…);"
+            price = "; or name the price of a token, heedful.Rung(…, price=…)"
         super().__init__(
             f"{name or 'the function'} reports no {counts}, so the limit of {counts} "
             "cannot be kept; return the answer of your SDK, or the candidate with a "
-            f"heedful.Usage;{price} budget.unknown=continue in the policy goes on "
-            "without the limit"
+            f"heedful.Usage{price}; or leave the limit out"
         )
 
 

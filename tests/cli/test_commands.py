@@ -54,7 +54,6 @@ GOOD = {
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
-    "replay --can-fire": ("can fire", "rules"),
     "override r/stopped attempts --by ann": (
         "loop r/stopped is open",
         "loop rule by why decisions until verdict reasons feedback lifted",

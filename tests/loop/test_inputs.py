@@ -184,7 +184,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "decide without a loop": (lambda: decide(NO_LOOP, default), "loop"),
     "decide with a name": (lambda: decide(Loop("x"), cast("Any", "default")), "policy"),
     "replay of a dict": (lambda: replay(cast("Any", {}), default), "loop"),
-    "reach of a name": (lambda: heedful.reach(cast("Any", "default")), "policy"),
 }
 
 

@@ -26,7 +26,7 @@ def make_frame(kind: str, ys: list[float]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "numpy"])
-def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -> None:
+def test_a_report_shows_shape_and_head(kind: str, tmp_path: Path) -> None:
     rows = [float(n) for n in range(40)]
     changed = [*rows[:-1], 900.0]  # beyond the first rows
     left = [rows, changed, rows]
@@ -37,15 +37,13 @@ def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -
     report = run_pipeline(pipeline, id="a")
     outputs = [attempt.output for attempt in report.stages[0].attempts]
     assert "of attempt 1, 40 × 2\n" in outputs[0]
-    assert ": 0 to 39, mean 19.5" in outputs[0]
-    assert ": 0 to 900, mean 41.025" in outputs[1]
+    assert "first rows:\n" in outputs[0]
+    assert outputs[1] != outputs[0]
     assert (
         outputs[2].replace("attempt 3", "attempt 1") == outputs[0]
     )  # numpy: not compared
     assert (outputs[2] == outputs[0]) is (kind != "numpy")
-    page = markdown(report)
-    assert "the same output as before" not in page
-    assert "0 to 900" in page
+    assert "the same output as before" not in markdown(report)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful import MaxAttempts, Policy
 from heedful.checks import predictions
 from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused
@@ -107,7 +108,9 @@ def test_a_report_has_what_each_rung_of_its_stages_did(tmp_path: Path) -> None:
 
     store = str(tmp_path / "a.db")
     pipeline = Pipeline("p", store=store, reports=tmp_path, progress=False)
-    pipeline.stage(name="hard", checks=[right], then=[large], retries=[1, 0])(small)
+    limit = MaxAttempts(2, rungs=(2, 1))
+    policy = Policy((limit,), name="stage")
+    pipeline.stage(name="hard", checks=[right], then=[large], policy=policy)(small)
     pipeline.stage(name="plain", checks=[right])(large)
     report = run_pipeline(pipeline, {}, id="run")
 
@@ -143,7 +146,9 @@ def test_a_report_says_which_rung_has_spent_its_limit(
     rungs.append(heedful.Rung(wrong, "huge", **limits))
     store = str(tmp_path / "a.db")
     pipeline = Pipeline("p", store=store, reports=tmp_path, progress=False)
-    pipeline.stage(name="hard", checks=[never], then=rungs, retries=[0, 1, 0])(wrong)
+    limit = MaxAttempts(2, rungs=(1, 2, 1))
+    policy = Policy((limit,), name="stage")
+    pipeline.stage(name="hard", checks=[never], then=rungs, policy=policy)(wrong)
     run_pipeline(pipeline, {}, id="first")
     with caplog.at_level("INFO", "heedful"):
         report = run_pipeline(pipeline, {}, id="second")

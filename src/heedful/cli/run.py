@@ -49,7 +49,6 @@ from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.ladder import Climb
-from heedful.loop.reach import reach
 from heedful.loop.rungs import figure_ladders
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
@@ -195,8 +194,6 @@ def run(
         settings=values,
         arguments=current_command().arguments or ["run"],
     )
-    own_policies = [task.policy for task in task_run.tasks if task.policy]
-    _warn_of_dead_rules([policy, *own_policies])
 
     failure: errors.HeedfulError | None = None
     try:
@@ -212,14 +209,6 @@ def _check_run_name(name: str) -> None:
     if not has_length or not name.isprintable() or "/" in name:
         allowed = f"1 to {MAX_RUN_NAME_CHARS} printable characters without /"
         raise errors.InvalidInput("--run", name, allowed)
-
-
-def _warn_of_dead_rules(chosen: Iterable[Policy]) -> None:
-    """Warn of rules that can never fire."""
-    for policy in dict.fromkeys(chosen):
-        for result in reach(policy):
-            if result.is_useless:
-                say(f"warning: policy {policy.name or 'of its own'}: {result}")
 
 
 async def _drive(task_run: TaskRun) -> None:

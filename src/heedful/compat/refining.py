@@ -180,7 +180,7 @@ class StageGuardrail:
         The arguments are those of `heedful.pipeline.validate`. Inside an event loop,
         the loop waits until the checks have ended. Raises InvalidInput.
         """
-        work = validate(self.stage, self.checks, output, state, self.refuse)
+        work = validate(self.stage, self.checks, output, state, refuse=self.refuse)
         # The caller may be inside an event loop, so the checks run in a thread.
         with ThreadPoolExecutor(1) as thread:
             attempt = thread.submit(run_sync, work).result()

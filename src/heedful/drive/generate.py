@@ -49,7 +49,7 @@ from heedful.loop.record import (
     Rank,
     Usage,
 )
-from heedful.loop.stop import StopRule, raises_if_uncounted, uncounted
+from heedful.loop.stop import StopRule, uncounted
 from heedful.models.answers import answer_of, answer_of_pair, joined, unfinished
 from heedful.models.call import complete
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Answer, Message, Model
@@ -659,7 +659,7 @@ def check_countable(
     """Raise UsageUnknown if no answer of a rung reports what one of its limits counts.
 
     The limits are the budgets among the `rules` and those of the day. If the loop has
-    `ended`, or if a budget says to continue, only warn, once.
+    `ended`, only warn, once.
     """
     limits: list[StopRule | Allowance] = [*rules]
     if producer.allowance is not None:
@@ -671,7 +671,7 @@ def check_countable(
         return
 
     error = UsageUnknown(producer.name, units)
-    if raises_if_uncounted(rules) and not ended:
+    if not ended:
         raise error
     _warn_once(producer.name, str(error))
 

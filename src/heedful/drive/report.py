@@ -356,8 +356,7 @@ def _decide(
     document = redact_data(codec.verdict_to(decide.decide(loop, policy)))
     verdict = codec.verdict_from(document)
     units = stop.uncounted(policy.rules, loop.of_rung().attempts)
-    goes_on = isinstance(verdict, decide.Again)
-    if units and goes_on and stop.raises_if_uncounted(policy.rules):
+    if units and isinstance(verdict, decide.Again):
         raise errors.UsageUnknown("the report", units)
     entry = journal.decision_entry(loop, policy, verdict, attempt=attempt)
     return _Decided(loop, verdict, entry)

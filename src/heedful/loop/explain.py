@@ -31,13 +31,7 @@ from heedful.loop.record import (
     format_score,
 )
 from heedful.loop.sentence import Value, describe_end, describe_value
-from heedful.loop.stop import (
-    All,
-    StopRule,
-    raises_if_uncounted,
-    rule_name,
-    uncounted,
-)
+from heedful.loop.stop import All, StopRule, rule_name
 from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
@@ -268,8 +262,7 @@ class Explanation:
     `together` has one change for each of them. `unjudged` is true if nothing judged the
     answer that passed, and `unvalidated` says which check raised an error instead of
     judging it. `deafness` says why feedback did not reach the function whose answers
-    did not pass, `uncounted` which limits nobody counted, although the policy lets the
-    loop go on. `suspects` names the checks that may be at fault, as they raised the
+    did not pass. `suspects` names the checks that may be at fault, as they raised the
     same for every candidate. `failure` says how the attempt after the last line failed,
     if it did.
     """
@@ -284,7 +277,6 @@ class Explanation:
     unjudged: bool = False
     unvalidated: str = ""
     deafness: str = ""
-    uncounted: str = ""
     suspects: tuple[str, ...] = ()
     failure: str = ""
 
@@ -309,8 +301,6 @@ class Explanation:
             return f"{end} {UNJUDGED_ADVICE}"
 
         end = describe_end(self.verdict, len(self.lines), self.unvalidated)
-        if self.uncounted:
-            end += f" {self.uncounted[0].upper()}{self.uncounted[1:]}."
         if self.failure:
             end += f" {clean(self.failure, 600).removesuffix('.')}."
         if isinstance(self.verdict, Again) or self.verdict.passed:
@@ -366,7 +356,7 @@ class Explanation:
                 output = f"attempt {self.verdict.best}"
             texts.append(f"kept: {output}")
 
-        doubts = (self.uncounted, self.failure, *self.suspects)
+        doubts = (self.failure, *self.suspects)
         texts += [clean(text, 600) for text in doubts if text]
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
@@ -431,7 +421,6 @@ def explain(
         unjudged=passed and loop.attempts[-1].unjudged,
         unvalidated=unvalidated,
         deafness=deafness,
-        uncounted=_describe_uncounted(loop, policy),
         suspects=() if passed else _suspect_checks(loop),
     )
 
@@ -451,14 +440,6 @@ def _suspect_checks(loop: Loop) -> tuple[str, ...]:
         for (check, raised), count in common.items()
         if raised and check != ANSWER_CHECK and count == len(attempts)
     )
-
-
-def _describe_uncounted(loop: Loop, policy: Policy) -> str:
-    """Return which limits the policy allows not to be kept and were not; "" if none."""
-    units = uncounted(policy.rules, loop.attempts)
-    if not units or raises_if_uncounted(policy.rules):
-        return ""
-    return f"the limit of {' and '.join(units)} was not kept: no answer reported any"
 
 
 def _changes_together(

@@ -143,8 +143,7 @@ class Budget:
     """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
 
     None means no limit. The last attempt may exceed the limit. If no answer reports
-    tokens or cost that are limited, the host does not go on: with `unknown` as
-    "raise", it raises UsageUnknown; with "continue", it only warns.
+    tokens or cost that are limited, the host raises UsageUnknown and does not go on.
     """
 
     tokens: int | None = None
@@ -152,12 +151,9 @@ class Budget:
     _: KW_ONLY
     seconds: float | None = None
     calls: int | None = None
-    unknown: Literal["raise", "continue"] = "raise"
     name: ClassVar[str] = "budget"
 
     def __post_init__(self) -> None:
-        is_choice = self.unknown in ("raise", "continue")
-        require(is_choice, "unknown", self.unknown, "raise or continue")
         limits = self._limits()
         if not limits:
             allowed = "one or more of tokens, cost, seconds, calls"
@@ -201,12 +197,6 @@ def uncounted(
         and any(getattr(limit, unit) is not None for limit in limited)
         and not any(attempt.reports(unit) for attempt in answers)
     ]
-
-
-def raises_if_uncounted(rules: Iterable[StopRule]) -> bool:
-    """Return False if a budget says to continue with units that nobody reports."""
-    budgets = [rule for rule in rules if isinstance(rule, Budget)]
-    return all(budget.unknown == "raise" for budget in budgets)
 
 
 @refuses_unknown_options

@@ -52,7 +52,7 @@ async def accept(
     fits = 0 < len(answer) <= MAX_EXAMPLE_TEXT_CHARS
     allowed = f"an answer of 1 to {MAX_EXAMPLE_TEXT_CHARS:,} characters"
     require(fits, "accepted", answer, allowed)
-    refusal = await _refusal_of(store, scope, stored_loop, accepted, checks)
+    refusal = await _refusal_of(store, scope, stored_loop, accepted, checks=checks)
     if refusal is not None:
         raise InvalidInput(
             "accepted",

@@ -150,7 +150,7 @@ class Pipeline:
         it. `then` are further functions of the state, or further models for a stage
         with a `model`: each takes over when a rule ends the attempts of the one before.
         The `retries` are those of all of them together, and each makes at least one
-        attempt; a list has the retries of each. `timeout` limits one attempt, in
+        attempt. `timeout` limits one attempt, in
         seconds. A durable run stores outputs as JSON. It can be resumed after a stage
         with another output, such as a data frame, only if `rerun` is true: then the
         stage runs again. `output` is the declared type of the output, as in `run`.
@@ -209,7 +209,7 @@ class Pipeline:
 
     def _stage_policy(
         self,
-        retries: int | Sequence[int] | None,
+        retries: int | None,
         policy: decide.Policy | str | None,
         rungs: int,
     ) -> decide.Policy | str:
@@ -217,15 +217,6 @@ class Pipeline:
         if policy is not None:
             require(retries is None, "retries", retries, "absent if there is a policy")
             return policy
-
-        if isinstance(retries, Sequence):
-            allowed = f"a number for each of {rungs} generators"
-            require(len(retries) == rungs, "retries", retries, allowed)
-            for number in retries:
-                check_integer("retries", number, least=0)
-            limits = tuple(number + 1 for number in retries)
-            rule = stop.MaxAttempts(max(limits), rungs=limits)
-            return replace(policies.stage, rules=(rule,))
 
         if retries is None:
             retries = max(self.settings.max_stage_retries, rungs - 1)

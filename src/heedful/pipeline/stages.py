@@ -20,10 +20,8 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from math import prod
 from typing import Any, Literal
 
-from heedful.checks import tables
 from heedful.checks.evaluate import (
     Check,
     Context,
@@ -35,11 +33,10 @@ from heedful.checks.evaluate import (
     key_of,
     read_iterator,
 )
-from heedful.checks.numbers import Column, short
 from heedful.checks.output import OUTPUT_CHECK, Output, to_stored
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
-from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
+from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
@@ -56,11 +53,7 @@ UNSTORABLE_STATE_MESSAGE = (
 )
 # How deep a value is searched for what cannot be stored.
 MAX_PLACE_DEPTH = 20
-# Rows and columns of a data frame that a report shows.
-MAX_FRAME_ROWS = 5
-MAX_FRAME_COLUMNS = 20
-# A larger frame is described without its columns, in time for the next attempt.
-MAX_FRAME_CELLS = 1_000_000
+MAX_FRAME_ROWS = 5  # of a data frame that a report shows
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
 
@@ -210,38 +203,13 @@ def _are_equal(first: Any, second: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """Describe a data frame or an array: shape, columns, first rows; "" for others."""
+    """Describe a data frame or an array: its shape and first rows; "" for others."""
     shape = getattr(value, "shape", ())
     if not shape or not hasattr(value, "__array__"):
         return ""
 
-    columns: list[Column] = []
-    if prod(shape) < MAX_FRAME_CELLS:
-        columns = _numeric_columns(value)
-
-    ranges = [
-        f"{column.name}: {short(column.least)} to {short(column.most)}, "
-        f"mean {short(column.mean)}"
-        for column in columns[:MAX_FRAME_COLUMNS]
-    ]
-
     sizes = " × ".join(map(str, shape))
-    first_rows = value[:MAX_FRAME_ROWS]
-    return "\n".join([f", {sizes}", *ranges, f"first rows:\n{first_rows}"])
-
-
-def _numeric_columns(value: Any) -> list[Column]:
-    """Return the columns of a table that have numbers; none if it cannot be read."""
-    columns: dict[str, Column] = {}
-    with suppress(PackageMissing, tables.TableError):
-        table = tables.open_table(value)
-        columns = {name: Column(name=name) for name in table.columns}
-        for batch in table.batches(table.columns):
-            for column, cells in zip(columns.values(), batch, strict=True):
-                numbers, wrong, example = tables.to_numbers(cells)
-                column.add(numbers, wrong, example)
-
-    return [column for column in columns.values() if column.n]
+    return f", {sizes}\nfirst rows:\n{value[:MAX_FRAME_ROWS]}"
 
 
 def json_text(value: Any) -> str | None:
