@@ -11,9 +11,11 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import NamedTuple
 
+from rich import progress
+from rich.console import Console
 from rich.text import Text
 
-from heedful.cli.output import PIPE_WIDTH_COLUMNS, Progress, counted
+from heedful.cli.output import PIPE_WIDTH_COLUMNS, counted
 from heedful.cli.run import TaskResult, program
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
@@ -150,15 +152,44 @@ def cut(text: str, most: int) -> str:
     return f"{words if blank else beginning[:-1]}…"
 
 
-class Screen(Progress):
+class Screen:
     """Progress of both arms: a line a task, and on a terminal bars below."""
 
     def __init__(self, total: int) -> None:
-        super().__init__()
         self.total = total
         self.columns = PIPE_WIDTH_COLUMNS
-        if self.live:
+        self._console = Console(stderr=True, highlight=False)
+        if self._console.is_terminal:
             self.columns = get_terminal_size().columns
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description:<14}", markup=False),
+            progress.BarColumn(bar_width=24),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[state]}", markup=False),
+            console=self._console,
+            transient=True,
+        )
+        self._bar_of_arm: dict[str, progress.TaskID] = {}
+
+    def __enter__(self) -> Screen:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def say(self, text: Text | str) -> None:
+        """Print a line above the bars; a terminal cuts it at its width."""
+        is_cut = self._console.is_terminal
+        self._console.print(
+            text,
+            markup=False,
+            no_wrap=is_cut,
+            overflow="ellipsis",
+            crop=is_cut,
+            soft_wrap=not is_cut,
+        )
 
     def arm(self, arm: str, rows: list[TaskResult], now: str = "") -> None:
         """Move the bar of an arm; `now` is the id of the task that runs."""
@@ -168,7 +199,11 @@ class Screen(Progress):
         state = f"{len(rows)}/{self.total}   first try right {share}   calls {calls}"
         if now:
             state += f"   {now}…"
-        self.bar(arm, len(rows), self.total, state)
+        if arm not in self._bar_of_arm:
+            self._bar_of_arm[arm] = self._bars.add_task(
+                arm, total=self.total, state=state
+            )
+        self._bars.update(self._bar_of_arm[arm], completed=len(rows), state=state)
 
     def task(self, id: str, number: int, without: Story, memory: Story) -> None:
         """Print the line of a task when both of its loops have ended."""

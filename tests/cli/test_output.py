@@ -106,34 +106,19 @@ def test_an_error_is_shown_where_no_document_can_be(capsys, monkeypatch):
     ids=["too few", "just enough", "many"],
 )
 def test_progress_is_shown_in_a_few_lines(capsys, total, lines):
-    with Progress() as progress:
-        for done in range(0, total + 1, 100):
-            progress.counted("reading", done, total)
-        progress.counted("reading", total, total)
+    progress = Progress()
+    for done in range(0, total + 1, 100):
+        progress.counted("reading", done, total)
+    progress.counted("reading", total, total)
     err = capsys.readouterr().err.splitlines()
     assert len(err) == lines
     assert all(line.endswith(f" of {total} loops") for line in err)
-    with Progress() as progress:
-        for done in range(0, 3_000_000_001, 1_000_000):
-            progress.counted(
-                "reading", done, total=3_000_000_000, noun="KB", unit=1_000
-            )
+    progress = Progress()
+    for done in range(0, 3_000_000_001, 1_000_000):
+        progress.counted("reading", done, total=3_000_000_000, noun="KB", unit=1_000)
     err = capsys.readouterr().err.splitlines()
     assert len(err) == 10
     assert err[-1] == "reading: 3000000 of 3000000 KB"
-
-
-def test_a_bar_that_was_closed_does_not_stand_among_later_ones(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with Progress() as progress:
-        progress.bar("weights", 1, 1, "1 of 1 MB")
-        progress.close()
-        assert "weights" in capsys.readouterr().err
-        progress.bar("tasks", 1, 2, "1 of 2")
-        progress.close()
-    err = capsys.readouterr().err
-    assert "tasks" in err
-    assert "weights" not in err
 
 
 LONG = "Bug 7: the login hangs on Firefox, and nobody who waits for it is told anything"

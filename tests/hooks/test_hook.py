@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from httpx import ASGITransport, AsyncClient
 
 from heedful.errors import UsageError
 from heedful.integrations import hook, install
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.file_changes import read_text
 from heedful.integrations.hook_text import own_hooks
-from heedful.service.app import application
-from heedful.service.setup import Setup
+from heedful.integrations.places import TARGETS
 from heedful.store.projects import find_project
-from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
 from tests.hooks.support import (
     SECONDS,
@@ -372,27 +369,6 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.parametrize("key", ["", "x"], ids=["without a key", "with a key"])
-async def test_the_installed_address_answers(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEEDFUL_KEY", key)
-    monkeypatch.chdir(tmp_path)
-    wanted = install.hooks("heedful-hook", "http://localhost/")
-    app = application(Setup(store=in_file(str(tmp_path / "a.db")), open=True))
-    assert set(wanted) == set(AGENTS["claude-code"].events) - {"SessionStart"}
-    assert [hook["type"] for hook in wanted["Stop"][0]["hooks"]] == ["http", "command"]
-    client = AsyncClient(transport=ASGITransport(app))
-    async with app.router.lifespan_context(app), client:
-        for event, [group] in wanted.items():
-            data = {"session_id": "a", "hook_event_name": event, **CALL}
-            hook = group["hooks"][0]
-            response = await client.post(
-                hook["url"], json=data, headers=hook.get("headers")
-            )
-            assert response.status_code == (401 if key else 200)
-
-
 MINE = (
     '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
 )
@@ -424,7 +400,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(
     text: str | None, folder: Path
 ) -> None:
     path = folder / "there" / "settings.json"
-    wanted = install.hooks("heedful-hook")
+    wanted = install.target_hooks(TARGETS["claude-code"], "heedful-hook")
     if text is not None:
         path.parent.mkdir()
         (folder / "dotfile").write_text(text, newline="")
@@ -441,9 +417,7 @@ def test_installing_keeps_all_and_uninstalling_restores_it(
     path.write_text(written.replace('"heedful-hook ', '"/gone/heedful-hook '))
     assert "/gone/heedful-hook is gone" in install.installed(path)[1]
     path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
-    install.plan_install(
-        path, install.hooks("heedful-hook", "http://127.0.0.1:8765")
-    ).apply()
+    install.plan_install(path, wanted).apply()
     install.plan_uninstall(path).apply()
     assert install.installed(path) == ([], "")
     assert '"own": 1' in path.read_text()

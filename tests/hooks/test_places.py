@@ -188,7 +188,7 @@ def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
 )
 def test_settings_that_are_wrong_or_read_only_stay(text: str, shop: Path) -> None:
     path = shop / "settings.json"
-    wanted = install.hooks("heedful-hook")
+    wanted = install.target_hooks(TARGETS["claude-code"], "heedful-hook")
     path.write_text(text)
     with pytest.raises(UsageError, match="nothing was changed"):
         install.plan_install(path, wanted)

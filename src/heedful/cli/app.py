@@ -361,8 +361,6 @@ class Commands(TyperGroup):
         except Exception as error:
             code = exits.report_error(error)
         finally:
-            if running.progress:
-                running.progress.close()
             output.CURRENT_COMMAND.reset(token)
 
         code = code if isinstance(code, int) else 0

@@ -21,7 +21,7 @@ from heedful.cli import output
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.exits import drive
-from heedful.cli.output import TextTable, answer, command_line, progress
+from heedful.cli.output import TextTable, answer, command_line, say
 from heedful.cli.resources import (
     compares_meanings,
     embedder_of,
@@ -386,10 +386,11 @@ def check_judge(
         """Let the model judge all pairs, and count them."""
         async with opened_model(judging(values)) as model:
             async for role, is_right in calibrate(model):
+                if role not in judged:
+                    say(f"judging: {role}")
                 judged[role] += 1
                 if is_right:
                     right[role] += 1
-                progress().bar("judging", judged.total(), total=0, count=role)
 
     drive(rank())
     pairs = judged.total()

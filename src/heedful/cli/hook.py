@@ -211,19 +211,16 @@ def _has_settings(name: str, user: bool) -> bool:
     return False
 
 
-def _plan(names: Sequence[str], user: bool, http: str) -> list[FileChange]:
+def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
     """Return the changes that install the hooks of agents. Raises UsageError.
 
     Agents that share a file get it once.
     """
-    if http and list(names) != [plans.INSTALL_AGENT]:
-        raise UsageError(f"--http is for {plans.INSTALL_AGENT} only")
-
     run = plans.command(everywhere=user)
     changes: dict[Path, FileChange] = {}
     for name in names:
         text = section() if TARGETS[name].form == "section" else ""
-        for change in plans.plan_target(name, user, run=run, url=http, text=text):
+        for change in plans.plan_target(name, user, run=run, text=text):
             changes.setdefault(change.path, change)
     return list(changes.values())
 
@@ -247,19 +244,13 @@ def install(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show what would be written.")
     ] = False,
-    http: Annotated[
-        str, Option(help="The address of heedful serve, instead of commands.")
-    ] = "",
     yes: Yes = False,
 ) -> int:
-    """Write the hooks into the settings of agents, after showing what changes.
-
-    On a terminal it asks whether to learn from past sessions.
-    """
+    """Write the hooks into the settings of agents, after showing what changes."""
     if listed:
         return list_agents()
     targets = _installable(agents, is_all, user)
-    changes = _plan(targets, user, http)
+    changes = _plan(targets, user)
     if dry_run:
         return _preview(changes)
     memory_lines = [] if user else _describe_memory()
@@ -271,9 +262,10 @@ def install(
     lines += memory_lines
     if written:
         lines += [*describe_limits(targets), *describe_doubles(targets)]
-    if plans.INSTALL_AGENT in targets:
-        may_ask = _is_terminal() and not yes
-        lines += _offer_to_learn(may_ask, bool(written))
+    past_sessions = plans.past_sessions()
+    if plans.INSTALL_AGENT in targets and past_sessions is not None:
+        command = command_line("learn-sessions", past_sessions)
+        lines.append(f"to learn from past sessions: {command}")
     return answer({"written": written}, lines)
 
 
@@ -287,26 +279,6 @@ def _describe_memory() -> list[str]:
     policy(rules.policy)
     doubt = doubt_about_rules(Path.cwd())
     return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
-
-
-def _offer_to_learn(may_ask: bool, is_new: bool) -> list[str]:
-    """Ask whether to learn from past sessions of the project, if any, and do it.
-
-    If nobody can be asked, return the command that does it.
-    """
-    past_sessions = plans.past_sessions()
-    if past_sessions is None:
-        return []
-    if not may_ask:
-        command = command_line("learn-sessions", past_sessions)
-        return [f"to learn from past sessions: {command}"]
-    if is_new and confirm(
-        f"Learn from your past sessions in {past_sessions}?", err=True
-    ):
-        from heedful.cli.sessions import learn_from
-
-        learn_from([past_sessions])
-    return []
 
 
 @hook.command("uninstall")

@@ -20,102 +20,35 @@ from heedful.sanitize import clean, without_controls
 # seconds.
 MIN_PROGRESS_ITEMS = 1_000
 MIN_PROGRESS_BYTES = 5_000_000
-# A bar on a terminal moves after this many units.
-MIN_BAR_UNITS = 100
-# Progress is shown at most this often.
-TERMINAL_STEPS = 100
-PIPE_STEPS = 10
+# Of one thing, at most this many lines are printed.
+MAX_PROGRESS_LINES = 10
 
 
 class Progress:
-    """Progress on stderr: lines, and bars on a terminal. `close` removes the bars."""
+    """Progress on stderr, in a few lines."""
 
     def __init__(self) -> None:
-        from rich import progress  # slow to import
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False)
-        self.live: bool = self._console.is_terminal
-        self._bars = progress.Progress(
-            progress.TextColumn("{task.description:<14}", markup=False),
-            progress.BarColumn(bar_width=24),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("{task.fields[count]}", markup=False),
-            console=self._console,
-            transient=True,
-        )
-        self._tasks: dict[str, Any] = {}  # rich's task of each name
         self._last_steps: dict[str, int] = {}  # the last step of each name
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Remove the bars from the terminal."""
-        if self._tasks:
-            self._bars.stop()
-        for task in self._tasks.values():
-            self._bars.remove_task(task)
-        self._tasks.clear()
-
-    def say(self, text: Any) -> None:
-        """Print a line of text (or rich's Text) above the bars.
-
-        A terminal cuts it at its width.
-        """
-        if self.live:
-            self._console.print(
-                text, markup=False, no_wrap=True, overflow="ellipsis", crop=True
-            )
-        else:
-            self._console.print(text, markup=False, soft_wrap=True)
-
-    def bar(self, name: str, done: int, total: int, count: str) -> None:
-        """On a terminal, update the bar `name` with `count` behind it."""
-        if not self.live:
-            return
-
-        if name not in self._tasks:
-            self._bars.start()
-            self._tasks[name] = self._bars.add_task(name, count=count)
-        self._bars.update(
-            self._tasks[name], completed=done, total=total or None, count=count
-        )
 
     def counted(
         self, name: str, done: int, total: int, noun: str = "loops", unit: int = 1
     ) -> None:
-        """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines
-        at most.
+        """Print `done` of `total` (0: unknown), in ten lines at most if it is known.
 
         Both are numbers of the `noun`; with a `unit` such as 1,000 they are bytes, and
         the noun is KB.
         """
-        if self.live:
-            min_step = MIN_BAR_UNITS * unit
-        elif unit == 1:
-            min_step = MIN_PROGRESS_ITEMS
-        else:
-            min_step = MIN_PROGRESS_BYTES
-
-        steps = TERMINAL_STEPS if self.live else PIPE_STEPS
-        step = done // max(min_step, total // steps)
-        # A bar may begin empty, but a line about nothing says nothing.
-        first_step = -1 if self.live else 0
-        if step == self._last_steps.get(name, first_step):
+        min_step = MIN_PROGRESS_ITEMS if unit == 1 else MIN_PROGRESS_BYTES
+        step = done // max(min_step, total // MAX_PROGRESS_LINES)
+        # A line about nothing says nothing.
+        if step == self._last_steps.get(name, 0):
             return
         self._last_steps[name] = step
 
         count = f"{done // unit} {noun}"
         if total:
             count = f"{done // unit} of {total // unit} {noun}"
-        if self.live:
-            self.bar(name, done, total, count)
-        else:
-            self.say(f"{name}: {count}")
+        say(f"{name}: {count}")
 
 
 # What a column of a table shows: the field with this name, or the result of a function
@@ -156,8 +89,7 @@ class CommandLine:
 
     `options` are the settings that are given as options. With `as_hooks`, only
     what hooks follow counts. `has_named_db` is True once the user was told which
-    database a command uses by default. `progress` is None until the command shows how
-    far it is.
+    database a command uses by default.
     """
 
     arguments: Sequence[str] = ()
@@ -166,7 +98,7 @@ class CommandLine:
     as_hooks: bool = False
     has_named_db: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    progress: Progress | None = None
+    progress: Progress = field(default_factory=Progress)
 
 
 CURRENT_COMMAND: ContextVar[CommandLine] = ContextVar("call")
@@ -180,13 +112,8 @@ def current_command() -> CommandLine:
 
 
 def progress() -> Progress:
-    """Return the progress of the running command, which ends when a result is
-    printed.
-    """
-    running = current_command()
-    if running.progress is None:
-        running.progress = Progress()
-    return running.progress
+    """Return the progress of the running command."""
+    return current_command().progress
 
 
 def fetched(name: str, done: int, total: int, what: str) -> None:
@@ -194,16 +121,8 @@ def fetched(name: str, done: int, total: int, what: str) -> None:
     progress().counted(f"{name}: {what}", done, total=total, noun="MB", unit=1_000_000)
 
 
-def close_progress() -> None:
-    """Remove the bars of the running command from the terminal."""
-    running = current_command().progress
-    if running is not None:
-        running.close()
-
-
 def show(text: object = "") -> None:
     """Print a result to stdout."""
-    close_progress()
     print(text, flush=True)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from heedful.cli.databases import ask_store, db_exists
-from heedful.cli.output import close_progress, fetched
+from heedful.cli.output import fetched
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,
@@ -148,8 +148,6 @@ async def opened_model(values: Settings) -> AsyncIterator[Model]:
         # Without its package, the model refuses the first call.
         if needed is not None and find_spec("xllamacpp") is not None:
             await weights.fetch(needed, cache=values.cache, progress=fetched)
-            # Its bars would stand among those of the command.
-            close_progress()
         yield model
     finally:
         await model.close()

@@ -35,7 +35,6 @@ from heedful.cli.output import (
     counted,
     current_command,
     following,
-    progress,
     say,
 )
 from heedful.cli.resources import memory_of, opened_models
@@ -232,16 +231,12 @@ async def _drive(task_run: TaskRun) -> None:
         names = ", ".join(model.name for model in models)
         noun = "model" if len(models) == 1 else "models"
         say(f"run {task_run.name}: {tasks}, {noun} {names}, {store.url}")
-        progress().bar("running", 0, total, f"0/{total}")
 
         def watch(row: TaskResult) -> None:
             """Keep the result of a task, and print it."""
             task_run.rows.append(row)
             task_run.open_loops.remove(row.loop)
-            number = f"{len(task_run.rows)}/{total}"
-            live = progress().live
-            progress().say(str(row) if live else f"{number} {row}")
-            progress().bar("running", len(task_run.rows), total, number)
+            say(f"{len(task_run.rows)}/{total} {row}")
 
         driver = TaskDriver(
             run=task_run.name,

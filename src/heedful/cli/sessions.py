@@ -113,15 +113,6 @@ def learn_sessions(
     else to your own. Each session counts once. You can stop it with Ctrl-C; the same
     command then does the rest.
     """
-    return learn_from(folders)
-
-
-def learn_from(folders: Sequence[Path]) -> int:
-    """Learn from sessions as `learn_sessions` does, and return the exit code.
-
-    The settings of the current folder count only if an option or the environment states
-    the database.
-    """
     for folder in folders:
         if not folder.exists():
             raise UsageError(

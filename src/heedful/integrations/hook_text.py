@@ -14,17 +14,15 @@ from heedful.errors import LineError
 
 _EVENTS_NAME = "hooks"
 _BYTE_ORDER_MARK = "\ufeff"
-# One of these is in each hook of heedful.
-_OWN_WORDS = ("heedful", "/v1/hooks/")
+# It is in each hook of heedful.
+_OWN_WORD = "heedful"
 # What follows the command, so that its exit code is 0.
 _GUARD = r"( \|\| true|; exit 0)?$"
-# The command or the address of a hook of heedful: "/bin/heedful-hook Stop --strict",
-# "python -m heedful.integrations.hook Stop || true" or
-# "https://host/v1/hooks/claude-code". Earlier addresses end with the event.
+# The command of a hook of heedful: "/bin/heedful-hook Stop --strict" or
+# "python -m heedful.integrations.hook Stop || true".
 HOOK_COMMAND_PATTERN = re.compile(
     rf"""^(\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'? \w+( --.*)?{_GUARD}"""
-    rf"""|^\S.* -m heedful\.integrations\.hook \w+( --.*)?{_GUARD}"""
-    r"""|/v1/hooks/claude-code(/\w+)?$""",
+    rf"""|^\S.* -m heedful\.integrations\.hook \w+( --.*)?{_GUARD}""",
     re.IGNORECASE,
 )
 
@@ -50,7 +48,7 @@ def _fault(path: str, problem: str, line: int = 1) -> LineError:
 def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
     """Return the groups or hooks with hooks of heedful, by event. Raises LineError."""
     # Malformed settings of others are no reason to stop.
-    if not text or not any(word in text for word in _OWN_WORDS):
+    if not text or _OWN_WORD not in text:
         return {}
 
     events = parse(path, text).get(_EVENTS_NAME)

@@ -46,10 +46,8 @@ from heedful.lessons.commands import quote_words
 from heedful.store.projects import PROJECTS_TABLE, find_project, own_db, user_folder
 from heedful.store.workspace import project_root
 
-# The agent that is meant where none is named, and the only one that asks a service.
+# The agent that is meant where none is named.
 INSTALL_AGENT = "claude-code"
-# The environment variable with the key of the service.
-SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"
 _TEMPLATES = Path(__file__).parent / "templates"
 # What a file of its own says, in a comment.
 _OWN_FILE_WORDS = "`heedful hook uninstall` removes the"
@@ -97,8 +95,7 @@ def installed(path: Path) -> tuple[list[str], str]:
     """
     items_by_event = own_hooks(str(path), read_text(path))
     commands = own_commands([*chain.from_iterable(items_by_event.values())])
-    lines = [line for line in commands if not line.startswith("http")]
-    programs = dict.fromkeys(shlex.split(line)[0] for line in lines)
+    programs = dict.fromkeys(shlex.split(line)[0] for line in commands)
     notes = [
         f"; {program} is gone: install again"
         for program in programs
@@ -123,32 +120,6 @@ def command(everywhere: bool = False) -> str:
 
     # With -P no file of the folder in which an agent works is taken for a module.
     return f"{shlex.quote(sys.executable)} -P -m heedful.integrations.hook"
-
-
-def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of Claude Code, for each event the command `run`.
-
-    With a `url`, most are requests to this service.
-    """
-    target = TARGETS[INSTALL_AGENT]
-    groups = target_hooks(target, run)
-    if not url:
-        return groups
-
-    for event, kind in AGENTS[INSTALL_AGENT].events.items():
-        [group] = groups[event]
-        if kind == "start":
-            # Claude Code only runs commands at a start: without a database, none.
-            if not find_project(_project_root()).db.exists():
-                del groups[event]
-            continue
-
-        seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
-        request = {**_request_hook(url), target.limit: seconds}
-        # The service runs no command of the user.
-        local = group["hooks"] if kind == "stop" else []
-        group["hooks"] = [request, *local]
-    return groups
 
 
 def target_hooks(target: Target, run: str) -> dict[str, list[dict[str, Any]]]:
@@ -180,26 +151,13 @@ def hook_line(target: Target, run: str, event: str) -> str:
     return f"{run} {event} --agent {target.agent}"
 
 
-def _request_hook(url: str) -> dict[str, Any]:
-    """Return a hook that is a request to the service."""
-    hook: dict[str, object] = {
-        "type": "http",
-        "url": f"{url.rstrip('/')}/v1/hooks/{INSTALL_AGENT}",
-    }
-    # A service without keys refuses an empty one.
-    if os.environ.get(SERVICE_KEY_VARIABLE):
-        hook["headers"] = {"Authorization": f"Bearer ${SERVICE_KEY_VARIABLE}"}
-        hook["allowedEnvVars"] = [SERVICE_KEY_VARIABLE]
-    return hook
-
-
 def plan_target(
-    name: str, user: bool, *, run: str = "", url: str = "", text: str = ""
+    name: str, user: bool, *, run: str = "", text: str = ""
 ) -> list[FileChange]:
     """Return the changes that install the hooks of an agent.
 
-    `run` is the command of the hook process, `url` a service, and `text` the section
-    for an agent without hooks. Raises UsageError if the agent has no such settings, or
+    `run` is the command of the hook process, and `text` the section for an agent
+    without hooks. Raises UsageError if the agent has no such settings, or
     if they are malformed.
     """
     target = TARGETS[name]
@@ -213,8 +171,7 @@ def plan_target(
     if target.form == "plugin":
         return [_plan_own_file(path, _plugin_text(target, run), user)]
 
-    wanted = hooks(run, url) if url else target_hooks(target, run)
-    return [plan_install(path, wanted, target, user)]
+    return [plan_install(path, target_hooks(target, run), target, user)]
 
 
 def plan_removal(name: str, user: bool) -> list[FileChange]:
