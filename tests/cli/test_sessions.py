@@ -88,14 +88,6 @@ def test_a_fix_that_waits_is_not_printed(session, desk, tmp_path, option):
     assert "evil.test" not in done.out
 
 
-@pytest.mark.parametrize("forget", ["180d", "soon"])
-def test_what_was_long_unused_is_forgotten(session, desk, tmp_path, forget):
-    desk.write("heedful.toml", f'forget = "{forget}"\n')
-    (tmp_path / "logs").mkdir()
-    desk.write("logs/a.jsonl", lines(tmp_path, "s1"))
-    session(("learn-sessions logs --db m.db", 2 if forget == "soon" else 0))
-
-
 @pytest.mark.nightly
 def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     (tmp_path / "logs").mkdir()

@@ -14,12 +14,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without arguments, take those of the process, and end the process with the code.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words == ["--version"]:  # Typer alone takes longer than this
-        from heedful import __version__
-
-        print(f"heedful {__version__}")
-        return 0
-
     if arguments is None:
         gc.disable()  # until the command is imported: nothing of it is garbage
     try:

@@ -39,14 +39,16 @@ def ask_store(
     return drive(work(), lambda: stopped)
 
 
-def ask_scope(question: Callable[[Store, Scope], Awaitable[T]]) -> T:
+def ask_scope(
+    question: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False
+) -> T:
     """Open the store, and return the result of `question` in the scope of the settings.
 
-    Raises NotFound, StoreError.
+    `new` is that of `ask_store`. Raises NotFound, StoreError.
     """
     values = settings()
     scope = scope_of(values)
-    return ask_store(values, lambda store: question(store, scope))
+    return ask_store(values, lambda store: question(store, scope), new=new)
 
 
 def read(function: Callable[..., T], *arguments: object) -> T:

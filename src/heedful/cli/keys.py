@@ -1,13 +1,12 @@
 """`heedful key` and `audit`: who may call the service, and what was done through it."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.databases import ask_store
+from heedful.cli.databases import ask_scope, read
 from heedful.cli.output import answer, columns, command_line, counted, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.commands import trust_command
@@ -15,7 +14,6 @@ from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.store import Store
 
-T = TypeVar("T")
 # Who acted, as the audit names it: on the command line nobody signs in.
 COMMAND_LINE_ACTOR = "the command line"
 DEFAULT_PERMISSIONS = ["recall,write"]
@@ -38,18 +36,6 @@ KEY_COLUMNS = columns(
     ends=_end_cell,
 )
 AUDIT_ENTRY_COLUMNS = columns("action subject by detail n at")
-
-
-def _read(function: Callable[..., T], *arguments: object) -> T:
-    """Return the result of a function of the store for the tenant of the settings."""
-    return _ask(lambda store, scope: store.read(scope, function, *arguments))
-
-
-def _ask(work: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False) -> T:
-    """Return the result of `work` for the tenant of the settings."""
-    values = settings()
-    scope = Scope(values.tenant)
-    return ask_store(values, lambda store: work(store, scope), new=new)
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
@@ -94,7 +80,7 @@ def create(
             outside=outside,
         )
 
-    key, secret = _ask(make, new=True)
+    key, secret = ask_scope(make, new=True)
     wait = f"; what it writes waits until: {trust_command([f'key:{key.id}'])}"
     projects = ", ".join(key.projects) or "all projects"
     rights = f"{key.name} may {', '.join(key.may)} in {projects}"
@@ -111,7 +97,7 @@ def create(
 def list_keys() -> int:
     """List the keys of a tenant, newest first, without their secrets."""
     return emit(
-        _read(keys.newest, MAX_OPTION_INTEGER),
+        read(keys.newest, MAX_OPTION_INTEGER),
         KEY_COLUMNS,
         key="keys",
         text_columns=3,
@@ -129,7 +115,7 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
     async def revoke_key(store: Store, scope: Scope) -> keys.Key:
         return await store.write(scope, keys.revoke, id, COMMAND_LINE_ACTOR)
 
-    key = _ask(revoke_key)
+    key = ask_scope(revoke_key)
     command = command_line("quarantine", "revoke", f"key:{key.id}", by="NAME")
     then = f"If it was stolen: {command}"
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
@@ -139,7 +125,7 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
 def list_audit(limit: Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
     return emit(
-        _read(keys.audit_rows, limit),
+        read(keys.audit_rows, limit),
         AUDIT_ENTRY_COLUMNS,
         key="audit",
         text_columns=4,
@@ -157,7 +143,7 @@ def verify(
     The command prints the last hash; keep it in another place. If you pass it later as
     --kept HASH, the command also finds out whether all rows were rewritten.
     """
-    result = _read(keys.verify_audit, kept)
+    result = read(keys.verify_audit, kept)
     if result.broken:
         answer(
             result,

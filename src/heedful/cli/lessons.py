@@ -8,13 +8,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
-from typing import IO, Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 from typer import Argument, Context, Option, Typer
 
@@ -380,40 +381,29 @@ def _errors_in(source: str) -> str:
     empty or a binary file.
     """
     if source == STANDARD_INPUT:
-        return _errors_of_file(sys.stdin.buffer, "standard input")
+        return _errors_of(sys.stdin.buffer.read(), "standard input")
 
     # An existing file is meant; any other text is the error itself.
     if len(source) < MAX_FILE_NAME_CHARS and os.path.isfile(source):
-        with open(source, "rb") as file:
-            return _errors_of_file(file, source)
+        return _errors_of(Path(source).read_bytes(), source)
     return source
 
 
-def _errors_of_file(file: IO[bytes], name: str) -> str:
-    """Return the error lines of an open file, or the whole text of a short one."""
-    start = file.read(MAX_WHOLE_FILE_BYTES) + file.readline(MAX_WHOLE_FILE_BYTES)
-    if not start.strip():
+def _errors_of(content: bytes, name: str) -> str:
+    """Return the error lines of a file's content, or the whole text of a short one."""
+    if not content.strip():
         raise UsageError(f"{name} is empty; pass what the command wrote: {SEEN_USAGE}")
-    if b"\0" in start:
+    if b"\0" in content:
         raise UsageError(
             f"{name} is not a text in UTF-8; pass the output or the log as text"
         )
-    if len(start) < MAX_WHOLE_FILE_BYTES:
-        return start.decode("utf-8", "replace")
+    text = content.decode("utf-8", "replace")
+    if len(content) < MAX_WHOLE_FILE_BYTES:
+        return text
 
     from heedful.episodes.error_lines import error_lines
 
-    return "\n".join(error_lines(_read_lines(start, file)))
-
-
-def _read_lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of `start` and of the rest of `file`.
-
-    A very long line comes in parts, so that memory is enough for any file.
-    """
-    later_lines = iter(partial(file.readline, MAX_WHOLE_FILE_BYTES), b"")
-    for line in chain(start.splitlines(), later_lines):
-        yield line.decode("utf-8", "replace")
+    return "\n".join(error_lines(text.splitlines()))
 
 
 class Recalled(NamedTuple):

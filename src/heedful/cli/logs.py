@@ -36,12 +36,6 @@ def log_to_stderr() -> None:
         logger.setLevel(level)
     limit_logs()
 
-    # No line shows these, so logging need not find them out for each message.
-    logging._srcfile = None
-    logging.logThreads = False
-    logging.logProcesses = False
-    logging.logMultiprocessing = False
-
 
 def limit_logs() -> None:
     """Let no message repeat itself more often than once a minute.

@@ -114,12 +114,9 @@ def show_pages_of(db: str) -> int:
     return _until_stopped(_show_pages(values, read_only=False, browser=True))
 
 
-def missing_package() -> str | None:
-    """Return the first package that the pages need and that is not installed."""
-    for package in SERVICE_PACKAGES:
-        if find_spec(package) is None:
-            return package
-    return None
+def missing_package(packages: Sequence[str] = SERVICE_PACKAGES) -> str | None:
+    """Return the first of the packages that is not installed."""
+    return next((name for name in packages if find_spec(name) is None), None)
 
 
 def mcp() -> int:
@@ -135,9 +132,9 @@ def mcp() -> int:
 
 def _check_packages(purpose: str, extra: str, packages: Sequence[str]) -> None:
     """Raise PackageMissing, with the extra that installs it, for a missing package."""
-    for package in packages:
-        if find_spec(package) is None:
-            raise PackageMissing(purpose, package, extra)
+    package = missing_package(packages)
+    if package is not None:
+        raise PackageMissing(purpose, package, extra)
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:

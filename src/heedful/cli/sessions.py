@@ -33,7 +33,6 @@ from heedful.cli.settings import (
     Settings,
     hook_settings,
     is_stated,
-    seconds,
     settings,
 )
 from heedful.episodes import read
@@ -42,7 +41,6 @@ from heedful.episodes.trace_files import files_in
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.commands import trust_words
 from heedful.lessons.origin import names_to_state
-from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.store import episodes, open_store
@@ -72,7 +70,6 @@ class SessionSurvey:
     sessions: int = 0
     _: KW_ONLY
     known: int = 0
-    forgotten: int = 0
     rules: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
@@ -97,12 +94,6 @@ class SessionSurvey:
             self.failures.add(db, mistake, lesson, session)
 
 
-def _names_of(entries: Sequence[QuarantinedLesson]) -> list[str]:
-    """Return the names of the sources for which entries wait."""
-    sources = list(chain.from_iterable(entry.sources for entry in entries))
-    return list(names_to_state(sources))
-
-
 def learn_sessions(
     folders: Annotated[list[Path], Argument(help="Folders or files of sessions.")],
 ) -> int:
@@ -124,8 +115,7 @@ def learn_sessions(
         stated = settings()
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
-    values_by_db: dict[str, Settings] = {}
-    drive(_learn(folders, stated, survey, values_by_db), lambda: stopped)
+    drive(_learn(folders, stated, survey), lambda: stopped)
 
     ranked = survey.failures.ranked()
     document = {
@@ -157,12 +147,9 @@ def learn_sessions(
 class _Memories:
     """The memories into which files are learnt, by their databases."""
 
-    def __init__(
-        self, stack: AsyncExitStack, values_by_db: dict[str, Settings]
-    ) -> None:
+    def __init__(self, stack: AsyncExitStack) -> None:
         self.by_db: dict[str, Memory] = {}
         self._stack = stack
-        self._values_by_db = values_by_db
 
     def of(self, values: Settings) -> Memory:
         """Return the memory that settings name; open it if it is not open yet."""
@@ -171,25 +158,21 @@ class _Memories:
             store = open_store(prepare_database(db))
             self._stack.push_async_callback(store.close)
             self.by_db[db] = memory_of(values, store)
-            self._values_by_db[db] = values
         return self.by_db[db]
 
 
 async def _learn(
-    folders: Sequence[Path],
-    stated: Settings | None,
-    survey: SessionSurvey,
-    values_by_db: dict[str, Settings],
+    folders: Sequence[Path], stated: Settings | None, survey: SessionSurvey
 ) -> None:
     """Learn from all files, each into the memory it belongs to, and fill the survey.
 
-    The `stated` settings are for all files. `values_by_db` gets those of each database.
+    The `stated` settings are for all files.
     """
     files = list({file for file, _ in files_in(folders)})
     # The oldest first: what happened later counts later.
     files.sort(key=lambda file: (file.stat().st_mtime, str(file)))
     async with AsyncExitStack() as stack:
-        memories = _Memories(stack, values_by_db)
+        memories = _Memories(stack)
         for number, file in enumerate(files, 1):
             progress().counted("learning", number, len(files), "files")
             is_named = file in folders
@@ -197,17 +180,8 @@ async def _learn(
 
         for db in survey.waiting:
             entries = await memories.by_db[db].quarantine.waiting()
-            survey.names[db] = _names_of(entries)
-
-        for db, memory in memories.by_db.items():
-            forget = values_by_db[db].forget
-            if forget:
-                unused_for = seconds("forget", forget)
-                if doubt := await memory.doubt_age(unused_for):
-                    survey.problems.append(doubt)
-                    continue
-                removed = await memory.prune(unused_for=unused_for, by="settings")
-                survey.forgotten += len(removed)
+            sources = list(chain.from_iterable(entry.sources for entry in entries))
+            survey.names[db] = list(names_to_state(sources))
 
 
 async def _learn_sessions(

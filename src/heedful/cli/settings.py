@@ -110,8 +110,8 @@ class Settings:
     `trust` names sources whose words are told at once, with `strict` a fix waits that
     installs something or follows outside reading, `hook` is what the hooks of
     coding agents do: see `heedful.integrations.hooks.HookSettings`. `forget` is a time
-    such as 180d: after reading sessions, and every night in services and workers,
-    lessons that were unused for this long are removed. `forget_loops` is such a time,
+    such as 180d: every night, services and workers remove lessons that were unused for
+    this long. `forget_loops` is such a time,
     too: every night, services and workers remove the loops that ended this long ago.
 
     The settings from `checks` on are for `heedful serve`. A request may name the
@@ -234,7 +234,7 @@ def hook_settings(folder: Path, **options: Any) -> Settings:
     from heedful.integrations.hook import read_settings  # slow to import
 
     hook_values = read_settings(folder)
-    names = ("db", "tenant", "project", "holdout", "forget", "trust", "strict")
+    names = ("db", "tenant", "project", "holdout", "trust", "strict")
     values = {name: hook_values[name] for name in names}
     all_options = {**current_command().options, **options}
     stated = {name: value for name, value in all_options.items() if value is not None}
