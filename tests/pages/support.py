@@ -13,7 +13,6 @@ from heedful.loop.runs import (
     StageReport,
     Status,
 )
-from heedful.pages import markdown
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (
@@ -185,7 +184,3 @@ def example() -> Report:
     return Report(
         "forecast", "nightly-7", stages=stages(), began=BEGAN, ended=BEGAN + 112
     )
-
-
-if __name__ == "__main__":
-    print(markdown(example()), end="")

@@ -14,13 +14,12 @@ from tests.pages.support import example
 from tests.store.support import ended, python
 
 
-def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
+def test_a_run_has_a_file_for_each_attempt_and_two_of_its_own(tmp_path):
     report = replace(example(), pipeline="p\ud800", run="a/b c")
     paths = write(report, tmp_path / "new" / "reports")
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
     names = [attempt.file for attempt in attempts] + [
         "a_b_c.json",
-        "a_b_c.md",
         "a_b_c.html",
     ]
     assert [path.name for path in paths] == names
@@ -29,7 +28,7 @@ def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
     ) == sorted(names)
     for attempt, path in zip(attempts, paths, strict=False):
         assert json.loads(path.read_text("utf-8")) == attempt.plain()
-    assert json.loads(paths[-3].read_text("utf-8")) == report.plain()
+    assert json.loads(paths[-2].read_text("utf-8")) == report.plain()
     assert "p[U+D800]" in paths[-1].read_text("utf-8")
 
 

@@ -1,16 +1,12 @@
-"""Both pages: they show the facts of the report, and no text in it gets out of its
-place.
-"""
+"""The page of a report: it shows its facts, and no text gets out of its place."""
 
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from markdown_it import MarkdownIt
 
 from heedful.loop import record
 from heedful.loop.record import Finding
@@ -22,10 +18,9 @@ from heedful.loop.runs import (
     StageReport,
     report_attempt,
 )
-from heedful.pages import html, markdown
+from heedful.pages import html
 from heedful.pages.report import (
     MAX_PAGE_LINE_CHARS,
-    happened,
     output,
     visible,
 )
@@ -43,8 +38,6 @@ from tests.pages.support import (
 )
 
 ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "formaction")
-# `python -m tests.pages.support > tests/pages/report.md` writes it.
-GOLDEN = Path(__file__).with_name("report.md")
 
 
 class Page(HTMLParser):
@@ -71,38 +64,9 @@ class Page(HTMLParser):
         self.text += data
 
 
-def tokens(page: str):
-    return MarkdownIt("commonmark").enable("table").parse(page)
-
-
-def tables(page: str) -> list[list[list[str]]]:
-    rows_of_tables: list[list[list[str]]] = []
-    cell = False
-    for token in tokens(page):
-        if token.type == "table_open":
-            rows_of_tables.append([])
-        if token.type == "tr_open":
-            rows_of_tables[-1].append([])
-        if token.type == "inline" and cell:
-            rows_of_tables[-1][-1].append(
-                "".join(child.content for child in token.children)
-            )
-        cell = token.type in ("td_open", "th_open")
-    return rows_of_tables
-
-
-def test_the_markdown_page_in_words():
-    assert markdown(example()) == GOLDEN.read_text("utf-8")
-
-
-def test_the_html_page_has_the_same_words():
+def test_the_page_in_words():
     page = Page(html(example()))
-    written = markdown(example())
-    rows = tables(written)[0][1:]
-    # The hostile name is cut.
-    words = [row[-1] for row in rows if "alert" not in "".join(row)]
     for line in (
-        *words,
         "✗ halted",
         "missing_results: the check raised KeyError",
         "8 stages, 10 attempts, 3 retries, 1 min 50 s in attempts, 10 calls",
@@ -156,7 +120,6 @@ def test_the_html_page_has_the_same_words():
 )
 def test_how_a_run_and_a_stage_ended_in_words(stage, words):
     report = Report("p", "r", stages=(stage,))
-    assert words in markdown(report).replace("**", "")
     assert words in Page(html(report)).text
 
 
@@ -168,7 +131,6 @@ def test_a_run_says_which_stage_no_check_judged():
     count = stage_report("count", "passed", attempts, accepted=2)
     report = Report("p", "r", stages=(load, count))
     words = "Passed: every stage, 1 of them after a retry; load has no check"
-    assert words in markdown(report).replace("**", "")
     page = html(report)
     assert words in Page(page).text
     assert 'class="answer passed">' in page
@@ -301,43 +263,6 @@ def test_a_page_holds_every_text_and_nothing_but_text(report):
     assert [text for text in texts if visible(text) not in page.text] == []
 
 
-def one_line(of: str) -> str:
-    return re.sub(r"\s*\n\s*", " ⏎ ", visible(of).strip()).replace("\t", " ").strip()
-
-
-@pytest.mark.soak
-@settings(max_examples=40 * SOAK)
-@given(reports)
-def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
-    parsed = tokens(markdown(report))
-    inside = {child.type for token in parsed for child in token.children or ()}
-    assert not inside & {"html_inline", "link_open", "image", "em_open", "code_inline"}
-    assert not {token.type for token in parsed} & {
-        "html_block",
-        "code_block",
-        "bullet_list_open",
-    }
-    heads = sum(token.type == "heading_open" for token in parsed)
-    assert heads == 2 + sum(1 + len(stage.attempts) for stage in report.stages)
-    summary, *checks = tables(markdown(report))
-    rows = [[row[1], row[3], row[6]] for row in summary[1:]]
-    assert rows == [
-        [one_line(stage.name), str(len(stage.attempts)), happened(stage)]
-        for stage in report.stages
-    ]
-    judged = [tried for tried in every_attempt(report) if tried.checks]
-    for tried, table in zip(judged, checks, strict=True):
-        assert {len(row) for row in table} == {6}
-        assert [(row[0], row[3], row[4]) for row in table[1:]] == [
-            (one_line(c.check_name), one_line(c.message), one_line(c.suggestion))
-            for c in tried.checks
-        ]
-    fences = [token.content for token in parsed if token.type == "fence"]
-    for tried in every_attempt(report):
-        feedback = visible(tried.feedback_for_agent)
-        assert not feedback or f"{feedback}\n" in fences
-
-
 def test_a_secret_is_on_no_page():
     secret = "AKIA" + "IOSFODNN7QWERTYU"
     bad = wrong(secret, f"{secret} is wrong", f"use {secret}", evidence=f"x {secret}")
@@ -348,9 +273,9 @@ def test_a_secret_is_on_no_page():
     stage = stage_report("a", "halted", tries, status="failed")
     stage = replace(stage, prompt=f"write {secret}")
     report = Report("p", "r", stages=(stage,))
-    for page in (html(report), markdown(report)):
-        assert secret not in page
-        assert "redacted" in page
+    page = html(report)
+    assert secret not in page
+    assert "redacted" in page
 
 
 def shown(was: str | None, now: str) -> tuple[list[str], str]:
@@ -478,13 +403,13 @@ def test_long_texts_are_cut_with_a_count():
     report = Report(
         "p", "r", stages=(stage_report("a", "halted", [failed], status="failed"),)
     )
-    for page in (html(report), markdown(report)):
-        assert f"{'m' * 400} … and 600 characters" in page
-        assert f"{'t' * 3000} … and 6,000 characters" in page
-        count = re.search(r"(\d+) more checks in the file ", page)
-        assert count
-        assert int(count[1]) == 70
-        assert page.count("m" * 400) == 20
+    page = html(report)
+    assert f"{'m' * 400} … and 600 characters" in page
+    assert f"{'t' * 3000} … and 6,000 characters" in page
+    count = re.search(r"(\d+) more checks in the file ", page)
+    assert count
+    assert int(count[1]) == 70
+    assert page.count("m" * 400) == 20
 
 
 def test_bars_follow_one_another_as_wide_as_attempts_took():

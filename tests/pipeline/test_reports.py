@@ -78,7 +78,6 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
         "guardrail_say_it_run_1-x_attempt2.json",
         "guardrail_say_it_run_1-x_attempt3.json",
         "run_1-x.json",
-        "run_1-x.md",
         "run_1-x.html",
     }
     for stage in report.stages:
@@ -122,7 +121,6 @@ def test_a_report_has_what_each_rung_of_its_stages_did(tmp_path: Path) -> None:
     assert [attempt.rung for attempt in report.stages[0].attempts] == [1, 1, 2]
     document = json.loads((tmp_path / "run.json").read_text())
     assert [rung["attempts"] for rung in document["rungs"]] == [2, 1]
-    assert "## Who answered" in (tmp_path / "run.md").read_text()
     assert "Who answered" in (tmp_path / "run.html").read_text()
 
 
@@ -160,7 +158,7 @@ def test_a_report_says_which_rung_has_spent_its_limit(
     document = json.loads((tmp_path / "second.json").read_text())
     assert document["stages"][0]["closed"] == list(stage.closed)
     assert f"Closed: {sentence}." in (tmp_path / "second.html").read_text()
-    assert "Closed: rung 2 " in (tmp_path / "second.md").read_text()
+    assert "Closed: rung 2 " in (tmp_path / "second.html").read_text()
     assert any(fact.text == f"closed: {sentence}" for fact in answer(report).facts)
     assert "rung 2 (large): 1 of 1 calls spent" in caplog.text
     assert caplog.text.count("✗ attempt 1 failed") == 1
@@ -174,7 +172,6 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {
         "guardrail_.._.._.._attempt1.json",
         "...json",
-        "...md",
         "...html",
     }
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -406,7 +406,7 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
     assert asyncio.run(report_of(open_store(str(path)), Scope(), "r")) == report
     assert secret not in str(report.state[REPORTS])
     written = list((tmp_path / "reports").iterdir())
-    assert len(written) == 6
+    assert len(written) == 5
     for file in [*written, path, *tmp_path.glob("a.db-*")]:
         assert secret.encode() not in file.read_bytes(), file
 

@@ -1,4 +1,4 @@
-"""The report of a run as Markdown, as one HTML page, and as files.
+"""The report of a run as one HTML page, and as files.
 
 A file is never half written. The HTML page has the look of the pages of `web/`, but no
 script, and loads nothing.
@@ -60,24 +60,12 @@ _END_SIGNS = {
     "not_run": "–",
 }
 STATUS_SIGNS: Mapping[str, str] = _CHECK_SIGNS | _END_SIGNS
-STAGE_TABLE_HEADS = (
-    "#",
-    "stage",
-    "status",
-    "attempts",
-    "time",
-    "checks failed",
-    "what happened",
-)
 SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
 # What a page shows of an attempt.
 MAX_ATTEMPT_CHECKS = 20
 MAX_PAGE_OUTPUT_LINES = 40
 MAX_LABEL_CHARS = 40  # of the name of a stage in a sentence
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
-# Characters that are markup in Markdown, or that make a text an address or a mention:
-# `*`, `@`, the colon of `https://`, the first dot of `www.example.com`.
-_MARKUP_PATTERN = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
 # Invisible letters; controls, formats and separators are found by their category.
 _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
@@ -89,11 +77,6 @@ def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
     """
     data = json_text(report.plain()) if with_data else ""
     return render("report.html.j2", report=report, sentence=sentence, data=data)
-
-
-def markdown(report: Report) -> str:
-    """Return the report as Markdown."""
-    return render("report.md.j2", report=report)
 
 
 def render(template: str, **values: object) -> str:
@@ -120,7 +103,7 @@ def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path
 
 
 def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write each attempt as JSON, and the run as JSON, Markdown and HTML.
+    """Write each attempt as JSON, and the run as JSON and HTML.
 
     Returns the paths. Raises StoreUnavailable. Files that were written before the error
     are complete.
@@ -129,11 +112,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     for stage in report.stages:
         paths += [write_attempt(attempt, folder) for attempt in stage.attempts]
 
-    pages = {
-        "json": json_text(report.plain()),
-        "md": markdown(report),
-        "html": html(report),
-    }
+    pages = {"json": json_text(report.plain()), "html": html(report)}
     for suffix, text in pages.items():
         paths.append(_write(Path(folder) / f"{report.stem}.{suffix}", text))
 
@@ -228,7 +207,6 @@ def environment() -> "Environment":
         compared,
         cost,
         counted,
-        failures,
         find_failing,
         finding_of,
         first_equal,
@@ -249,7 +227,6 @@ def environment() -> "Environment":
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {
         "SIGNS": STATUS_SIGNS,
-        "HEADS": STAGE_TABLE_HEADS,
         "CHECKS": MAX_ATTEMPT_CHECKS,
         "FEEDBACK": 3_000,
     }
@@ -268,7 +245,6 @@ def environment() -> "Environment":
         text,
     )
     environment.filters |= {function.__name__: function for function in filters}
-    environment.filters |= {"fence": _fence, "line": _line}
     environment.tests["quiet"] = is_quiet
     return environment
 
@@ -287,21 +263,6 @@ def _finalized(value: Any) -> Any:
 def is_quiet(check: CheckResult) -> bool:
     """Return whether a check has passed and said nothing."""
     return check == CheckResult(check.check_name)
-
-
-def _line(text: str) -> str:
-    """Return the text as one line that is safe in Markdown and tables."""
-    line = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
-    return _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", line)
-
-
-def _fence(text: str, kind: str = "") -> str:
-    """Return a fenced code block; `kind` is the language of the text, or "".
-
-    The fence is longer than any run of backticks in the text.
-    """
-    ticks = max(["``", *re.findall("`+", text)], key=len) + "`"
-    return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
 def visible(text: str) -> str:
@@ -492,14 +453,6 @@ def happened(stage: StageReport) -> str:
         "open": f"interrupted {tries}",
         "not_run": "not run",
     }[stage.action]
-
-
-def failures(stage: StageReport) -> list[str]:
-    """Return the names of the checks that failed in any attempt, without duplicates."""
-    names = dict[str, None]()
-    for attempt in stage.attempts:
-        names |= dict.fromkeys(check.check_name for check in attempt.failed)
-    return list(names)
 
 
 def cost(report: Report) -> list[str]:
