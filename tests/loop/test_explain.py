@@ -51,7 +51,7 @@ attempt 1: ab -> again
 attempt 2: b -> again
 attempt 3: b -> stopped by cancelled: it was cancelled: by ada; \
 attempts: all 3 attempts are made
-kept: attempt 1
+best: attempt 1
 would have changed it: no single threshold or score: \
 cancelled and attempts stopped it""",
         id="cancelled at the last attempt",
@@ -77,7 +77,7 @@ cancelled and attempts stopped it""",
         """\
 attempt 1: quality 0.6 misses quality >= 0.75 -> \
 stopped by attempts: the only attempt is made
-kept: attempt 1
+best: attempt 1
 would have changed it: threshold of quality 0.6 instead of 0.75: passed
 would have changed it: score quality 0.75 instead of 0.6: passed
 would have changed it: attempts.limit 2 instead of 1: again""",
@@ -88,7 +88,7 @@ would have changed it: attempts.limit 2 instead of 1: again""",
         support.NEVER,
         """\
 attempt 1 -> stopped by unscored: no score for quality
-kept: nothing: no candidate was evaluated
+best: nothing: no candidate was evaluated
 would have changed it: no single threshold or score: unscored stopped it""",
         id="unscored",
     ),
@@ -98,7 +98,7 @@ would have changed it: no single threshold or score: unscored stopped it""",
         """\
 attempt 1: x -> again (echo overridden by ada)
 attempt 2: x -> stopped by echo: the same finding again: x in 5 attempts
-kept: attempt 1
+best: attempt 1
 would have changed it: echo.times 6 instead of 4: again""",
         id="an echo of the scope is overridden",
     ),
@@ -231,7 +231,7 @@ def test_no_quotation_can_break_a_line_or_colour_it():
     assert [line[:10] for line in lines[:3]] == [
         "attempt 1:",
         "attempt 2:",
-        "kept: atte",
+        "best: atte",
     ]
 
 

@@ -72,7 +72,10 @@ def test_equal_failures_are_one_row_with_their_finding_a_count_and_since(site, f
     assert cause["what"] == "no unit in line 6"
     assert cause["about"] == "check unit"
     assert cause["number"] == 7
-    assert cause["path"] == "/loops/loop-6"
+    listed = site.data("/loops?cause=" + cause["query"]["cause"])
+    assert cause["path"] == "/loops"
+    assert len(listed["loops"]) == 7
+    assert {row["finding"][:7] for row in listed["loops"]} == {"no unit"}
     assert 3600 <= time.time() - cause["since"] < 3700
     assert other["what"] == "unknown team 'P9'"
     assert [cause["loops"] for cause in home["causes"]] == [7, 1]
@@ -227,7 +230,7 @@ def test_a_stage_without_a_check_needs_nobody(tmp_path):
         assert browser.data("/home")["needs"] == []
         # Its stage stands in the list of runs, or in a search.
         assert browser.data("/loops")["loops"] == []
-        assert "stages of pipelines" in words_of(browser.get("/loops").text)
+        assert "No loop, but 1 stage of a run." in words_of(browser.get("/loops").text)
         (stage,) = browser.data("/loops?text=load")["loops"]
         assert stage["state"] == "unchecked"
 

@@ -469,3 +469,42 @@ def test_a_page_that_is_sent_says_what_the_terminal_says(week: Week, kind: str):
     page = (week.desk.folder / "sent.html").read_text("utf-8")
     matter = "runs" if kind == "run" else "loops"
     assert unsaid(page, documents_of(week, f"/{matter}/{id}")) == []
+
+
+def test_an_attempt_is_the_best_of_a_loop_or_its_output_went_on(week: Week):
+    loops = week.says("loops --limit 500")["loops"]
+    reports = {
+        loop["id"]: week.says(f"why {loop['id']}")
+        for loop in loops
+        if loop["kind"] == "run"
+    }
+    for id, report in reports.items():
+        page = text_of_page(week.page(f"/runs/{id}"))
+        stages = [stage for stage in report["stages"] if len(stage["attempts"]) > 1]
+        went_on = [stage for stage in stages if stage["action"] != "halted"]
+        assert "kept" not in page
+        assert "best" not in page
+        assert page.count("its output went on") == len(went_on)
+    stopped = next(loop for loop in loops if loop["state"] == "stopped")
+    assert "best" in week.says(f"why {stopped['id']}")
+
+
+def test_a_list_counts_the_stages_that_fit_its_filters(week: Week):
+    loops = week.says("loops --limit 500")["loops"]
+    stages = [loop for loop in loops if loop["kind"] == "stage"]
+    stopped = [stage for stage in stages if stage["state"] == "stopped"]
+    assert 0 < len(stopped) < len(stages)
+    for path, number in (("/loops", stages), ("/loops?state=stopped", stopped)):
+        words = text_of_page(week.page(path))
+        assert f"; besides, {len(number)} stages of runs" in words
+    totals = week.says("loops --limit 500")["totals"]
+    assert totals["stages"] == len(stages)
+    assert " loops and stages solved" in totals["sentence"]
+    assert totals["sentence"] in text_of_page(week.page("/home"))
+
+
+def test_a_cause_at_home_leads_to_exactly_its_loops(week: Week):
+    for cause in week.says("loops --limit 500")["causes"]:
+        listed = week.browser.data(f"/loops?cause={quote(cause['signature'])}")
+        assert len(listed["loops"]) == cause["loops"]
+        assert listed["totals"]["loops"] == cause["loops"]

@@ -354,7 +354,7 @@ class Explanation:
             output = "nothing: no candidate was evaluated"
             if self.verdict.best:
                 output = f"attempt {self.verdict.best}"
-            texts.append(f"kept: {output}")
+            texts.append(f"best: {output}")
 
         doubts = (self.failure, *self.suspects)
         texts += [clean(text, 600) for text in doubts if text]

@@ -216,13 +216,14 @@ class StageReport:
 
     `status` is "unchecked" if nothing judged the stage, and "not_validated" if a check
     raised an error; for both, `overall_status` of the attempt is "not_validated".
-    `kept` is the number of the attempt whose output the run used. `action` says how the
-    stage ended: passed, continued (failed, the run used the last attempt), best
-    (failed, the run used the best attempt), halted, stopped (a task that failed), open
-    (interrupted) or not_run. `briefing` says what memory showed the stage. `climb` has
-    the attempts of a stage with several rungs. `closed` says which rungs failed or
-    reached a limit, and what the stage did instead. `prompt` is what its model was
-    asked; "" if a function writes the output.
+    `kept` is the number of the attempt whose output is in the state of the run; that of
+    a stage that halted went no further. `action` says how the stage ended: passed,
+    continued (failed, the run used the last attempt), best (failed, the run used the
+    best attempt), halted, stopped (a task that failed), open (interrupted) or not_run.
+    `briefing` says what memory showed the stage. `climb` has the attempts of a stage
+    with several rungs. `closed` says which rungs failed or reached a limit, and what
+    the stage did instead. `prompt` is what its model was asked; "" if a function writes
+    the output.
     """
 
     name: str
@@ -240,6 +241,12 @@ class StageReport:
     def degraded(self) -> bool:
         """True if the run continued with an output that failed or was not judged."""
         return self.action in ("continued", "best", "stopped")
+
+    @property
+    def kept_as(self) -> str:
+        """What the kept attempt is: its output went on, or the loop ended with it."""
+        ends = {"halted": "", "open": "", "stopped": "best"}
+        return ends.get(self.action, "its output went on")
 
     @property
     def recovered(self) -> bool:

@@ -219,12 +219,14 @@ def _loop(
 class LoopFigures:
     """How loops went, and what they used: all of them, or those of a memory `key`.
 
+    `stages` of them are stages of pipelines.
     `right` are those whose first answer passed, `solved` those that passed after a
     retry, `passed` both of them, each a share of the loops that have ended.
     """
 
     key: str = ""
     loops: int
+    stages: int
     right: Share
     solved: Share
     passed: Share
@@ -249,15 +251,25 @@ class LoopFigures:
     @property
     def sentence(self) -> str:
         """How the loops ended, in words; shares of few loops say nothing."""
-        ended = count_loops(self.passed.of)
+        ended = self._count(self.passed.of)
         if not self.passed.of:
-            loops = count_loops(self.loops)
-            return f"{loops}: {self.unjudged} that nothing judged, {self.open} open"
+            judged = f"{self.unjudged} that nothing judged" if self.unjudged else ""
+            parts = filter(None, (judged, f"{self.open} open" if self.open else ""))
+            return f"{self._count(self.loops)}: {', '.join(parts)}"
         if self.passed.of < MIN_SHARED_LOOPS:
             solved = f"{self.passed.number} of {ended} solved"
             return f"{solved}, {self.right.number} at the first try"
         solved = f"{percent(self.passed.value)} of {ended} solved"
         return f"{solved}, {percent(self.right.value)} at the first try"
+
+    def _count(self, number: int) -> str:
+        """Return a number of these in words: of loops, stages, or both."""
+        words = count_loops(number)
+        if not self.stages:
+            return words
+        if self.stages == self.loops:
+            return words.replace("loop", "stage")
+        return f"{words} and stages"
 
 
 def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
@@ -271,6 +283,7 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
     return LoopFigures(
         key=key,
         loops=len(loops),
+        stages=sum(loop.kind == "stage" for loop in loops),
         right=Share(right, ended),
         solved=Share(passed - right, ended),
         passed=Share(passed, ended),

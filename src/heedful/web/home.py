@@ -143,9 +143,13 @@ def _cause(cause: FailureCause) -> Document:
     if cause.stage:
         run, _, stage = cause.loop.rpartition("/")
         path = f"/runs/{run}"
-        parts.append(f"stage {stage} of run {run}")
+        last = "the last one " if cause.loops > 1 else ""
+        parts.append(f"{last}stage {stage} of run {run}")
     kind = ", ".join(parts) or "stopped"
-    return _need(cause.finding, kind, path, number=cause.loops, since=cause.since)
+    need = _need(cause.finding, kind, path, number=cause.loops, since=cause.since)
+    if cause.loops > 1:
+        need |= {"path": "/loops", "query": {"cause": cause.signature}}
+    return need
 
 
 def _waiting_texts(db: Db, scope: Scope) -> list[Document]:

@@ -38,17 +38,17 @@ MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")
 FACETS = ("state", "check", "key")
-FILTERS = ("text", *FACETS)
+FILTERS = ("text", "cause", *FACETS)
 STATE_WORDS = {"not_validated": "not validated"}
 ORDERS = {
     "-changed": "changed last",
     "changed": "changed first",
     "-cost": "most costly",
 }
-SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
-    "-changed": lambda loop: -loop.updated,
-    "changed": lambda loop: loop.updated,
-    "-cost": lambda loop: -loop.usage.cost,
+SORTS: Mapping[str, Callable[[RecentLoop], tuple[float, ...]]] = {
+    "-changed": lambda loop: (-loop.updated,),
+    "changed": lambda loop: (loop.updated,),
+    "-cost": lambda loop: (-loop.usage.cost, -loop.usage.calls),
 }
 MADE_UP_ID_PART = re.compile(r"[0-9a-f-]{6,36}")
 # The newest loops as they were read last, by number, by the memory of a scope.
@@ -72,7 +72,7 @@ async def loops(visit: Visit) -> Document:
 
     A page is of the newest loops that are read together; after them, the list goes on
     with older ones. Stages of pipelines stand under their runs: here they stand only in
-    a search, and if their memory key is chosen.
+    a search, and if their memory key or the cause of their failure is chosen.
     """
     filters = {name: visit.query.get(name, "") for name in FILTERS}
     if filters["state"] not in ("", *LOOP_STATES):
@@ -109,11 +109,13 @@ async def loops(visit: Visit) -> Document:
         number = f"{len(window.loops):,}"
         which = f"{number} older" if before else f"the newest {number}"
         answer = f"{answer}, of {which} loops"
+    # Only the facet that shows stages counts them.
     stages = 0
-    if not (text or filters["key"]):
-        stages = sum(loop.kind == "stage" for loop in window.loops)
-    if stages:
-        answer += f"; {counted(stages, 'stage')} of pipelines under their runs"
+    if not filters["key"]:
+        stages = counts["key"].total() - len(fitting)
+    also = counted(stages, "stage of a run", "stages of runs") if stages else ""
+    if also:
+        answer += f"; besides, {also}"
     return {
         "heading": "Loops",
         "search": "Task, answer, finding or id",
@@ -134,26 +136,22 @@ async def loops(visit: Visit) -> Document:
         "tables": [table("loops", ("task", "state", "#attempts", "#used", "changed"))],
         "loops": rows,
         "totals": totals.plain,
-        "nothing": await _nothing(visit, window, filters),
+        "nothing": await _nothing(visit, window, filters, also),
         "unknown": unknown_filters(visit.query, *FILTERS),
         **page_links(visit, cursor),
     }
 
 
 async def _nothing(
-    visit: Visit, window: RecentLoops, filters: Mapping[str, str]
+    visit: Visit, window: RecentLoops, filters: Mapping[str, str], also: str
 ) -> Document:
-    """Return what a list without rows says."""
+    """Return what a list without rows says; it `also` counts the stages that fit."""
+    if also:
+        return {"words": f"No loop, but {also}.", "path": "/work", "label": "runs"}
     if window.oldest:
         return {"words": "No loop fits of those that were read; older ones follow."}
     if any(filters.values()):
         return {"words": "No loop fits."}
-    if window.loops:
-        return {
-            "words": "All loops of this project are stages of pipelines.",
-            "path": "/work",
-            "label": "their runs",
-        }
     return {
         "words": "No loop was recorded in this project yet.",
         "path": "/",
@@ -189,18 +187,21 @@ def narrow(
     fitting = []
     counts = {name: Counter[str]() for name in FACETS}
     for loop in loops:
+        has_failed = loop.state in FAILED_STATES
         values = {
+            "cause": (cause_of(loop) if has_failed else "",),
             "state": (loop.state,),
             "check": loop.checks,
             "key": (loop.memory_key or WITHOUT,),
         }
         missed = [
             name
-            for name in FACETS
+            for name in ("cause", *FACETS)
             if filters[name] and filters[name] not in values[name]
         ]
-        # To choose its key shows a stage.
-        if loop.kind == "stage" and not (filters["text"] or filters["key"]):
+        # To choose its key or its cause shows a stage.
+        shows_stages = filters["text"] or filters["key"] or filters["cause"]
+        if loop.kind == "stage" and not shows_stages:
             missed.append("key")
         if not missed:
             fitting.append(loop)
