@@ -69,13 +69,13 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
             "recall", {"task": "a", "loop": "b"}, ["read"], id="a loop is shown lessons"
         ),
         pytest.param(
-            "episodes?trust=operator",
+            "episodes?origin=operator",
             {"events": [{"type": "a"}]},
             ["read", "write"],
             id="an operator's episode",
         ),
         pytest.param(
-            "traces?trust=operator",
+            "traces?origin=operator",
             {"resourceSpans": []},
             ["write"],
             id="an operator's traces",

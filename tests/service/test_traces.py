@@ -98,7 +98,7 @@ def test_an_episode_is_taken_once_and_handed_over(project):
 
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
-    project.put_in({**RUN, "events": events}, "?trust=operator")
+    project.put_in({**RUN, "events": events}, "?origin=operator")
     digest = project.listed()[0]["digest"]
     tools = Tools(store=project.api.setup.store)
     scope = Scope("acme", project.name)
@@ -106,7 +106,7 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     lessons = project.get("reflections?kind=reflection")["items"]
     # Its words are of the agent and of programs here all the same.
     assert [lesson["trust"] for lesson in lessons] == ["local"]
-    project.post("traces?trust=operator", document(genai()))
+    project.post("traces?origin=operator", document(genai()))
     project.gathered()
     page = project.api.run(
         project.api.setup.store.read(scope, episodes.page, 1, whole=True)

@@ -86,7 +86,7 @@ async def test_no_secret_in_a_memory_key_is_stored(path):
 
 async def test_a_table_that_is_missing_is_named(path):
     database(path, "drop table refused")
-    with opened(path) as store, pytest.raises(StoreCorrupt, match="table refused"):
+    with opened(path) as store, pytest.raises(StoreCorrupt, match="table: refused"):
         await Memory(store).remember("k", "text")
 
 

@@ -26,8 +26,8 @@ from heedful.lessons.signature import signature
 from heedful.lessons.silence import say
 from heedful.memory.memory import Memory
 from heedful.store import episodes, patterns
+from heedful.store.calls import FailureKnowledge, JudgedCall, knowledge_of
 from heedful.store.connection import Db
-from heedful.store.failed_calls import FailureKnowledge, JudgedCall, knowledge_of
 
 if TYPE_CHECKING:
     from heedful.integrations.host import HostRun

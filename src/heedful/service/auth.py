@@ -232,23 +232,19 @@ class Callers:
     """Finds the caller of a request, and caches each key for `KEY_CACHE_SECONDS`.
 
     For this time, a service may still accept a key that `heedful key revoke` has
-    revoked, and an open service may still accept callers without a key after the first
-    `heedful key create`.
+    revoked.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         # The digest of a key -> the key, and until when it is cached.
         self._cached: dict[bytes, tuple[Key, float]] = {}
-        # The number of keys that this process had made when the store had none, and
-        # until when it is assumed that no other process has made one.
-        self._keys_made = 0
-        self._keyless_until = 0.0
 
     async def identified(self, authorization: str | None) -> Caller:
         """Return who sent this Authorization header. Raises KeyRefused, StoreError."""
         if not authorization:
-            if not self._setup.open or await self._store_has_keys():
+            store = self._setup.store
+            if not self._setup.open or await store.read(Scope(), keys.any_key):
                 raise KeyRefused(
                     "no key was sent; send it as Authorization: Bearer heedful_…"
                 )
@@ -275,20 +271,6 @@ class Callers:
             self._cached.clear()
         self._cached[digest] = key, now + KEY_CACHE_SECONDS
         return key
-
-    async def _store_has_keys(self) -> bool:
-        """Return whether any key exists; "no" is cached for `KEY_CACHE_SECONDS`."""
-        keys_made = len(keys.created_ids)
-        now = time.monotonic()
-        if self._keys_made == keys_made and now <= self._keyless_until:
-            return False
-
-        if await self._setup.store.read(Scope(), keys.any_key):
-            return True
-
-        self._keys_made = keys_made
-        self._keyless_until = now + KEY_CACHE_SECONDS
-        return False
 
 
 def local(setup: Setup) -> Caller:

@@ -181,11 +181,6 @@ class Tools(Resources):
     pause: Callable[[], Awaitable[None]] | None = None
     embedded: dict[Scope, float] = field(default_factory=dict)
 
-    @property
-    def prunes(self) -> bool:
-        """Return True if the worker removes lessons every night."""
-        return self.unused_for is not None
-
 
 async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
     """Reflect on the episode with this digest. Raises NotFound, ModelError, StoreError.
@@ -494,7 +489,7 @@ async def night(work: Work, tools: Tools) -> None:
         tasks.append("embed")
     if tools.enabled and tools.mode == "full":
         tasks.append("dream")
-    if tools.prunes:
+    if tools.unused_for is not None:
         tasks.append("prune")
 
     for scope in await tools.store.read(Scope(), lessons.scopes):

@@ -59,8 +59,3 @@ async def list_lessons(
         editions.list_lessons, limit, before, reviews=may_review(caller), **only
     )
     return [visible(caller, row) for row in rows]
-
-
-async def read_lesson(caller: Caller, id: int) -> Mapping[str, Any]:
-    """Return a lesson as this caller may see it. Raises NotFound."""
-    return visible(caller, await caller.read(editions.one, id))

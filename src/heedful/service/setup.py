@@ -1,6 +1,5 @@
 """The resources, settings, limits and metrics of a service."""
 
-import time
 from asyncio import Semaphore
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful import __version__, policies
 from heedful.errors import StoreError, UnknownName
@@ -19,13 +18,8 @@ from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import goal
 from heedful.loop.record import Goal
 from heedful.memory.memory import Memory
-from heedful.memory.vectors import space_of
 from heedful.models.contract import Model
-from heedful.service.jobs import CLOCK_OVERLAP_SECONDS, Resources, Work, Workload
-from heedful.store import search
-
-if TYPE_CHECKING:
-    pass
+from heedful.service.jobs import Resources, Work, Workload
 
 DURATION_BUCKETS_SECONDS = (
     0.001,
@@ -105,11 +99,6 @@ class Metrics:
             ("queue", "state"),
             registry=registry,
         )
-        self._behind = Gauge(
-            "heedful_texts_unembedded",
-            "Texts that wait for a vector",
-            registry=registry,
-        )
         self._oldest = Gauge(
             "heedful_jobs_oldest_seconds",
             "Age of the oldest job",
@@ -132,15 +121,12 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(
-        self, workload: Workload, behind: int = 0, *, is_ready: bool = True
-    ) -> bytes:
+    def text(self, workload: Workload, *, is_ready: bool = True) -> bytes:
         """Return all metrics in the Prometheus text format.
 
-        `behind` texts wait for a vector. `is_ready` is what `/readyz` says.
+        `is_ready` is what `/readyz` says.
         """
         self._ready.set(is_ready)
-        self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()
         self._workers.set(workload.workers)
@@ -153,8 +139,8 @@ class Metrics:
 
 
 LIMITS_MIB_BYTES = 1024 * 1024
-MAX_COUNTED_TEXTS = 10_000  # the most texts without a vector that a metric counts
-# One for each scope, by which pages keep their figures; at the limit, all are made again.
+# One for each scope, by which pages keep their figures; at the limit, all are made
+# again.
 MAX_CACHED_MEMORIES = 10_000
 MAX_CHECK_PROCESSES = 2  # checks that run in processes at the same time
 
@@ -198,8 +184,7 @@ class Setup(Resources):
     arguments to them. `policy` applies to loops without a policy. With `reflections`
     False, the service generates none. `turns` limits how many checks run in processes
     at the same time. `root_path` is the path of a proxy below which the service stands,
-    such as `/heedful`. `behind` has the scopes with texts that may not be embedded yet,
-    and since when.
+    such as `/heedful`.
 
     `pins` maps patterns such as `TENANT/PROJECT/*` to what is pinned to the loops that
     they match: names of `checks`, which judge every attempt; goals; and keys
@@ -219,7 +204,6 @@ class Setup(Resources):
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_CHECK_PROCESSES))
-    behind: dict[Scope, float] = field(default_factory=dict)
     memories: dict[Scope, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -245,38 +229,11 @@ class Setup(Resources):
 
         If the queue fails, the next job embeds them.
         """
-        if not since:
-            self.behind.setdefault(scope, 0.0)
-            with suppress(StoreError):
-                await self.work.defer("embed", scope)
-            return
-
-        self.behind.setdefault(scope, time.time() - CLOCK_OVERLAP_SECONDS)
+        arguments = {}
+        if since:
+            arguments["since"] = since
         with suppress(StoreError):
-            await self.work.defer("embed", scope, since=since)
-
-    async def unembedded(self) -> int:
-        """Count texts that requests wrote and no job has embedded yet.
-
-        It counts no more than `MAX_COUNTED_TEXTS`. Scopes without such a text are
-        removed from `behind`.
-        """
-        total = 0
-        space = space_of(self.embedder)
-        for scope, since in list(self.behind.items()):
-            texts = await self.store.read(
-                scope,
-                search.unplaced,
-                space,
-                after=0,
-                limit=MAX_COUNTED_TEXTS - total,
-                since=since,
-            )
-            total += len(texts)
-            if not texts:
-                self.behind.pop(scope, None)
-
-        return total
+            await self.work.defer("embed", scope, **arguments)
 
     def pinned(self, scope: Scope, loop: str) -> LoopMeasures:
         """Return what is pinned to a loop."""

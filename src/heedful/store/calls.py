@@ -9,7 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from heedful.lessons.before import (
     marks_of,
     whole_call,
 )
-from heedful.lessons.contracts import CONTRACTS_BY_NAME, find_contract
+from heedful.lessons.contracts import CONTRACTS_BY_NAME, Contract, find_contract
 from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
@@ -373,10 +373,52 @@ def _checks_of(
     )
 
 
-def is_broken_elsewhere(db: Db, scope: Scope, contract: Mark, session: str) -> bool:
-    """Return True if another session broke a contract of a tool."""
-    rows = db.select(
-        "source", "call_failure", {**key_of(scope), "digest": contract.digest}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCall:
+    """A call of an agent in a repository, and the `errors` with which it failed."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    errors: Sequence[str] = ()
+    session: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureKnowledge:
+    """What is known about a call that failed.
+
+    The session `is_told` that such calls fail. `is_broken_again` is whether another
+    session broke the contract.
+    """
+
+    is_told: bool = False
+    is_broken_again: bool = False
+
+
+def knowledge_of(
+    db: Db,
+    scope: Scope,
+    call: JudgedCall,
+    contract: Contract | None = None,
+) -> FailureKnowledge:
+    """Return what is known about a call that failed; `contract` is the one it broke."""
+    failed = failed_marks(
+        call.tool,
+        call.arguments,
+        call.errors,
+        contract=contract,
+        folder=call.folder,
     )
-    own_source = storable(source_of(session))
-    return any(row["source"] != own_source for row in rows)
+    names = [f"told {mark.digest}" for mark in failed]
+    is_broken_again = False
+    if contract is not None:
+        mark = Mark("contract", contract.name, call.tool)
+        key = {**key_of(scope), "digest": mark.digest}
+        own_source = storable(source_of(call.session))
+        rows = db.select("source", "call_failure", key)
+        is_broken_again = any(row["source"] != own_source for row in rows)
+    return FailureKnowledge(
+        is_told=bool(session_marks.find(db, scope, call.session, names)),
+        is_broken_again=is_broken_again,
+    )

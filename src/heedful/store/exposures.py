@@ -47,7 +47,6 @@ ABANDONED_LOOP_SECONDS = 86_400.0
 # Memory hurts only if it does so in as many of the newest loops, too. Otherwise, the
 # longer it has hurt, the later it would be shown again.
 MAX_RECENT_LOOPS = 1_000
-# The source of a lesson names its session by at most this many characters.
 # Texts that wait in quarantine are counted up to this number.
 MAX_COUNTED_QUARANTINE = 100
 

@@ -34,8 +34,6 @@ KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
 MAX_KEY_NAME_CHARS = 200
 # The full text of a key, `heedful_ID_SECRET`: 12 and 64 hexadecimal digits.
 _KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
-# The ids of the keys that this process has created.
-created_ids: list[str] = []
 # If nobody has this key id, the secret is compared with this hash, so that the answer
 # takes as long as for a wrong secret.
 _UNKNOWN_KEY_HASH = hashlib.sha256(b"").hexdigest()
@@ -143,7 +141,6 @@ def insert(db: Db, scope: Scope, key: Key, hash: str) -> str:
     if not db.insert_now("key", row, CONFLICT_SKIP_SQL).rowcount:
         raise Conflict(f"a key with the id {key.id} exists; try again")
 
-    created_ids.append(key.id)
     append(
         db,
         tenant=scope.tenant,

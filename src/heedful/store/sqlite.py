@@ -5,6 +5,7 @@ fsync.
 """
 
 import os
+import re
 import sqlite3
 import sys
 import threading
@@ -20,12 +21,7 @@ from heedful import errors
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
-from heedful.store.sqlite_schema import (
-    SCHEMA_FILE,
-    check_objects,
-    split_statements,
-)
-from heedful.store.statements import Dialect
+from heedful.store.statements import Dialect, read_sql
 from heedful.store.store import Store
 from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
 
@@ -50,8 +46,6 @@ class DatabasePath:
     def __init__(self, path: str) -> None:
         self.path: str = path if path == IN_MEMORY_PATH else os.path.realpath(path)
         self.opened: tuple[int, int] | None = None
-        # True once the schema of this file was found to be that of heedful.
-        self.schema_is_own: bool = False
 
     def check(self, writes: bool = True) -> None:
         """Check that the file is still there and, with `writes`, may be written.
@@ -299,6 +293,8 @@ _RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 DAMAGED_FILE_FIX = "restore a copy, or move it away"
+# What SQLite says of a damaged file with the code of a mistake in the SQL.
+_DAMAGE_PATTERN = re.compile("not decode to UTF-8|no such table")
 # The errors that `translate_error` translates.
 SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeError, OverflowError)
 
@@ -330,7 +326,7 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
             f"{path or 'the file'} is not a SQLite database, or is damaged; name "
             f"another file, or {DAMAGED_FILE_FIX}"
         )
-    elif code == sqlite3.SQLITE_CORRUPT or "not decode to UTF-8" in str(error):
+    elif code == sqlite3.SQLITE_CORRUPT or _DAMAGE_PATTERN.search(str(error)):
         translated = _damage_error(error, path)
     elif code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES[code]
@@ -375,7 +371,6 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
-MARK_PLACE = 68  # of the application id, in bytes from the beginning of a SQLite file
 SCHEMA_VERSION = 6  # that of `sqlite_schema.sql`
 BUSY_TIMEOUT_SECONDS = 20.0
 
@@ -434,7 +429,6 @@ class File:
         for thread in self._threads:
             thread.close()
         self._place.opened = None
-        self._place.schema_is_own = False
 
 
 def _opening_problem(path: str, error: Exception) -> str:
@@ -505,9 +499,6 @@ def connect(
             _create_schema(db)
         else:
             _check_version(db, path)
-            if not place.schema_is_own:
-                _check_schema(db, path)
-        place.schema_is_own = True
 
         db.execute("pragma foreign_keys = on")
         db.execute("pragma synchronous = full")
@@ -544,18 +535,6 @@ def create_file(path: str) -> None:
         os.unlink(new)
 
 
-def has_mark(path: str) -> bool:
-    """Return True if the header of a regular file says that heedful made it.
-
-    SQLite does not open the file, which may be another program's.
-    """
-    with suppress(OSError), open(path, "rb") as file:
-        header = file.read(MARK_PLACE + 4)
-        is_sqlite = header.startswith(b"SQLite format 3\0")
-        return is_sqlite and int.from_bytes(header[MARK_PLACE:]) == APPLICATION_ID
-    return False
-
-
 def _check_version(db: Connection, path: str) -> None:
     """Raise StoreCorrupt, StoreNewer or StoreOlder for another schema than ours."""
     if db.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
@@ -576,20 +555,24 @@ def _check_version(db: Connection, path: str) -> None:
         )
 
 
-def _check_schema(db: Connection, path: str) -> None:
-    """Check that heedful made the views, triggers and columns of the file.
-
-    Raises StoreCorrupt.
-    """
-    rows = db.execute("select type, name, sql from sqlite_schema")
-    check_objects(rows, path)
-
-
 def _create_schema(db: Connection) -> None:
     """Create the tables of an empty database, in one transaction."""
     db.execute("begin immediate")
-    for statement in split_statements(SCHEMA_FILE):
+    for statement in _split_statements(read_sql("sqlite_schema.sql")):
         db.execute(statement)
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute(f"pragma user_version = {SCHEMA_VERSION}")
     db.execute("commit")
+
+
+def _split_statements(sql: str) -> list[str]:
+    """Split SQL into statements; a whole trigger is one statement."""
+    statements = []
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            statements.append(statement)
+            statement = ""
+
+    return statements

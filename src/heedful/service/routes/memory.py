@@ -410,7 +410,8 @@ async def listed(
 @lessons.get("/reflections/{id}")
 async def one(id: Id, caller: Reading, response: Response) -> Document:
     """Return a lesson; its `edition` is also the entity tag in the header `ETag`."""
-    return _with_etag(await review.read_lesson(caller, id), response)
+    lesson = await caller.read(editions.one, id)
+    return _with_etag(review.visible(caller, lesson), response)
 
 
 @lessons.patch("/reflections/{id}")
@@ -556,18 +557,16 @@ async def receive_episode(
     caller: Writing,
     response: Response,
     origin: SentOrigin = "local",
-    trust: SentOrigin = "",
 ) -> Document:
     """Store a finished run, so that a worker reflects on it; a repeated call stores
     nothing more.
 
     200 if heedful has already reflected on the run, else 202. Texts from outside wait:
-    `hint` is the command that states their sources, "" if no text waits. `trust` is an
-    older name of `origin`.
+    `hint` is the command that states their sources, "" if no text waits.
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
-    author = _sent_origin(caller, trust or origin)
+    author = _sent_origin(caller, origin)
 
     run = {
         "events": [],
@@ -652,7 +651,6 @@ async def receive_traces(
     request: Request,
     caller: Writing,
     origin: SentOrigin = "local",
-    trust: SentOrigin = "",
 ) -> Response:
     """Receive spans of agents over OTLP/HTTP, in any order and from any number of
     services.
@@ -661,7 +659,7 @@ async def receive_traces(
     answer reports spans that cannot be stored as `partial_success`. It warns there,
     with no rejected span, if no span is one of an agent by a known convention.
     """
-    author = _sent_origin(caller, trust or origin)
+    author = _sent_origin(caller, origin)
 
     content_type = request.headers.get("content-type", _JSON_MEDIA_TYPE)
     media_type = content_type.partition(";")[0].strip().lower()

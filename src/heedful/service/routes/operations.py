@@ -113,12 +113,10 @@ async def metrics(request: Request) -> Response:
     setup: Setup = request.app.state.setup
     is_ready = await request.app.state.readiness.ask(setup)
     workload = Workload(depths=(), workers=nan)
-    behind = 0
     with suppress(StoreError):
         workload = await setup.work.workload()
-        behind = await setup.unembedded()
 
-    text = setup.metrics.text(workload, behind, is_ready=is_ready)
+    text = setup.metrics.text(workload, is_ready=is_ready)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -118,11 +118,6 @@ order by id desc limit :limit;
 -- name: lessons_of
 select * from lesson where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
 
--- name: linkable
--- What may be known of a lesson before anybody has reviewed it; its words are read only while it is in use.
-select kind, seen, state, trust, author from lesson
-where tenant = :tenant and project = :project and id = :id;
-
 -- name: projects
 -- The projects in which anything is stored, each found in the indexes after the one before.
 with recursive stored (project) as (
