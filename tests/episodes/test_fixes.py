@@ -370,13 +370,13 @@ def corrections_of(*events: Event, outcome: Any = "success") -> list[Correction]
 
 
 def test_an_answer_that_was_accepted_after_a_remark_is_found():
-    expected = Correction(answer=0, remark=1, call=None, accepted=2)
+    expected = Correction(answer=0, remark=1, accepted=2)
     assert corrections_of(ANSWER, REMARK, OTHER_ANSWER) == [expected]
 
 
 def test_the_call_between_a_remark_and_the_new_answer_is_named():
     query = step("sql", {"query": "select 1000 * x"})
-    expected = Correction(answer=0, remark=1, call=2, accepted=4)
+    expected = Correction(answer=0, remark=1, accepted=4)
     assert corrections_of(ANSWER, REMARK, *query, OTHER_ANSWER) == [expected]
 
 

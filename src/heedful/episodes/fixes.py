@@ -138,14 +138,10 @@ class FoundFix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """An answer, the remark that refused it, and the answer that was accepted.
-
-    `call` is the last call between the remark and the new answer, or None.
-    """
+    """An answer, the remark that refused it, and the answer that was accepted."""
 
     answer: int
     remark: int
-    call: int | None
     accepted: int
 
 
@@ -209,7 +205,7 @@ def find_fix(
         return None
 
     tries = [failed, *_other_tries(run, failed, works, near)]
-    equal = [n for n in tries if _are_equal(run, n, works)]
+    equal = [n for n in tries if _are_equal(run.events[n], run.events[works])]
     if not equal:
         return _changed_call(run, tries, works, text)
     fix = _fix_between(run, tries, equal, works=works, error=text)
@@ -226,12 +222,9 @@ def _has_named(run: Course, failed: int, call: int, error: str) -> bool:
     return any(word.lstrip("-") in error for word in new if word.startswith("-"))
 
 
-def _are_equal(run: Course, step: int, other: int) -> bool:
+def _are_equal(step: Event, other: Event) -> bool:
     """Return whether two calls are the same."""
-    call = run.events[step]
-    return call.tool == run.events[other].tool and not differences(
-        call, run.events[other]
-    )
+    return step.tool == other.tool and not differences(step, other)
 
 
 def _fix_between(
@@ -246,8 +239,9 @@ def _fix_between(
     failed = equal[-1]
     between = [
         n
-        for n in _changing_steps(run, equal[0], works)
-        if not hides_failure(run.events[works], run.events[n])
+        for n in _good_calls(run, equal[0], works)
+        if not is_look(run.events[n])
+        and not hides_failure(run.events[works], run.events[n])
     ]
     waits = [n for n in between if n > failed and is_wait(run, n, failed)]
     if waits:
@@ -283,11 +277,6 @@ def _fix_between(
         fix = replace(fix, kind="edit")
     lasting = _without_replaced(run, steps)
     return replace(fix, steps=tuple(lasting[-MAX_STEPS_BETWEEN:]))
-
-
-def _changing_steps(run: Course, start: int, end: int) -> list[int]:
-    """Return the calls between two positions that worked and did not only look."""
-    return [n for n in _good_calls(run, start, end) if not is_look(run.events[n])]
 
 
 def _error_digest(run: Course, call: int) -> str:
@@ -672,11 +661,9 @@ def find_corrections(run: Course) -> Iterator[Correction]:
         new = run.events[after[-1]].content
         if _holds(new, old) or _holds(old, new):
             return
-        calls = _good_calls(run, remark, after[-1])
         yield Correction(
             answer=before[-1],
             remark=remark,
-            call=calls[-1] if calls else None,
             accepted=after[-1],
         )
         return

@@ -160,14 +160,12 @@ class MistakeFinder:
             self._add(other)
         self.found.sort(key=attrgetter("failed"))
 
-    def bare_errors(self, failed: int) -> list[str]:
-        """Return the errors of a step without the names that the run made."""
-        errors = self.errors[failed]
-        return [self._names_in(failed, error).left_out(error) for error in errors]
-
     def errors_without_names(self) -> dict[int, list[str]]:
         """Return the errors of each failed call without the names that the run made."""
-        return {failed: self.bare_errors(failed) for failed in self.errors}
+        return {
+            failed: [self._names_in(failed, error).left_out(error) for error in errors]
+            for failed, errors in self.errors.items()
+        }
 
     def _add(self, finding: FoundMistake) -> None:
         """Add a mistake unless the run has one with this signature."""

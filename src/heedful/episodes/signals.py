@@ -10,7 +10,7 @@ Each rule of `SIGNAL_RULES` is a function from the course of an episode to signa
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
 from typing import Any, Literal
@@ -189,7 +189,13 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode from its `course`."""
-    signs = chain.from_iterable(rule(run) for rule in SIGNAL_RULES)
+    repeated = repeated_step(run.events, 3)
+    signs = chain(
+        _answer_signals(run),
+        _cause_signals(run),
+        _unknown_tool_signals(run),
+        [repeated] if repeated else [],
+    )
     return tuple(sorted(signs, key=lambda signal: (signal.at, signal.kind)))
 
 
@@ -275,11 +281,6 @@ def _failure_keys(line: str) -> list[str]:
     return keys
 
 
-def _repeated_signals(run: Course) -> Iterator[Signal]:
-    """Yield the first step that was made three times in a row."""
-    yield from filter(None, [repeated_step(run.events, 3)])
-
-
 def _unknown_tool_signals(run: Course) -> Iterator[Signal]:
     """Yield the first call of each tool that was not offered to the agent."""
     if not run.episode.tools:
@@ -300,11 +301,3 @@ def _unknown_tool_signals(run: Course) -> Iterator[Signal]:
             strength=1.0,
             words=f"calls {tool}, which is not among the tools that were offered",
         )
-
-
-SIGNAL_RULES: tuple[Callable[[Course], Iterator[Signal]], ...] = (
-    _answer_signals,
-    _cause_signals,
-    _repeated_signals,
-    _unknown_tool_signals,
-)

@@ -640,7 +640,10 @@ def _choose_with(
     The second list has all these lessons, with the rules that do not fit in as rules.
     """
     lessons = _with_spare_rules(similar, rules)
-    candidates = _limit_strategies(rank(task, lessons, len(lessons), now))
+    ranked = rank(task, lessons, len(lessons), now)
+    of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
+    surplus = of_episodes[MAX_PROMPT_STRATEGIES:]
+    candidates = [match for match in ranked if match not in surplus]
     advice = any(not match.example.accepted for match in (*rules, *candidates))
     return choose(candidates, now=now, advice=advice, rules=rules), lessons
 
@@ -880,13 +883,6 @@ def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[
         replace(match, own=match.own and match.example.digest not in worked)
         for match in matches
     ]
-
-
-def _limit_strategies(ranked: Sequence[Match]) -> list[Match]:
-    """Return the ranked lessons, those from episodes last and only the best of them."""
-    lessons = [match for match in ranked if match.kind not in EPISODE_LESSON_KINDS]
-    of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
-    return [*lessons, *of_episodes[:MAX_PROMPT_STRATEGIES]]
 
 
 def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match]:

@@ -20,6 +20,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, product
 from typing import Any, NamedTuple
 
@@ -125,9 +126,7 @@ def propose(material: Material) -> Proposed | None:
 def _separates(proposed: Proposed, material: Material) -> bool:
     """Return True if a check finds all rejected outputs and no accepted one."""
 
-    def fit(text: str) -> bool:
-        return fits(proposed.kind, proposed.rule, text)
-
+    fit = partial(fits, proposed.kind, proposed.rule)
     accepted = (*material.accepted, *material.harmless)
     return all(map(fit, accepted)) and not any(map(fit, material.rejected))
 
@@ -232,7 +231,8 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     if not cases.isdisjoint(words):
         return True
 
-    rejected = [_in_blanks(_bare_words(output)) for output in material.rejected]
+    # With blanks around, a part of it is found by whole words.
+    rejected = [f" {' '.join(_bare_words(text))} " for text in material.rejected]
     longest = max(len(text.split()) for text in material.accepted)
     lengths = range(1, min(longest, MAX_SHOWN_WORDS) + 1)
     named_words = set()
@@ -253,11 +253,6 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
 def _bare_words(text: str) -> list[str]:
     """Return the words of a text without the quotes and stops around them."""
     return [word.strip("'\"`.,;:") for word in text.split()]
-
-
-def _in_blanks(words: Sequence[str]) -> str:
-    """Return words with one blank around each, to look for a part of them."""
-    return f" {' '.join(words)} "
 
 
 def _form_of(

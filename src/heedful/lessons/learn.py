@@ -396,18 +396,11 @@ def rule_digest(check: str, key: str, output: str) -> str:
     `key` is that of the finding. Findings that differ only in what they quote from
     their outputs are about one rule.
     """
-    return signature(check, _without_quotations(key, output)).digest
-
-
-def _without_quotations(key: str, output: str) -> str:
-    """Return a finding's key without what it quotes from an output.
-
-    Another output breaks the same rule, so the quotations are masked.
-    """
+    # Another output breaks the same rule, so the quotations are masked.
     if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_QUOTED_CHANGE_CHARS:
         key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
 
     def mask(quotation: re.Match[str]) -> str:
         return "…" if quotation[2] in output else quotation[0]
 
-    return _QUOTED_NAME_PATTERN.sub(mask, key)
+    return signature(check, _QUOTED_NAME_PATTERN.sub(mask, key)).digest

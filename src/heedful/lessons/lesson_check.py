@@ -152,39 +152,24 @@ def _fits_object(rule: Mapping[str, Any], text: str) -> bool:
     return has_fields and not (rule["closed"] and has_others)
 
 
-def _fits_bound(rule: Mapping[str, Any], text: str) -> bool:
-    """Return True if a text is as long as a rule asks."""
-    return bool(rule["least"] <= UNITS[rule["unit"]](text) <= rule["most"])
-
-
-def _fits_word(rule: Mapping[str, Any], text: str) -> bool:
-    """Return True if a text has the word of a rule, or lacks it if it is forbidden."""
-    has_word = rule["word"].casefold() in text.casefold()
-    return has_word is bool(rule["wanted"])
-
-
 def call_words(text: str) -> list[str]:
     """Return the words of a command, or of arguments as JSON, without quotes."""
     return _COMMAND_WORD_PATTERN.findall(text)
 
 
-def _fits_call(rule: Mapping[str, Any], text: str) -> bool:
-    """Return True if a call lacks the words that a rule forbids, in their order."""
-    return f" {rule['words']} " not in f" {' '.join(call_words(text))} "
-
-
-_FITS: Mapping[str, Callable[[Mapping[str, Any], str], bool]] = {
-    "object": _fits_object,
-    "form": _fits_form,
-    "bound": _fits_bound,
-    "word": _fits_word,
-    "call": _fits_call,
-}
-
-
-def fits(kind: str, rule: Mapping[str, Any], text: str) -> bool:
+def fits(kind: CheckKind, rule: Mapping[str, Any], text: str) -> bool:
     """Return True if a text keeps the rule of a check."""
-    return _FITS[kind](rule, text)
+    match kind:
+        case "object":
+            return _fits_object(rule, text)
+        case "form":
+            return _fits_form(rule, text)
+        case "bound":
+            return bool(rule["least"] <= UNITS[rule["unit"]](text) <= rule["most"])
+        case "word":
+            return (rule["word"].casefold() in text.casefold()) is bool(rule["wanted"])
+        case "call":  # it lacks the words that the rule forbids, in their order
+            return f" {rule['words']} " not in f" {' '.join(call_words(text))} "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

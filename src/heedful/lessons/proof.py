@@ -402,31 +402,19 @@ def compare_pooled(cases: Cases) -> Comparison:
     return table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
 
 
-def count_coins(cases: Cases) -> int:
-    """Return in how many loops a draw decided whether memory was shown."""
-    return sum(n for case, n in cases.get(None, {}).items() if case[0] > 0)
-
-
-def sum_calls(pooled: Comparison) -> Total:
-    """Return how many model calls fewer all loops made that were shown memory.
-
-    Without it, each would have made from none to `MAX_COUNTED_CALLS`.
-    """
-    calls_made = pooled.shown * (pooled.calls.shown or 0.0)
-    max_calls = pooled.shown * MAX_COUNTED_CALLS
-    saved = Total.of(pooled.calls, pooled.shown)
-    return saved.within(-calls_made, max_calls - calls_made)
-
-
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
     """Return what memory as a whole changed in all loops that were shown it."""
     table = _Table.of(None, cases.get(None, {}))
     right = sum(n for (_, shown, value), n in table.right.items() if shown and value)
     net = Total.of(pooled.uplift, pooled.shown)
+    # Without memory, each loop would have made from none to `MAX_COUNTED_CALLS` calls.
+    calls_made = pooled.shown * (pooled.calls.shown or 0.0)
+    max_calls = pooled.shown * MAX_COUNTED_CALLS
+    saved = Total.of(pooled.calls, pooled.shown)
     return Balance(
         right=right,
         net=net.within(right - pooled.shown, right),
-        calls_saved=sum_calls(pooled),
+        calls_saved=saved.within(-calls_made, max_calls - calls_made),
         missing=pooled.missing,
     )
 
@@ -450,7 +438,7 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
         lessons,
         pending,
         balance=_weigh(cases, pooled),
-        coins=count_coins(cases),
+        coins=sum(n for case, n in cases.get(None, {}).items() if case[0] > 0),
     )
 
 

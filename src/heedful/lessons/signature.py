@@ -43,7 +43,10 @@ def signature(error_type: str, text: str) -> Signature:
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <N>'
     """
-    pattern = " ".join(_pattern_of(error_type, _drawn(text).strip()).split())
+    drawn = text
+    if "[" in text or "\r" in text:
+        drawn = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
+    pattern = " ".join(_pattern_of(error_type, drawn.strip()).split())
     # The kernel aligns its times: "[    1.5]" and "[12345.5]".
     pattern = pattern.replace("[ <N>]", "[<N>]")
     exact = short_digest(f"{error_type}:{text.lower().strip()}")
@@ -77,13 +80,6 @@ def _figures(text: str) -> set[str]:
 
 # What a terminal obeys, and what it draws over: the part of a line before a return.
 _SCREEN_CODE_PATTERN = rf"(?xm)^[^\n]*(?:\r(?!\n)|\x1b\[1?G)|{TERMINAL_CODES}"
-
-
-def _drawn(text: str) -> str:
-    """Return a text as a terminal shows it."""
-    if "[" in text or "\r" in text:
-        text = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
-    return text
 
 
 def strategy_signature(failure: Signature) -> Signature:
@@ -586,7 +582,9 @@ def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
         name = (sighting.wrong, sighting.fix) if is_stage else sighting.task
         by_task[name] = sighting
 
-    findings = [_tokens_of(sighting) for sighting in by_task.values()]
+    texts = [(seen.wrong.rstrip(". "), seen.fix) for seen in by_task.values()]
+    token_pattern = compiled(_TOKEN_PATTERN)
+    findings = [token_pattern.findall(". ".join(filter(None, pair))) for pair in texts]
     is_repeated = is_stage and corrected > 1
     if len(findings) < 2 and not is_repeated:
         return sightings[0].rule
@@ -601,11 +599,6 @@ def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
     if words_left < MIN_DECLARED_SHARE * min(len(_words("".join(f))) for f in findings):
         return sightings[0].rule
     return text
-
-
-def _tokens_of(sighting: Example) -> list[str]:
-    texts = [sighting.wrong.rstrip(". "), sighting.fix]
-    return compiled(_TOKEN_PATTERN).findall(". ".join(filter(None, texts)))
 
 
 def _common_tokens(tokens: Sequence[str], others: Sequence[str]) -> list[str]:

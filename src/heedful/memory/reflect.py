@@ -462,7 +462,9 @@ class _Reflector:
         error = ""
         if self.model is not None and sightings == 0:
             try:
-                draft, usage = await self._ask(study, draft)
+                prompts = {**OUTCOME_PROMPTS, **self.prompts}
+                instruction = prompts.get(episode.outcome, prompts["failure"])
+                draft, usage = await by_model(study, self.model, instruction, draft)
             except ModelError as failed:
                 is_refused = isinstance(failed, AnswerRefused)
                 if self.waited:
@@ -488,17 +490,6 @@ class _Reflector:
         return replace(
             reflection, lesson=lesson, usage=usage, known=sightings, error=error
         )
-
-    async def _ask(self, study: Study, rules: Draft) -> tuple[Draft, Usage]:
-        """Return the model's draft, which keeps what the rules found, and its usage.
-
-        Raises AnswerRefused, ModelError.
-        """
-        if self.model is None:
-            return rules, NO_USAGE
-        prompts = {**OUTCOME_PROMPTS, **self.prompts}
-        instruction = prompts.get(study.episode.outcome, prompts["failure"])
-        return await by_model(study, self.model, instruction, rules)
 
     async def study(self, episode: Episode, trust: Origin) -> Study:
         """Study the episode without the texts that heedful put into its prompts."""
@@ -660,9 +651,11 @@ class _LessonWriter:
         name = self.study.signature
         tags = draft.tags
         mistake = draft.mistake
-        is_of_model = draft.by != DRAFT_BY_RULES
-        if mistake and is_of_model and text not in _words_of_rules(kind, mistake):
-            mistake = with_words(mistake, text, trust)
+        if mistake and draft.by != DRAFT_BY_RULES:
+            # What the rules would say, without and with parts from outside.
+            forms = (mistake, with_origin(mistake, "local"))
+            if text not in [redact(render.text_of(kind, form)) for form in forms]:
+                mistake = with_words(mistake, text, trust)
         if kind == "strategy":
             name = strategy_signature(name)
             tags = (*tags, kind)
@@ -670,7 +663,10 @@ class _LessonWriter:
         meta = {**lesson.meta}
         if kind == "strategy" and draft.rated:
             meta["rated"] = strategy_importance(draft.rated)
-        return replace(lesson, kind=kind, tags=_distinct_tags(tags), meta=meta)
+        # From the last to the first: a tag goes if an earlier one differs in case only.
+        by_word = {tag.casefold(): tag for tag in reversed(tags)}
+        tags = tuple(reversed(by_word.values()))
+        return replace(lesson, kind=kind, tags=tags, meta=meta)
 
     def write_other(self, finding: FoundMistake, importance: float) -> Lesson:
         """Return the lesson about another mistake of the run."""
@@ -746,19 +742,6 @@ class _LessonWriter:
             "related_memory_ids": list(self.reflector.related),
             "episode": self.digest,
         }
-
-
-def _words_of_rules(kind: str, mistake: Mistake) -> tuple[str, ...]:
-    """Return the words of the rules about a mistake, without and with outside parts."""
-    forms = (mistake, with_origin(mistake, "local"))
-    return tuple(redact(render.text_of(kind, form)) for form in forms)
-
-
-def _distinct_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags without those that differ from an earlier one only in case."""
-    # From the last to the first, because the later value of a key replaces the earlier.
-    by_word = {tag.casefold(): tag for tag in reversed(tags)}
-    return tuple(reversed(by_word.values()))
 
 
 def strategy_importance(importance: float) -> float:
