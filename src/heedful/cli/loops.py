@@ -78,6 +78,16 @@ MAX_ID_CELL_CHARS = 32
 MAX_SHOWN_ID_CHARS = 200
 MAX_CANDIDATE_CHARS = 400
 MAX_SHOWN_CAUSES = 3
+# Of the table of `heedful why RUN --full`.
+STAGE_HEADS = (
+    "#",
+    "stage",
+    "status",
+    "attempts",
+    "time",
+    "checks failed",
+    "what happened",
+)
 
 
 def why(
@@ -227,12 +237,14 @@ def _stage_table(report: Report) -> TextTable:
         sign = pages.STATUS_SIGNS[stage.status]
         status = f"{sign} {stage.status.replace('_', ' ')}"
         time = pages.lasted(worked(stage)) if stage.attempts else ""
-        failed = ", ".join(pages.failures(stage))
+        names = dict[str, None]()
+        for attempt in stage.attempts:
+            names |= dict.fromkeys(check.check_name for check in attempt.failed)
+        failed = ", ".join(names)
         attempts = len(stage.attempts)
         happened = pages.happened(stage)
         rows.append((number, stage.name, status, attempts, time, failed, happened))
-    heads = pages.STAGE_TABLE_HEADS
-    return TextTable(heads, rows, text_columns=len(heads))
+    return TextTable(STAGE_HEADS, rows, text_columns=len(STAGE_HEADS))
 
 
 def _shorten_value(value: Any) -> str:
