@@ -243,7 +243,7 @@ async def _measure(engine: str, store: Store, size: int) -> list[Figure]:
     title = f"{engine}, {size:,} loops"
     results = list[Figure]()
     async with httpx.AsyncClient(
-        transport=transport, base_url="http://localhost"
+        transport=transport, base_url="http://localhost", follow_redirects=True
     ) as client:
         await client.get(f"/ui/open?token={site.sessions.invite()}")
         rest_garbage_collection()

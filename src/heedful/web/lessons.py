@@ -80,13 +80,11 @@ class Measures(NamedTuple):
 
     def of(self, lesson: Mapping[str, object]) -> Document:
         """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
-        name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
+        name = _name_of(lesson)
         effect = self.effects.get(name)
         ends = self.shown.get(name, Shown())
-        verdict = NOT_KNOWN if ends.shown else NEVER_SHOWN
         lacks = ""
         if effect:
-            verdict = effect["verdict"]
             lacks = effect["lacks"]
         elif ends.shown:
             loops = counted(ends.shown, "loop")
@@ -95,9 +93,33 @@ class Measures(NamedTuple):
             "effect": effect,
             "shown": asdict(ends),
             "ends": str(ends),
-            "verdict": verdict,
+            "verdict": self.verdict_of(lesson),
             "lacks": lacks,
         }
+
+    def verdict_of(self, lesson: Mapping[str, object]) -> str:
+        """Return what is known of the effect of a lesson."""
+        name = _name_of(lesson)
+        effect = self.effects.get(name)
+        if effect:
+            return str(effect["verdict"])
+        return NOT_KNOWN if self.shown.get(name, Shown()).shown else NEVER_SHOWN
+
+    def place_of(self, lesson: Mapping[str, object]) -> tuple[float, ...]:
+        """Return the place of a lesson: by its verdict, then by its gain and its loops.
+
+        Those of which nothing is known come last.
+        """
+        name = _name_of(lesson)
+        effect = self.effects.get(name)
+        gain = effect["uplift"]["gain"] if effect else None
+        place = ALL_VERDICTS.index(self.verdict_of(lesson))
+        return (place, -(gain or 0.0), -self.shown.get(name, Shown()).shown)
+
+
+def _name_of(lesson: Mapping[str, object]) -> str:
+    """Return the name of a lesson in its row."""
+    return lesson_name(str(lesson["kind"]), str(lesson["signature"]))
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
@@ -136,8 +158,8 @@ async def lessons(visit: Visit) -> Document:
         newest = await visit.caller.read(
             figures.rows, "lesson_order", state=state, limit=MAX_SORTED_LESSONS
         )
-        counts.update(measures.of(row)["verdict"] for row in newest)
-        newest.sort(key=lambda row: _by_verdict(measures.of(row)))
+        counts.update(map(measures.verdict_of, newest))
+        newest.sort(key=measures.place_of)
         begin = visit.number("cursor")
         end = begin + MAX_PAGE_LESSONS
         cursor = end if end < len(newest) else 0
@@ -168,17 +190,6 @@ async def lessons(visit: Visit) -> Document:
         "unknown": unknown_filters(visit.query, "text", "state", "task", "key"),
         **page_links(visit, cursor),
     }
-
-
-def _by_verdict(measured: Document) -> tuple[float, ...]:
-    """Return the place of a lesson: by its verdict, then by its gain and its loops.
-
-    Those of which nothing is known come last.
-    """
-    effect = measured["effect"]
-    gain = effect["uplift"]["gain"] if effect else None
-    place = ALL_VERDICTS.index(measured["verdict"])
-    return (place, -(gain or 0.0), -measured["shown"]["shown"])
 
 
 def _say_verdicts(counts: Counter[str]) -> Document | None:
