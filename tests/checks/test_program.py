@@ -41,10 +41,7 @@ def test_each_failing_assertion_is_a_finding_with_the_actual_value():
     assert [f.key for f in wrong] == BOTH
     assert wrong[0].message == "`assert add(1, 2) == 3` fails: `add(1, 2)` is 0"
     assert wrong[0].fix == "change the program so that this holds: add(1, 2) == 3"
-    place, *notes = wrong[0].evidence.split("\n")
-    assert place == "tests.py:2 in <module>: assert add(1, 2) == 3"
-    assert notes == [checks.FORGERY_WARNING]
-    assert checks.FORGERY_WARNING not in wrong[1].evidence
+    assert wrong[0].evidence == "tests.py:2 in <module>: assert add(1, 2) == 3"
 
 
 def test_an_exception_is_told_with_its_place():

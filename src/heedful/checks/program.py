@@ -26,7 +26,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -129,7 +129,6 @@ _MAX_DRAIN_SECONDS = 1.0  # to read what is left after the process was killed
 _MAX_SOURCE_CHARS = 240
 _MAX_TRACE_CHARS = 1_000
 _EXCEPTION_FIX = "change the program so that {} is not raised here"
-FORGERY_WARNING = "the program ran with the tests and can forge their verdict"
 # A program between the fences of markdown: a line "```python", the program, and a line
 # "```" with as many characters.
 _FENCED_PROGRAM_PATTERN = re.compile(
@@ -188,14 +187,7 @@ class PythonTests(RemadeCheck):
         if fenced := _FENCED_PROGRAM_PATTERN.fullmatch(text):
             program = fenced["program"] or "\n"
         records, code = await _run_tests(self.request, program, self.unsafe)
-        findings = list(_list_findings(self, records, code))
-
-        # Only the first finding has the warning.
-        if findings:
-            first = findings[0]
-            evidence = f"{first.evidence}\n{FORGERY_WARNING}".lstrip()
-            findings[0] = replace(first, evidence=evidence)
-        return findings
+        return list(_list_findings(self, records, code))
 
 
 @remade

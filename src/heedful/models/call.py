@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -176,17 +176,10 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
 
 def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
     """Return `future` with the result of `call()` or the exception that it raises."""
-
-    def store_error(kind: object, error: BaseException | None, trace: object) -> bool:
-        """Do what `__exit__` does; True keeps the exception from being raised."""
-        if error is not None:
-            future.set_exception(error)
-        return True
-
-    with ExitStack() as stack:
-        stack.push(store_error)
+    try:
         future.set_result(call())
-
+    except BaseException as error:  # it is raised where the result is read
+        future.set_exception(error)
     return future
 
 
