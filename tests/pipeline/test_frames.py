@@ -71,40 +71,6 @@ def test_what_cannot_be_described_is_named() -> None:
     assert outputs == [f"s: Model of attempt {n}" for n in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("missing", "check"),
-    [
-        pytest.param(
-            "narwhals",
-            numbers.predictions(None, "y", "yhat"),
-            id="narwhals for predictions",
-        ),
-        pytest.param(
-            "narwhals",
-            numbers.finite(lambda output, state: output),
-            id="narwhals for finite",
-        ),
-        pytest.param(
-            "pyarrow.parquet",
-            numbers.results("results.parquet"),
-            id="pyarrow for a Parquet file",
-        ),
-    ],
-)
-def test_a_missing_package_halts_before_stage_1(
-    missing: str, check: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    stages = []
-    pipeline.stage(name="first")(lambda state: stages.append("first"))
-    pipeline.stage(name="second", checks=[check])(lambda state: stages.append("second"))
-    with pytest.raises(errors.PackageMissing, match=r"install '.\[frames\]"):
-        run_pipeline(pipeline)
-    assert stages == []
-    assert not (tmp_path / "a.db").exists()
-
-
 def absent(output: Any, context: Any) -> list[Any]:
     raise ModuleNotFoundError("No module named 'forecasts'")
 

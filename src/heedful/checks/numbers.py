@@ -11,7 +11,6 @@ grow with the size of the file. No check here is `pure`, because it reads more t
 candidate.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -59,22 +58,6 @@ class TableCheck(RemadeCheck):
     judge: Judge = field(repr=False)
     names: tuple[str, ...]
     pure: ClassVar[bool] = False
-
-    def check_packages(self) -> None:
-        """Raise PackageMissing if a package to read the expected data is missing."""
-        path = ""
-        if isinstance(self.source, str | PathLike):
-            path = str(self.source).lower()
-
-        if path.endswith((".parquet", ".pq")):
-            tables.load_package("pyarrow.parquet", "reading Parquet")
-        if path:
-            return
-
-        # A program that has imported one of these makes data frames.
-        for name in ("pandas", "polars", "pyarrow"):
-            if name in sys.modules:
-                tables.load_package("narwhals", f"checking data frames of {name}")
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         """Return the findings about the source; one that cannot be read is a finding.

@@ -27,7 +27,6 @@ from heedful.checks.evaluate import (
     key_of,
     list_judges,
 )
-from heedful.checks.numbers import TableCheck
 from heedful.checks.output import declared_output, read_output
 from heedful.checks.refusal import Refusing
 from heedful.drive.drive import Run
@@ -249,18 +248,12 @@ class Pipeline:
         has not ended; pass the same initial state. The output of an ended stage is
         restored from the store. Raises StageFailed, ModelError, StoreError or
         LeaseLost; the run can be resumed. Raises CheckFailed if a check needs a package
-        that is not installed. Raises before a stage runs: PackageMissing if checks
-        cannot read data frames; NotJournalable if the output of an ended stage was not
-        stored.
+        that is not installed. Raises NotJournalable before a stage runs, if the output
+        of an ended stage was not stored.
         """
         if id:
             _check_name("id of a run", id)
         require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
-
-        for stage in self.stages:
-            for check in stage.checks:
-                if isinstance(check, TableCheck):
-                    check.check_packages()
 
         if state is None:
             state = {}
