@@ -142,7 +142,13 @@ class Role:
         share = {"type": "number", "minimum": 0, "maximum": 1}
         reason = text_schema(MAX_REASON_CHARS)
         keys: dict[str, Any] = {
-            "reason": {**reason, "description": _REASON_DESCRIPTION}
+            "reason": {
+                **reason,
+                "description": (
+                    "why you judge so, in one or two sentences; if something is wrong, "
+                    "how to correct it"
+                ),
+            }
         }
 
         if self.tags:
@@ -169,71 +175,75 @@ class Role:
             keys["issues"] = {
                 "type": "array",
                 "items": closed_object(issue),
-                "description": _ISSUES_DESCRIPTION,
+                "description": (
+                    "a list, empty if nothing is wrong, of objects with issue (what is "
+                    "wrong), suggestion (how to correct it) and severity (a number "
+                    "from 0 to 1)"
+                ),
             }
 
         for score in self.scores:
             keys[score] = {**share, "description": "a number from 0 to 1"}
         if self.verdict:
             keys[self.verdict] = {"type": "boolean", "description": "true or false"}
-        keys["confidence"] = {**share, "description": _CONFIDENCE_DESCRIPTION}
+        keys["confidence"] = {
+            **share,
+            "description": "how sure you are of this judgement, a number from 0 to 1",
+        }
         return closed_object(keys)
 
 
-_REASON_DESCRIPTION = (
-    "why you judge so, in one or two sentences; if something is wrong, how to correct "
-    "it"
-)
-_CONFIDENCE_DESCRIPTION = "how sure you are of this judgement, a number from 0 to 1"
 _BIASES_DESCRIPTION = (
     "a list, empty if there is none, of objects with tag, severity (a number from 0 to "
     "1) and quote (words of the candidate that show it); the tags are"
-)
-_ISSUES_DESCRIPTION = (
-    "a list, empty if nothing is wrong, of objects with issue (what is wrong), "
-    "suggestion (how to correct it) and severity (a number from 0 to 1)"
-)
-_ISSUES_INSTRUCTION = (
-    "List what is wrong with the candidate as an answer to the task, each fault once. "
-    "severity is near 0 for a slip, 1 if it makes the candidate unusable."
-)
-_ALIGNMENT_INSTRUCTION = (
-    "Judge how far the candidate reaches the goal; without a goal, how far it does "
-    "what the task asks. alignment is 1 if it does so fully and correctly, 0 if it is "
-    "wrong or does something else."
-)
-_DRIFT_INSTRUCTION = (
-    "Judge how far the candidate has left the task. drift is 0 if all of it serves the "
-    "task, 1 if all of it is about something else."
-)
-_PESSIMIST_INSTRUCTION = (
-    "Look for biases in how the candidate argues. List only those that a careful "
-    "reader would see, each once. severity is near 0 for a slip, 1 if it makes the "
-    "candidate unusable."
-)
-_SUMMARY_INSTRUCTION = (
-    "The candidate is to be a summary of the work in task and context. summary_valid "
-    "is true if the work supports everything in the summary and nothing important is "
-    "missing."
 )
 # Opens each model only once, for all critics.
 open_judge: Callable[[str], Model] = cache(open_model)
 ROLES: Mapping[str, Role] = {
     "alignment": Role(
         name="alignment",
-        instruction=_ALIGNMENT_INSTRUCTION,
+        instruction=(
+            "Judge how far the candidate reaches the goal; without a goal, how far it "
+            "does what the task asks. alignment is 1 if it does so fully and "
+            "correctly, 0 if it is wrong or does something else."
+        ),
         scores={"alignment": "at_least"},
     ),
     "drift": Role(
-        name="drift", instruction=_DRIFT_INSTRUCTION, scores={"drift": "at_most"}
+        name="drift",
+        instruction=(
+            "Judge how far the candidate has left the task. drift is 0 if all of it "
+            "serves the task, 1 if all of it is about something else."
+        ),
+        scores={"drift": "at_most"},
     ),
     "pessimist": Role(
-        name="pessimist", instruction=_PESSIMIST_INSTRUCTION, tags=BIASES
+        name="pessimist",
+        instruction=(
+            "Look for biases in how the candidate argues. List only those that a "
+            "careful reader would see, each once. severity is near 0 for a slip, 1 if "
+            "it makes the candidate unusable."
+        ),
+        tags=BIASES,
     ),
     "summary": Role(
-        name="summary", instruction=_SUMMARY_INSTRUCTION, verdict="summary_valid"
+        name="summary",
+        instruction=(
+            "The candidate is to be a summary of the work in task and context. "
+            "summary_valid is true if the work supports everything in the summary and "
+            "nothing important is missing."
+        ),
+        verdict="summary_valid",
     ),
-    "issues": Role(name="issues", instruction=_ISSUES_INSTRUCTION, issues=True),
+    "issues": Role(
+        name="issues",
+        instruction=(
+            "List what is wrong with the candidate as an answer to the task, each "
+            "fault once. severity is near 0 for a slip, 1 if it makes the candidate "
+            "unusable."
+        ),
+        issues=True,
+    ),
 }
 """The roles that come with heedful, by name."""
 

@@ -34,16 +34,7 @@ _OVERLOAD_ERROR = (
     errors.ModelUnavailable,
     "is overloaded, or the quota is used up; try later",
 )
-_CONTEXT_ERROR = (errors.PromptTooLong, "has no room for this prompt; shorten it")
-_UNKNOWN_MODEL_ERROR = (
-    errors.ModelUnavailable,
-    "is unknown there; check its name and the address",
-)
 _MODEL_ERROR = (errors.ModelError, "failed")
-_CONNECTION_ERROR = (
-    errors.ModelUnavailable,
-    "cannot be reached; check the address and that the server runs",
-)
 _MALFORMED_ANSWER_ERROR: tuple[type[errors.ModelError], str] = (
     errors.MalformedAnswer,
     "did not answer with {wanted}",
@@ -54,9 +45,18 @@ _LIBRARY_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
         errors.ModelTimeout,
         "gave no answer in time; raise the timeout",
     ),
-    "ModelContextWindowExceededError": _CONTEXT_ERROR,
-    "ModelNotFoundError": _UNKNOWN_MODEL_ERROR,
-    "ModelConnectionError": _CONNECTION_ERROR,
+    "ModelContextWindowExceededError": (
+        errors.PromptTooLong,
+        "has no room for this prompt; shorten it",
+    ),
+    "ModelNotFoundError": (
+        errors.ModelUnavailable,
+        "is unknown there; check its name and the address",
+    ),
+    "ModelConnectionError": (
+        errors.ModelUnavailable,
+        "cannot be reached; check the address and that the server runs",
+    ),
     "ModelRateLimitError": _OVERLOAD_ERROR,
     "ModelQuotaExceededError": _OVERLOAD_ERROR,
     "ModelUnavailableError": _OVERLOAD_ERROR,
