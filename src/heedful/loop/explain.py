@@ -258,10 +258,8 @@ class Explanation:
     `would_change` has, smallest first, the changes of one threshold or score that
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
-    If no single change allows another attempt because several rules stopped the loop,
-    `together` has one change for each of them. `unjudged` is true if nothing judged the
-    answer that passed, and `unvalidated` says which check raised an error instead of
-    judging it. `deafness` says why feedback did not reach the function whose answers
+    `unjudged` is true if nothing judged the answer that passed, and `unvalidated` says
+    which check raised an error instead of judging it. `deafness` says why feedback did not reach the function whose answers
     did not pass. `suspects` names the checks that may be at fault, as they raised the
     same for every candidate. `failure` says how the attempt after the last line failed,
     if it did.
@@ -273,7 +271,6 @@ class Explanation:
     would_change: tuple[Change, ...]
     otherwise: str = ""
     closed: tuple[str, ...] = ()
-    together: tuple[Change, ...] = ()
     unjudged: bool = False
     unvalidated: str = ""
     deafness: str = ""
@@ -313,14 +310,8 @@ class Explanation:
             ("it would have passed with", "passed"),
         ):
             change = self._change_to(outcome)
-            values: tuple[Change, ...] = ()
             if change is not None:
-                values = (change,)
-            elif outcome == "again":
-                values = self.together
-            if values:
-                words = " and ".join(value.words for value in values)
-                needs.append(f"{opening} {words}")
+                needs.append(f"{opening} {change.words}")
 
         need = "; ".join(needs) or "no single limit or score would have changed that"
         sentence = f"{end} {need[0].upper()}{need[1:]}."
@@ -400,10 +391,6 @@ def explain(
                 f"no single threshold or score: {' and '.join(names)} stopped it"
             )
 
-    together: tuple[Change, ...] = ()
-    if not would_change:
-        together = _changes_together(loop, policy, verdict)
-
     passed = isinstance(verdict, Done) and verdict.passed
     unvalidated = ""
     deafness = ""
@@ -417,7 +404,6 @@ def explain(
         would_change=would_change,
         otherwise=otherwise,
         closed=describe_closings(loop, verdict),
-        together=together,
         unjudged=passed and loop.attempts[-1].unjudged,
         unvalidated=unvalidated,
         deafness=deafness,
@@ -440,46 +426,6 @@ def _suspect_checks(loop: Loop) -> tuple[str, ...]:
         for (check, raised), count in common.items()
         if raised and check != ANSWER_CHECK and count == len(attempts)
     )
-
-
-def _changes_together(
-    loop: Loop, policy: Policy, verdict: Verdict
-) -> tuple[Change, ...]:
-    """Return one change for each rule that stopped a loop, which allow an attempt.
-
-    Each is the smallest that quiets its rule, as if the others had not spoken. Returns
-    () if a rule cannot be quieted so.
-    """
-    if not isinstance(verdict, Done) or not gives(loop, policy, verdict):
-        return ()
-
-    stopped = {stop.rule for stop in verdict.stopped_by}
-    stopping = [rule for rule in policy.rules if rule_name(rule) in stopped]
-    if len(stopping) < 2 or len(stopping) < len(stopped):
-        return ()
-
-    quieting = []
-    changed = policy
-    for index, rule in enumerate(policy.rules):
-        if rule not in stopping:
-            continue
-        alone = replace(policy, rules=(rule,))
-        smallest = [
-            change
-            for change in changes(loop, alone, decide(loop, alone))
-            if change.outcome == "again" and change.policy.rules != alone.rules
-        ]
-        if not smallest:
-            return ()
-
-        quieting.append(smallest[0])
-        rules = list(changed.rules)
-        rules[index] = smallest[0].policy.rules[0]
-        changed = replace(changed, rules=tuple(rules))
-
-    if isinstance(decide(loop, changed), Done):
-        return ()
-    return tuple(quieting)
 
 
 def explain_recorded(

@@ -30,7 +30,6 @@ MIN_FOLDED_LINES = 3  # fewer unchanged lines are shown
 CONTEXT_LINES = 1  # unchanged lines that are shown beside a change
 # Lines of which fewer words are the same are shown one after the other.
 MIN_SAME_WORDS = 0.4
-MAX_WORD_CHARS = 30  # of the rest of a word that a faulty place is widened to
 MIN_FOLDED_CHARS = 600  # fewer unchanged characters of a line are shown
 CONTEXT_CHARS = 200  # unchanged characters that are shown beside a change in a line
 MAX_CHANGE_CHARS = 20_000  # of a difference on a page
@@ -73,9 +72,8 @@ def difference(
     """Compare two texts by line, and by word within changed lines.
 
     Unchanged lines without a fault are folded. Without `before`, there is no
-    comparison. A fault is marked in whole words.
+    comparison.
     """
-    spans = [_widen(after, span) for span in spans]
     if before is None:
         return _bounded(list(_unchanged(after, spans)), unaligned=0)
 
@@ -107,25 +105,6 @@ def difference(
                 is_last=new_end == len(new),
             )
     return _bounded(parts, unaligned)
-
-
-def _widen(text: str, span: Span) -> Span:
-    """Return a faulty place with the whole of a word that it begins or ends in.
-
-    What is longer than a word is cut where the place says, as in text without blanks.
-    """
-    first, behind, why = span
-    if text[first:behind][:1].isalnum():
-        first -= _count_rest(text[max(0, first - MAX_WORD_CHARS) : first][::-1])
-    if text[first:behind][-1:].isalnum():
-        behind += _count_rest(text[behind : behind + MAX_WORD_CHARS])
-    return first, behind, why
-
-
-def _count_rest(text: str) -> int:
-    """Return how many characters of a word a text begins with; 0 if too many."""
-    length = len(list(takewhile(str.isalnum, text)))
-    return length if length < MAX_WORD_CHARS else 0
 
 
 def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:

@@ -455,14 +455,6 @@ def happened(stage: StageReport) -> str:
     }[stage.action]
 
 
-def failures(stage: StageReport) -> list[str]:
-    """Return the names of the checks that failed in any attempt, without duplicates."""
-    names = dict[str, None]()
-    for attempt in stage.attempts:
-        names |= dict.fromkeys(check.check_name for check in attempt.failed)
-    return list(names)
-
-
 def cost(report: Report) -> list[str]:
     """Return texts on the stages, attempts and retries, their time and their usage."""
     attempts = [len(stage.attempts) for stage in report.stages]
