@@ -259,10 +259,10 @@ class Explanation:
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
     `unjudged` is true if nothing judged the answer that passed, and `unvalidated` says
-    which check raised an error instead of judging it. `deafness` says why feedback did not reach the function whose answers
-    did not pass. `suspects` names the checks that may be at fault, as they raised the
-    same for every candidate. `failure` says how the attempt after the last line failed,
-    if it did.
+    which check raised an error instead of judging it. `deafness` says why feedback did
+    not reach the function whose answers did not pass. `suspects` names the checks that
+    may be at fault, as they raised the same for every candidate. `failure` says how the
+    attempt after the last line failed, if it did.
     """
 
     lines: tuple[Line, ...]
