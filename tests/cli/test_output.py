@@ -142,20 +142,3 @@ def test_a_table_with_a_cut_column_has_a_line_for_each_row(monkeypatch, width):
     assert max(map(len, lines)) <= (width or PIPE_WIDTH_COLUMNS)
     assert lines[2].split()[:3] == ["be1f2960", "passed", "2"]
     assert ("…" in lines[2]) == (width in (80, 60))
-
-
-@pytest.mark.parametrize(
-    ("width", "no_color", "is_coloured"),
-    [
-        pytest.param(80, "", True, id="a terminal"),
-        pytest.param(80, "1", False, id="NO_COLOR"),
-        pytest.param(None, "", False, id="a pipe"),
-    ],
-)
-def test_states_are_green_and_red_on_terminals_only(
-    monkeypatch, width, no_color, is_coloured
-):
-    monkeypatch.setenv("NO_COLOR", no_color)
-    text = list_states(monkeypatch, width)
-    assert ("\x1b[32mpassed" in text) == is_coloured
-    assert ("\x1b[31mstopped echo" in text) == is_coloured

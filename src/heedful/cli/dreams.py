@@ -42,10 +42,10 @@ def dream(
     if context.invoked_subcommand is not None:
         return 0
 
-    async def dream_of(memory: Memory) -> Dream:
-        return await consolidate(memory, dry_run=dry_run, by=by)
-
-    result = ask(dream_of, stopped="stopped; nothing was changed")
+    result = ask(
+        lambda memory: consolidate(memory, dry_run=dry_run, by=by),
+        stopped="stopped; nothing was changed",
+    )
     if not result.done:
         then = following("lessons")
     elif dry_run:

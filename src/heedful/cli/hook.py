@@ -225,14 +225,6 @@ def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
     return list(changes.values())
 
 
-def _preview(changes: Sequence[FileChange]) -> int:
-    """Show what changes would write."""
-    say("".join(change.diff for change in changes))
-    would_write = [str(change.path) for change in changes if change]
-    lines = [f"would write {path}" for path in would_write]
-    return answer({"would_write": would_write}, lines or ["nothing would change"])
-
-
 @hook.command("install")
 def install(
     agents: Agents = None,
@@ -241,9 +233,6 @@ def install(
     listed: Annotated[
         bool, Option("--list", help="List the agents, and what each cannot do.")
     ] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would be written.")
-    ] = False,
     yes: Yes = False,
 ) -> int:
     """Write the hooks into the settings of agents, after showing what changes."""
@@ -251,8 +240,6 @@ def install(
         return list_agents()
     targets = _installable(agents, is_all, user)
     changes = _plan(targets, user)
-    if dry_run:
-        return _preview(changes)
     memory_lines = [] if user else _describe_memory()
     written = _write_if_agreed(changes, yes)
 
@@ -288,9 +275,6 @@ def uninstall(
     is_all: Annotated[
         bool, Option("--all", help="All agents with hooks of heedful.")
     ] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would be written.")
-    ] = False,
     yes: Yes = False,
 ) -> int:
     """Remove the hooks and restore the settings. Say how to remove what stays."""
@@ -302,9 +286,6 @@ def uninstall(
     for name in targets:
         for change in plans.plan_removal(name, user):
             changes.setdefault(change.path, change)
-    if dry_run:
-        return _preview(list(changes.values()))
-
     written = _write_if_agreed(list(changes.values()), yes)
     lines = [f"no hooks in {path}" for path in changes]
     if written:

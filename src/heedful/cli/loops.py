@@ -78,16 +78,6 @@ MAX_ID_CELL_CHARS = 32
 MAX_SHOWN_ID_CHARS = 200
 MAX_CANDIDATE_CHARS = 400
 MAX_SHOWN_CAUSES = 3
-# Of the table of `heedful why RUN --full`.
-STAGE_HEADS = (
-    "#",
-    "stage",
-    "status",
-    "attempts",
-    "time",
-    "checks failed",
-    "what happened",
-)
 
 
 def why(
@@ -218,33 +208,12 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
             then = following("why", report.run, full=True)
             return answer(report.plain(), lines, then)
         text = page("run", report=report, only="")
-        table = _stage_table(report)
-        return answer(report.plain(), [lines[0], table, text, _mask_note(text), then])
+        return answer(report.plain(), [lines[0], text, _mask_note(text), then])
 
     stage = questions.find_stage(report, stage_name)
     text = page("run", report=report, only=stage.name)
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
     return answer(document, text, _mask_note(text), then)
-
-
-def _stage_table(report: Report) -> TextTable:
-    """Return the stages of a run with how they ended, one a row."""
-    from heedful.pages import report as pages
-    from heedful.pages.tries import worked
-
-    rows = []
-    for number, stage in enumerate(report.stages, start=1):
-        sign = pages.STATUS_SIGNS[stage.status]
-        status = f"{sign} {stage.status.replace('_', ' ')}"
-        time = pages.lasted(worked(stage)) if stage.attempts else ""
-        names = dict[str, None]()
-        for attempt in stage.attempts:
-            names |= dict.fromkeys(check.check_name for check in attempt.failed)
-        failed = ", ".join(names)
-        attempts = len(stage.attempts)
-        happened = pages.happened(stage)
-        rows.append((number, stage.name, status, attempts, time, failed, happened))
-    return TextTable(STAGE_HEADS, rows, text_columns=len(STAGE_HEADS))
 
 
 def _shorten_value(value: Any) -> str:

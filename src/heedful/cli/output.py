@@ -64,8 +64,6 @@ MEMORY_COMMAND_PATTERN = re.compile(
     r"(?! --db)"
 )
 MAX_TABLE_ROWS = 50  # of a table that may be very long
-# How a word at the start of a state is printed, on a terminal without NO_COLOR.
-STATE_STYLES = {"passed": "green", "stopped": "red", "halted": "red"}
 MIN_CUT_COLUMNS = 12  # characters of the column that is cut to fit a terminal
 # A narrower column of words breaks most of its words: then each row is a block.
 MIN_FOLDED_COLUMNS = 12
@@ -149,8 +147,8 @@ def _json_value(value: Any) -> Any:
 def answer(document: Any, *texts: object) -> int:
     """With --json print `document` as JSON, else print the `texts`. Return 0.
 
-    An empty text is left out. A list has a line in each item. Only a table, whose cells
-    are clean, moves the cursor: others may have chosen words of the texts.
+    An empty text is left out. A list has a line in each item. Others may have chosen
+    words of the texts, so none moves the cursor.
     """
     if current_command().json:
         print_json(document)
@@ -158,18 +156,11 @@ def answer(document: Any, *texts: object) -> int:
 
     lines: list[str] = []
     for text in texts:
-        if isinstance(text, list):
-            lines += map(_safe_text, text)
-        else:
-            lines.append(_safe_text(text))
+        items = text if isinstance(text, list) else [text]
+        lines += [without_controls(str(item)) for item in items]
 
     show("\n".join(filter(None, lines)).lstrip("\n"))
     return 0
-
-
-def _safe_text(text: object) -> str:
-    """Return a text for a terminal; the colours of a table stay."""
-    return str(text) if isinstance(text, TextTable) else without_controls(str(text))
 
 
 def emit(
@@ -223,7 +214,7 @@ class TextTable:
     function; otherwise a row is a sequence of cells.
 
     With a `cut_column`, each row is one line: this column contains words, too, and ends
-    with … where it is too wide. On a terminal, states are green and red.
+    with … where it is too wide.
     """
 
     columns: Columns | Sequence[str]
@@ -239,7 +230,7 @@ class TextTable:
         from rich.text import Text
 
         width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
-        console = Console(width=width, highlight=False)
+        console = Console(width=width, color_system=None)
 
         lines = self._lines()
         cells_by_column = zip(self.columns, *lines, strict=True)
@@ -270,11 +261,7 @@ class TextTable:
             else:
                 table.add_column(head, overflow="fold")
         for line in lines:
-            cells = [
-                Text(cell, _style_of(head, cell))
-                for head, cell in zip(self.columns, line, strict=True)
-            ]
-            table.add_row(*cells)
+            table.add_row(*map(Text, line))  # a text is no markup
 
         with console.capture() as captured:
             console.print(table, crop=False)
@@ -310,13 +297,6 @@ class TextTable:
                 ]
             lines.append([clean(str(cell), 200) for cell in cells])
         return lines
-
-
-def _style_of(head: str, cell: str) -> str:
-    """Return how a terminal shows a cell below a head: green, red or as it is."""
-    if head != "state":
-        return ""
-    return STATE_STYLES.get(cell.partition(" ")[0], "")
 
 
 def _cell_of(record: Any, head: str, column: Column) -> Any:

@@ -4,9 +4,9 @@ A text from outside waits in quarantine, and recall does not show it until someb
 releases it or states its source. Every review is recorded with who made it and why.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from getpass import getuser
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -36,7 +36,7 @@ from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
 from heedful.store import exposures, keys, lessons, quarantine as quarantine_store
 from heedful.store.connection import Db
-from heedful.store.store import Effects, Store, also
+from heedful.store.store import Effects, also
 
 MAX_SOURCE_CHARS = 80  # of a source in a cell of a table
 Id = Annotated[
@@ -183,52 +183,43 @@ def _audited(
         yield
 
 
-@dataclass(frozen=True)
-class Removal:
-    """The removal of a source from scopes of a store; with `dry_run` it only counts."""
+async def _remove(
+    memory: Memory, scope: Scope, source: str, *, by: str, why: str, dry_run: bool
+) -> dict[str, Any]:
+    """Remove what a source wrote in one scope; with `dry_run` only count it.
 
-    store: Store
-    _: KW_ONLY
-    source: str
-    by: str
-    why: str
-    dry_run: bool
+    Return the fields of the RevocationResult. Raises NotFound if it wrote nothing.
+    """
+    inbox = Quarantine(memory.store, scope)
+    if dry_run:
+        return asdict(await inbox.revoke(source, by=by, why=why, dry_run=True))
+    with _audited(scope, "revoke", subject=source, by=by, why=why):
+        return asdict(await inbox.revoke(source, by=by, why=why))
 
-    async def in_scope(self, scope: Scope) -> dict[str, Any]:
-        """Remove what the source wrote in one scope.
 
-        Return the fields of the RevocationResult. Raises NotFound if it wrote nothing.
-        """
-        with ExitStack() as stack:
-            if not self.dry_run:
-                audited = _audited(
-                    scope, "revoke", subject=self.source, by=self.by, why=self.why
-                )
-                stack.enter_context(audited)
+async def _remove_everywhere(
+    memory: Memory, source: str, *, by: str, why: str, dry_run: bool
+) -> dict[str, Any]:
+    """Remove what a source wrote in all projects of the tenant; return the sums.
 
-            result = await Quarantine(self.store, scope).revoke(
-                self.source, by=self.by, why=self.why, dry_run=self.dry_run
+    Several projects may have a loop with the same id, so an id gets its project.
+    """
+    sums = asdict(RevocationResult())
+    projects = await memory.store.read(memory.scope, lessons.projects)
+    for scope in projects or [memory.scope]:
+        try:
+            removed = await _remove(
+                memory, scope, source, by=by, why=why, dry_run=dry_run
             )
-        return asdict(result)
+        except NotFound:
+            continue
 
-    async def in_scopes(self, scopes: Iterable[Scope]) -> dict[str, Any]:
-        """Remove what the source wrote in several scopes, and return the sums.
-
-        Several projects may have a loop with the same id, so an id gets its project.
-        """
-        sums = asdict(RevocationResult())
-        for scope in scopes:
-            try:
-                removed = await self.in_scope(scope)
-            except NotFound:
-                continue
-
-            for name in ("loop_ids", "reopened"):
-                ids = [f"{scope.project}/{id}" for id in removed[name]]
-                removed[name] = tuple(ids)
-            for name in sums:
-                sums[name] += removed[name]
-        return sums
+        for name in ("loop_ids", "reopened"):
+            ids = [f"{scope.project}/{id}" for id in removed[name]]
+            removed[name] = tuple(ids)
+        for name in sums:
+            sums[name] += removed[name]
+    return sums
 
 
 @quarantine.command()
@@ -252,12 +243,13 @@ def revoke(
         source = f"{KEY_SOURCE_PREFIX}{key_id}"
 
     async def remove(memory: Memory) -> dict[str, Any]:
-        removal = Removal(memory.store, source=source, by=by, why=why, dry_run=not yes)
         if not is_key:
-            return await removal.in_scope(memory.scope)
-
-        projects = await memory.store.read(memory.scope, lessons.projects)
-        removed = await removal.in_scopes(projects or [memory.scope])
+            return await _remove(
+                memory, memory.scope, source, by=by, why=why, dry_run=not yes
+            )
+        removed = await _remove_everywhere(
+            memory, source, by=by, why=why, dry_run=not yes
+        )
         if not any(removed.values()):
             await _require_key(memory, key_id)
         return removed

@@ -99,10 +99,12 @@ def _ask_memory(
 ) -> T:
     """Open the store with its memory, and return the result of `question`."""
 
-    def ask_about(store: Store) -> Awaitable[T]:
-        return question(memory_of(values, store))
-
-    return ask_store(values, ask_about, new=new, stopped=stopped)
+    return ask_store(
+        values,
+        lambda store: question(memory_of(values, store)),
+        new=new,
+        stopped=stopped,
+    )
 
 
 async def embed_later(scope: Scope) -> None:

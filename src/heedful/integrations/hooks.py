@@ -669,12 +669,14 @@ async def _report_stop(
 
     `findings` maps each command to its error, None if it passed.
     """
+    import asyncio
+
     from heedful.loop.decide import Again
     from heedful.loop.record import Evaluation
 
     errors = tuple(finding for finding in findings.values() if finding)
     evaluation = Evaluation(errors, met=1 - len(errors) / len(findings))
-    state = await _files_digest(moment.folder)
+    state = await asyncio.to_thread(_files_digest, Path(moment.folder))
     version = f"attempt {len(loop.loop.attempts) + 1}"
     if state:
         version = f"state {state[:16]}"
@@ -725,15 +727,9 @@ def _command_events(call: str, line: str, finding: Finding | None) -> list[Event
     ]
 
 
-async def _files_digest(folder: str) -> str:
-    """Return a digest of the files of a git repository, "" outside of one."""
-    import asyncio
-
-    return await asyncio.to_thread(_read_files_digest, Path(folder))
-
-
-def _read_files_digest(folder: Path) -> str:
-    """Return a digest of names, times and sizes of the files that git does not ignore.
+def _files_digest(folder: Path) -> str:
+    """Return a digest of names, times and sizes of the files that git does not ignore;
+    "" outside of a repository.
 
     No content is compared, because for that git runs the filters of the repository.
     """

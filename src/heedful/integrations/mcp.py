@@ -499,10 +499,6 @@ def _take_release(subject: str, answer: dict[str, Any]) -> str:
     release = answer.pop("release")
     if not release:
         return ""
-    command = _operator_command(release)
+    # The service named the scope in the command; this names the database.
+    command = _command_form.get().replace("{}", release)
     return f"{subject} waits in quarantine until an operator runs: {command}"
-
-
-def _operator_command(command: str) -> str:
-    """Return a command, in which the service named the scope, with its database."""
-    return _command_form.get().replace("{}", command)

@@ -109,10 +109,9 @@ class FailureInquiry:
             folder=self.run.host.root,
         )
 
-        def read_knowledge(db: Db, scope: Scope) -> FailureKnowledge:
-            return knowledge_of(db, scope, failed_call, contract)
-
-        return await self.memory.store.read(self.memory.scope, read_knowledge)
+        return await self.memory.store.read(
+            self.memory.scope, knowledge_of, failed_call, contract
+        )
 
     async def find_lesson(self) -> tuple[Seen, dict[int, str]]:
         """Return the lesson about this very error that has a fix, by its id.
