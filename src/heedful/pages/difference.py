@@ -30,8 +30,6 @@ MIN_FOLDED_LINES = 3  # fewer unchanged lines are shown
 CONTEXT_LINES = 1  # unchanged lines that are shown beside a change
 # Lines of which fewer words are the same are shown one after the other.
 MIN_SAME_WORDS = 0.4
-MIN_FOLDED_CHARS = 600  # fewer unchanged characters of a line are shown
-CONTEXT_CHARS = 200  # unchanged characters that are shown beside a change in a line
 MAX_CHANGE_CHARS = 20_000  # of a difference on a page
 MAX_GONE_CHARS = 10_000  # of what is gone, besides
 
@@ -96,7 +94,7 @@ def difference(
             unaligned += old_end - old_first + len(lines)
             parts += _replaced(old_text, text, inner_spans)
         elif kind != "equal":
-            parts += _fold_within(_changed(old_text, text, inner_spans))
+            parts += _changed(old_text, text, inner_spans)
         else:
             parts += _folded(
                 lines,
@@ -246,18 +244,6 @@ def _fold(lines: Sequence[str]) -> Iterator[Part]:
         yield ("place", "", f"… {len(lines):,} unchanged lines …\n")
     elif lines:
         yield ("same", "", "".join(lines))
-
-
-def _fold_within(parts: Iterator[Part]) -> Iterator[Part]:
-    """Yield the parts of changed lines; what is long and unchanged is folded."""
-    for kind, fault, text in parts:
-        if kind == "same" and not fault and len(text) > MIN_FOLDED_CHARS:
-            folded = len(text) - 2 * CONTEXT_CHARS
-            yield (kind, fault, text[:CONTEXT_CHARS])
-            yield ("place", "", f" … {folded:,} unchanged characters … ")
-            yield (kind, fault, text[-CONTEXT_CHARS:])
-        else:
-            yield (kind, fault, text)
 
 
 def _bounded(parts: Sequence[Part], unaligned: int) -> Difference:
