@@ -196,7 +196,7 @@ async def fill(url: str) -> None:
             f"the step failed without its {word}",
             lesson=f"Set the {word} first",
             origin="outside",
-            source="tool:Read",
+            source="tool:WebFetch",
         )
     rule = (
         "Wait two seconds between two calls of the search API and write the time into "

@@ -159,7 +159,7 @@ async function keys() {
   await where.close();
 }
 
-// Enter in a reason decides nothing; a key asks for a reason once, and then decides.
+// Enter in a reason decides nothing; after a key, it decides. A key offers the last reason of its own decision.
 async function inbox(where, page) {
   const waiting = async () => (await data(where, "/inbox.json")).texts;
   const before = await waiting();
@@ -170,19 +170,20 @@ async function inbox(where, page) {
   check((await waiting()) === before, "Enter in a reason rules");
   await page.keyboard.press("Escape");
   await page.fill('#rule input[name="why"]', "");
-  for (const [key, done] of [["r", "rejected"], ["a", "released"]]) {
+  for (const [key, done, offered] of [["r", "rejected", ""], ["a", "released", ""], ["r", "rejected", "rejected: read"]]) {
     const answer = page.waitForResponse((one) => one.request().method() === "POST");
     await page.evaluate(() => document.activeElement.blur());
+    const left = await waiting();
     await page.keyboard.press(key);
-    if (done === "rejected") {
-      await page.keyboard.type("read it");
-      await page.keyboard.press("Enter");
-    }
+    check((await page.inputValue('#rule input[name="why"]')) === offered, `${key} offers another reason`);
+    check((await waiting()) === left, `${key} alone rules`);
+    if (!offered) await page.keyboard.type(`${done}: read`);
+    await page.keyboard.press("Enter");
     await answer;
     await page.locator('[role="status"]', { hasText: done }).waitFor({ timeout: 5000 });
   }
   check((await waiting()) < before, "a and r do not rule");
-  console.log("  by keyboard: a and r, with one reason");
+  console.log("  by keyboard: a and r, each with its own reason");
 }
 
 // A link in a mail or a chat leads to its page, although no cookie comes with the click.

@@ -69,6 +69,11 @@ def ids_of(browser: Browser, words: str) -> str:
     return ",".join(map(str, ids))
 
 
+def buttons(page: str) -> set[str]:
+    """Return the words on the buttons of a page."""
+    return set(map(words_of, re.findall(r"<button.*?</button>", page, re.DOTALL)))
+
+
 def reasons(browser: Browser, action: str) -> list[str]:
     """Return the reasons in the audit for this action."""
     log = read_data(browser.api.get("/v1/audit"))["items"]
@@ -123,6 +128,7 @@ def test_the_texts_of_one_run_are_decided_at_once(browser):
         assert text.lesson in prompt
     ids = ",".join(map(str, row["ids"]))
     assert f'name="id" value="{ids}"' in page
+    assert {"Release these 2 texts a", "Reject these 2 texts r"} <= buttons(page)
     assert browser.do("reject", id=ids, why="no") == "2 texts rejected."
 
 
@@ -144,6 +150,52 @@ def test_a_source_is_trusted_as_by_the_command(browser):
     assert "web_price" in browser.api.run(memory_of(browser).trusted())
 
 
+@pytest.mark.both_nightly
+def test_a_source_that_was_stated_is_taken_back_with_its_texts(browser):
+    before = listed(browser)
+    form = {"token": browser.token, "names": quote('["manual"]'), "why": "ours"}
+    browser.post("/do/trust", form)
+    page = browser.get(f"/inbox/{ids_of(browser, ATTACK)}").text
+    note = page.partition("<h1>")[0]
+    back = re.search(
+        r'name="id" value="(\d+)"><input .* name="names" value="(.*?)"', note
+    )
+    assert back is not None
+    done = browser.do("undo", id=back[1], names=unescape(back[2]))
+    assert done == "No longer stated: manual. 1 text waits again."
+    assert listed(browser) == before
+    assert "manual" not in browser.api.run(memory_of(browser).trusted())
+    note = browser.do("undo", id="", names=quote('["manual"]'))
+    assert note == "No longer stated: manual."
+
+
+@pytest.mark.parametrize("source", ["tool:Read", "https://page.example/manual"])
+def test_what_was_stored_as_text_from_outside_has_two_answers(browser, source):
+    hold(browser, "the lamp is out", "Change the bulb", source)
+    first = ids_of(browser, "Change the bulb")
+    page = browser.get(f"/inbox/{first}").text
+    words = words_of(page)
+    assert f"It is from outside. Nobody vouches for {source}." in words
+    assert "this was stored as text from outside, whatever its source" in words
+    assert "It derives" not in words
+    assert "/ui/do/trust" not in page
+    # The command says the same: it frees none.
+    assert browser.api.run(memory_of(browser).state(source, by="ann")) == []
+
+
+def test_what_derives_from_a_text_names_it_and_is_decided_by_itself(browser):
+    parent = ids_of(browser, SLOW)
+    hold(browser, "429", "Wait", "server:manual", derived_from=[int(parent)])
+    first = ids_of(browser, "Wait")
+    page = browser.get(f"/inbox/{first}").text
+    words = words_of(page)
+    assert f"It derives from text {parent}. Nobody vouches for manual." in words
+    assert "a text that derives from others is decided about by itself" in words
+    assert "/ui/do/trust" not in page
+    freed = browser.api.run(memory_of(browser).state("manual", by="ann"))
+    assert freed == [int(parent)]
+
+
 def test_nobody_can_vouch_for_text_of_unknown_origin(browser):
     hold(browser, "the lamp is out", "Change the bulb", "network")
     first = ids_of(browser, "Change the bulb")
@@ -152,12 +204,12 @@ def test_nobody_can_vouch_for_text_of_unknown_origin(browser):
     assert "/ui/do/trust" not in page
 
 
-def test_a_reason_is_asked_once(browser):
-    page = browser.get(f"/inbox/{ids_of(browser, ATTACK)}").text
-    assert 'name="why" size="30" maxlength="500" value="" required' in page
+def test_a_reason_is_offered_for_the_same_decision_only(browser):
     browser.do("reject", id=ids_of(browser, ATTACK), why="an order")
     page = browser.get(f"/inbox/{ids_of(browser, SLOW)}").text
-    assert 'name="why" size="30" maxlength="500" value="an order" required' in page
+    assert 'Reason (required) <input name="why" size="30" maxlength="500" requi' in page
+    offered = re.findall(r'do/(\w+)" data-key="\w"\s+data-why="([^"]*)"', page)
+    assert offered == [("release", ""), ("trust", ""), ("reject", "an order")]
 
 
 def test_each_button_has_its_key_and_enter_in_the_reason_decides_nothing(browser):

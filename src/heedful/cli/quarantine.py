@@ -100,7 +100,7 @@ def show_waiting(id: Id) -> int:
     document = asdict(entry)
     if entry.state == "quarantined":
         then = following("quarantine", "release", id, by="NAME")
-        names = names_to_state(entry.provenance.sources, stated)
+        names = entry.provenance.names_to_state(stated)
         document["trust_command"] = ""
         if names:
             document["trust_command"] = command_line(*trust_words(names))

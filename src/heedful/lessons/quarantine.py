@@ -4,12 +4,12 @@ Its entry has the lesson, the example and the source; what a revocation removes 
 counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
 from heedful.lessons.lesson import Example, Lesson, State, clip
-from heedful.lessons.origin import Origin
+from heedful.lessons.origin import NETWORK_SOURCE, Origin, names_to_state
 
 Action = Literal["release", "reject"]
 MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
@@ -31,6 +31,17 @@ class Provenance:
     children: tuple[int, ...] = ()
     sightings: tuple[Mapping[str, Any], ...] = ()
     rulings: tuple[Mapping[str, Any], ...] = ()
+
+    def names_to_state(self, stated: Set[str]) -> tuple[str, ...]:
+        """Return the names of sources that free the example, once they are stated.
+
+        `stated` are those that are stated already. There is none for text of unknown
+        origin, for what derives from another example, and if only the caller said that
+        the text is from outside: about these, a person decides one by one.
+        """
+        if self.parents or NETWORK_SOURCE in self.sources:
+            return ()
+        return names_to_state(self.sources, stated)
 
 
 @dataclass(frozen=True, slots=True)

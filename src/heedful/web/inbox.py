@@ -129,7 +129,7 @@ async def _case_facts(
     # A rule has no error of its own.
     errors = [text.pattern for text in case if text.kind != "strategy"]
     stated = await caller.memory.believed()
-    names = names_to_state(sources, stated)
+    names = text.provenance.names_to_state(stated)
     waiting: list[int] = []
     for source in filter(is_outside, sources):
         waiting += await caller.read(lesson_store.held_of, source)
@@ -148,6 +148,7 @@ async def _case_facts(
         "errors": list(dict.fromkeys(errors)),
         "run": _run_of(text),
         "names": names,
+        "unstated": names_to_state(sources, stated),
         "unknown": NETWORK_SOURCE in sources,
         "trust": command,
         "frees": len(freed) if names else 0,
@@ -259,6 +260,15 @@ def _ids_in(visit: Visit) -> list[int]:
     return [int(word) for word in words]
 
 
+def _names_in(visit: Visit) -> list[str]:
+    """Return the names of sources of a form.
+
+    It has them quoted: a page shows hidden characters in another way.
+    """
+    names: list[str] = json.loads(unquote(visit.form.get("names", "")) or "[]")
+    return names
+
+
 async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
     """Decide about those texts of a form about which nobody has decided before.
 
@@ -288,7 +298,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     before = f" {counted(earlier, 'text')} had been decided before." if earlier else ""
     if ruling == "undo":
         return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{before}"
-    visit.session.why = why
+    visit.session.reasons[ruling] = why
     visit.session.undo = open_ids
     return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{before}"
 
@@ -306,20 +316,33 @@ async def reject(visit: Visit) -> str:
 
 
 async def undo(visit: Visit) -> str:
-    """Take back what was decided about texts: they wait again."""
-    return await _review(visit, "undo")
+    """Take back what was decided: texts wait again, and names are stated no more."""
+    caller = visit.caller
+    names = _names_in(visit)
+    if not names:
+        return await _review(visit, "undo")
+    subject = ", ".join(names)
+    caller.record("trust.remove", subject)
+    for name in names:
+        await caller.memory.state(name, by=caller.by, remove=True)
+    note = f"No longer stated: {subject}."
+    if not visit.form.get("id"):
+        return note
+    waits = await _review(visit, "undo")
+    return f"{note} {waits}"
 
 
 async def trust(visit: Visit) -> str:
     """State sources by their names, as `heedful trust` does."""
     caller = visit.caller
     why = visit.form.get("why", "")
-    # A form has the names quoted: a page shows hidden characters in another way.
-    names = json.loads(unquote(visit.form.get("names", "")) or "[]")
+    names = _names_in(visit)
     caller.record("trust", ", ".join(names), why=why)
     freed = await caller.memory.state(*names, by=caller.by, why=why)
     await _embed(visit)
-    visit.session.why = why
+    visit.session.reasons["trust"] = why
+    visit.session.undo = freed
+    visit.session.stated = names
     return f"Stated: {', '.join(names)}; {counted(len(freed), 'text')} released."
 
 

@@ -764,11 +764,13 @@ def _html(
 
     `visit` is None for a visitor who is not signed in.
     """
-    notes: dict[str, object] = {"note": "", "undo": ()}
+    notes: dict[str, object] = {"note": "", "undo": (), "stated": ()}
     if visit is not None and visit.person:
-        notes = {"note": visit.session.note, "undo": visit.session.undo}
+        for name in notes:
+            notes[name] = getattr(visit.session, name)
         visit.session.note = ""
         visit.session.undo = ()
+        visit.session.stated = ()
 
     text = page_text(template, visit=visit, title=title, **notes, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")

@@ -35,6 +35,7 @@ async function refresh() {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const open = new Set(all("main details[open]").map((one) => one.id));
   const focus = document.activeElement?.closest("[data-row]")?.id;
+  asked = undefined;
   $("main").replaceWith(document.adoptNode($("main", page)));
   for (const one of all("main details")) if (open.has(one.id)) one.open = true;
   if (focus) $(`#${CSS.escape(focus)} a`)?.focus();
@@ -59,8 +60,17 @@ function fail() {
   next.scrollIntoView({ block: "center" });
 }
 
-// The button whose key was pressed: without a reason the browser asks for one, and Enter in it presses the button.
+// A button that decides asks for its reason: a key only asks, and Enter in the reason or a second click decides. The reason
+// that was last given for the same decision is offered, never that of another one.
 let asked;
+const asks = (button) => (asked ? asked !== button : !button.form.why.value);
+function ask(button) {
+  if (asks(button)) button.form.why.value = button.dataset.why;
+  asked = button;
+  button.form.why.focus();
+  button.form.why.select();
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && typing()) return document.activeElement.blur();
@@ -69,8 +79,13 @@ document.addEventListener("keydown", (event) => {
   const keys = { j: () => move(1), k: () => move(-1), n: fail, "?": () => $("#keys").showModal(),
     "/": () => { const field = $("main input[type=search], #search"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
   const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button
-  if (own) keys[event.key] = () => { asked = own; own.click(); };
+  if (own) keys[event.key] = () => { ask(own); };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+});
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-why]");
+  if (button && asks(button)) { event.preventDefault(); ask(button); }
 });
 
 document.addEventListener("click", async (event) => {
