@@ -154,7 +154,8 @@ def test_a_source_is_trusted_as_by_the_command(browser):
 def test_a_source_that_was_stated_is_taken_back_with_its_texts(browser):
     before = listed(browser)
     form = {"token": browser.token, "names": quote('["manual"]'), "why": "ours"}
-    browser.post("/do/trust", form)
+    answer = browser.post("/do/trust", form)
+    assert answer.headers["location"] == "/ui/inbox?project=main"
     page = browser.get(f"/inbox/{ids_of(browser, ATTACK)}").text
     note = page.partition("<h1>")[0]
     back = re.search(

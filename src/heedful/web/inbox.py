@@ -343,6 +343,8 @@ async def trust(visit: Visit) -> str:
     visit.session.reasons["trust"] = why
     visit.session.undo = freed
     visit.session.stated = names
+    # The next text may be of the same source.
+    visit.following = visit.link("/inbox")
     return f"Stated: {', '.join(names)}; {counted(len(freed), 'text')} released."
 
 
