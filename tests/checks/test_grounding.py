@@ -412,6 +412,12 @@ TRAINS = [
         pytest.param(
             WARDS, "- Oncology: 18", "- Oncology: 24", id="an item without a column"
         ),
+        pytest.param(
+            WARDS,
+            "|ward|beds|occupied|\n|---|---|---|\n|oncology|18|12|",
+            "|ward|beds|occupied|\n|---|---|---|\n|oncology|12|18|",
+            id="a table with the columns exchanged",
+        ),
         pytest.param(PUPILS, "B: 92", "B: 64", id="a label of one letter"),
         pytest.param(
             {"tea": 2.4, "cocoa": 3.9},

@@ -193,6 +193,51 @@ def test_a_forecast_that_settles_is_constant(
     assert (CONSTANT in names(problems)) == expected
 
 
+# Leakage and skill
+
+
+@pytest.mark.parametrize(
+    ("actual", "predicted", "expected"),
+    [
+        pytest.param(GOOD[0], GOOD[1], [], id="good predictions"),
+        pytest.param(
+            GOOD[0],
+            GOOD[0],
+            [("error", "leakage: predicted")],
+            id="the actual values themselves",
+        ),
+        pytest.param(
+            np.round(GOOD[0]), np.round(GOOD[0]), [], id="the actual values, rounded"
+        ),  # whole numbers may be easy to predict
+        pytest.param(
+            GOOD[0],
+            np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
+            [("warning", "leakage: predicted")],
+            id="two thirds of the actual values",
+        ),
+        pytest.param(
+            GOOD[0],
+            column(230, 20),
+            [("warning", "skill: predicted")],
+            id="no better than the mean",
+        ),
+        pytest.param(
+            GOOD[0],
+            column(201, 18, like=0.05),
+            [("warning", "shuffled: predicted")],
+            id="good values in another order",
+        ),
+        pytest.param(
+            [1.5, 2, 3], [1.5, 2, 3], [], id="too few rows to say"
+        ),  # too few rows to say
+    ],
+)
+def test_leakage_and_skill(actual, predicted, expected):
+    assert [
+        (finding.level, finding.key) for finding in check_both(actual, predicted)
+    ] == expected
+
+
 # Degenerate input
 
 

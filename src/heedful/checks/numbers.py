@@ -39,7 +39,9 @@ ROUNDING_SHARE = 1e-9
 MAX_FILE_TIME_SECONDS = 2.5e11
 # The clock of a file system may be late by this much, because its ticks are coarse.
 CLOCK_LAG_SECONDS = 0.05
-MIN_TAIL_ROWS = 10  # of a constant tail
+MIN_SKILL_ROWS = 10  # for the findings `leakage` and `skill`, and for a constant tail
+MIN_SHUFFLE_ROWS = 30  # for the finding `shuffled`
+MAX_SHUFFLED_CORRELATION = 0.2
 
 Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
 
@@ -632,39 +634,47 @@ def _judge_tail(pairs: "Pairs") -> Iterator[Finding]:
     These are half of the rows or more, and ten at least. If there are actual values,
     they must go on varying there.
     """
-    tail = pairs.tail[-1]
-    rows_count = pairs.complete[-1].n
-    if tail.n < MIN_TAIL_ROWS or 2 * tail.n < rows_count:
+    tail = pairs.tail_predicted
+    has_actual = len(pairs.columns) > 1
+    goes_on = 2 * pairs.tail_actual.std >= pairs.actual.std > 0
+    if tail.n < MIN_SKILL_ROWS or 2 * tail.n < pairs.predicted.n:
         return
-    goes_on = 2 * pairs.tail[0].std >= pairs.complete[0].std > 0
-    if len(pairs.columns) > 1 and not goes_on:
+    if has_actual and not goes_on:
         return
 
     yield table_finding(
         "constant_predictions",
         kind=f"{tail.name} tail",
-        what=f"{tail.name} is nearly constant in its last {tail.n} of {rows_count} "
-        f"rows: {short(tail.least)} to {short(tail.most)}",
+        what=f"{tail.name} is nearly constant in its last {tail.n} of "
+        f"{pairs.predicted.n} rows: {short(tail.least)} to {short(tail.most)}",
         fix="check that the forecast does not only repeat its own last value, and that "
         "the features reach the model",
         severity=0.9,
     )
 
 
+@dataclass(slots=True, kw_only=True)
 class Pairs:
     """Statistics of pairs of an actual and a predicted value, updated batch by batch.
 
-    `columns` have all rows: the column of the actual values, which may be left out, and
-    that of the predictions. `complete` have the rows with a number in every column;
-    `tail` have the last of these rows, those whose predictions differ by no more than
-    `tail_share` of the standard deviation.
+    `actual` and `predicted` have the rows with a number in every column; `columns` are
+    the columns with all of their rows. `tail_actual` and `tail_predicted` have the last
+    of these rows, those whose predictions differ by no more than `tail_share` of the
+    standard deviation. `joint` is the sum, over the pairs, of the distance of the
+    actual value from its `Column.origin` times that of the prediction. `fractional`
+    counts the actual values that are not whole numbers; `copied` counts the predictions
+    that equal such a value exactly.
     """
 
-    def __init__(self, names: Sequence[str], tail_share: float) -> None:
-        self.columns: list[Column] = [Column(name=name) for name in names]
-        self.complete: list[Column] = [Column(name=name) for name in names]
-        self.tail: list[Column] = [Column(name=name) for name in names]
-        self.tail_share = tail_share
+    columns: Sequence[Column]
+    actual: Column
+    predicted: Column
+    tail_actual: Column
+    tail_predicted: Column
+    tail_share: float
+    joint: float = 0.0
+    fractional: int = 0
+    copied: int = 0
 
     def add(self, batch: Sequence[Any]) -> None:
         """Add a batch: the cells of each column."""
@@ -677,28 +687,124 @@ class Pairs:
             arrays.append(values)
 
         in_all = np.all([np.abs(values) <= MAX_FINITE_VALUE for values in arrays], 0)
-        arrays = [values[in_all] for values in arrays]
-        for column, values in zip(self.complete, arrays, strict=True):
-            column.add(values)
-        if in_all.any():
-            self._add_tail(arrays)
+        actual = arrays[0][in_all]
+        predicted = arrays[-1][in_all]
+        self.actual.add(actual)
+        self.predicted.add(predicted)
 
-    def _add_tail(self, arrays: Sequence["tables.Floats"]) -> None:
+        actual_distances = actual - self.actual.origin
+        predicted_distances = predicted - self.predicted.origin
+        self.joint += float((actual_distances * predicted_distances).sum())
+        fractional = np.floor(actual) != actual
+        self.fractional += int(fractional.sum())
+        self.copied += int(((actual == predicted) & fractional).sum())
+        if len(predicted):
+            self._add_tail(actual, predicted)
+
+    def _add_tail(self, actual: "tables.Floats", predicted: "tables.Floats") -> None:
         """Add the last rows of a batch to the tail, or begin the tail with them."""
         import numpy as np
 
-        width = self.tail_share * self.complete[0].std
-        backwards = arrays[-1][::-1]
+        tail = self.tail_predicted
+        width = self.tail_share * self.actual.std
+        backwards = predicted[::-1]
         highs = np.maximum.accumulate(backwards)
         lows = np.minimum.accumulate(backwards)
         count = int((highs - lows <= width).sum())
 
-        tail = self.tail[-1]
         extent = max(tail.most, highs[-1]) - min(tail.least, lows[-1])
-        if count < len(backwards) or extent > width:
-            self.tail = [Column(name=column.name) for column in self.tail]
-        for column, values in zip(self.tail, arrays, strict=True):
-            column.add(values[-count:])
+        if count < len(predicted) or extent > width:
+            self.tail_actual = Column(name=self.tail_actual.name)
+            self.tail_predicted = Column(name=tail.name)
+        self.tail_actual.add(actual[-count:])
+        self.tail_predicted.add(predicted[-count:])
+
+    @property
+    def covariance(self) -> float:
+        """The covariance of the sample (ddof = 1); it needs two pairs."""
+        n = self.actual.n
+        return (self.joint - self.actual.total * self.predicted.total / n) / (n - 1)
+
+
+def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
+    """Yield a warning if rows seem shuffled, or if the mean is as good as the
+    predictions.
+    """
+    shuffled = _shuffled_finding(pairs)
+    if shuffled is not None:
+        yield shuffled
+        return
+
+    actual = pairs.actual
+    predicted = pairs.predicted
+    # The variances are of the sample, the mean square error is over all n values.
+    share = (actual.n - 1) / actual.n
+    variance = predicted.std**2 + actual.std**2 - 2 * pairs.covariance
+    square_error = variance * share + (predicted.mean - actual.mean) ** 2
+    error = sqrt(max(0.0, square_error))
+    error_of_mean = actual.std * sqrt(share)
+
+    if error < error_of_mean * (1 - ROUNDING_SHARE):
+        return
+
+    yield table_finding(
+        "skill",
+        kind=predicted.name,
+        what=f"{predicted.name} is no better than the mean of all values: its root "
+        f"mean square error is {short(error)}, that of the mean {short(error_of_mean)}",
+        fix="compare with the mean before the model is trusted; add features or "
+        "retrain",
+        level="warning",
+        severity=0.4,
+    )
+
+
+def _shuffled_finding(pairs: Pairs) -> Finding | None:
+    """Return a warning if the predictions seem to be in the wrong rows.
+
+    Their mean and spread are then like those of the actual values, but the two values
+    of a row have nothing to do with each other.
+    """
+    actual = pairs.actual
+    predicted = pairs.predicted
+    has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
+    has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
+    if actual.n < MIN_SHUFFLE_ROWS or not has_same_spread or not has_same_mean:
+        return None
+
+    correlation = pairs.covariance / (actual.std * predicted.std)
+    # By chance, few samples of n pairs have a correlation beyond 3 standard errors.
+    if abs(correlation) >= min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(actual.n)):
+        return None
+    return table_finding(
+        "shuffled",
+        kind=predicted.name,
+        what=f"{predicted.name} is spread like {actual.name} (std ratio "
+        f"{short(predicted.std / actual.std)}) but does not vary with it: correlation "
+        f"{correlation:.3f} in {actual.n} rows",
+        fix="check that rows were not shuffled or joined by position: align them by "
+        "their key",
+        level="warning",
+        severity=0.5,
+    )
+
+
+def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
+    """Yield a finding if most predictions are copies of the actual values."""
+    if pairs.fractional < MIN_SKILL_ROWS or 2 * pairs.copied <= pairs.fractional:
+        return
+    actual = pairs.actual
+    predicted = pairs.predicted
+    yield table_finding(
+        "leakage",
+        kind=predicted.name,
+        what=f"{predicted.name} equals {actual.name} to the last digit in "
+        f"{pairs.copied} of {actual.n} rows",
+        fix=f"check that {actual.name}, or a column computed from it, is not among the "
+        "features",
+        level="error" if pairs.copied == pairs.fractional else "warning",
+        severity=0.6,
+    )
 
 
 def _judge_predictions(
@@ -709,7 +815,14 @@ def _judge_predictions(
     `names` are the columns of the actual values, which may be left out, and of the
     predictions.
     """
-    pairs = Pairs(names, limits.constant_relative_std)
+    pairs = Pairs(
+        columns=[Column(name=name) for name in names],
+        actual=Column(name=names[0]),
+        predicted=Column(name=names[-1]),
+        tail_actual=Column(name=names[0]),
+        tail_predicted=Column(name=names[-1]),
+        tail_share=limits.constant_relative_std,
+    )
     for batch in tables.open_table(data, names).batches(names):
         pairs.add(batch)
 
@@ -719,36 +832,50 @@ def _judge_predictions(
         yield from column.unusable("warning")
     yield from predicted_column.unusable("error")
 
-    predicted = pairs.complete[-1]
-    if predicted.n < 2:
-        yield _too_few_rows(names, paired_rows=predicted.n, rows=predicted_column.rows)
-        return
-
-    actual = Column(name="")
-    if actual_columns:
-        actual = pairs.complete[0]
-        yield from _judge_mean(actual, predicted, limits)
-        yield from _judge_spread(actual, predicted, limits)
-    constant = list(_judge_constant(actual, predicted, limits))
-    yield from constant or _judge_tail(pairs)
+    if pairs.predicted.n < 2:
+        yield _too_few_rows(pairs, predicted_column.rows)
+    elif not actual_columns:
+        findings = list(_judge_constant(Column(name=""), pairs.predicted, limits))
+        yield from findings or _judge_tail(pairs)
+    else:
+        yield from _judge_pairs(pairs, limits)
 
 
-def _too_few_rows(names: Sequence[str], *, paired_rows: int, rows: int) -> Finding:
+def _too_few_rows(pairs: Pairs, rows_count: int) -> Finding:
     """Return the finding that there are not two rows to judge."""
-    listed = " and ".join(names)
+    names = " and ".join(column.name for column in pairs.columns)
     kind = "one row"
-    if not rows:
+    if not rows_count:
         kind = "empty"
-    elif not paired_rows:
+    elif not pairs.predicted.n:
         kind = "no pairs"
 
     return table_finding(
         MISSING_TABLE_CHECK,
         kind=kind,
-        what=f"{paired_rows} of {rows} rows have a number in {listed}; two are needed",
-        fix=f"write the results of all rows, {listed} as numbers",
+        what=f"{pairs.predicted.n} of {rows_count} rows have a number in {names}; two "
+        "are needed",
+        fix=f"write the results of all rows, {names} as numbers",
         severity=0.9,
     )
+
+
+def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
+    """Yield findings about predictions that have actual values to compare with."""
+    actual = pairs.actual
+    constant = list(_judge_constant(actual, pairs.predicted, limits))
+    findings = [
+        *_judge_mean(actual, pairs.predicted, limits),
+        *_judge_spread(actual, pairs.predicted, limits),
+        *(constant or _judge_tail(pairs)),
+        *_judge_leakage(pairs),
+    ]
+    yield from findings
+
+    # After an error, it means little that predictions are no better than the mean.
+    has_error = any(finding.level == "error" for finding in findings)
+    if actual.n >= MIN_SKILL_ROWS and actual.std and not has_error:
+        yield from _judge_skill(pairs)
 
 
 @remade
@@ -779,8 +906,14 @@ def predictions(
       or below `constant_relative_std` times that of the actual values; or the last half
       of the predictions, ten or more, differ by no more than that while the actual
       values go on varying. Not if the actual values are all equal.
+    - `leakage`: ten or more actual values are not whole numbers, and more than half of
+      these are predicted exactly; an error if all are, else a warning.
     - `finite`, an error: cells that are missing, NaN, infinite, beyond 1e150 or not
       numbers; a warning if an actual value is missing.
+    - `skill`, a warning: from 10 rows on and without an error, the root mean square
+      error is not below that of the mean of the actual values.
+    - `shuffled`, a warning: from 30 rows on, mean and spread fit, but the correlation
+      is below 0.2 and below 3 / sqrt(rows).
 
     Standard deviations are of the sample (ddof = 1), over the rows with both values.
     Without such rows, or with `actual=None`, only `constant_predictions` (by the mean)
@@ -816,6 +949,7 @@ def predictions(
             "hallucination_detection",
             "variance_hallucination",
             "constant_predictions",
+            "leakage",
         )
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from heedful.checks.claims.sentence import (
     Sentence,
     Verdict,
     sentences,
+    table_cells,
 )
 from heedful.checks.claims.words import Quantity, figure, likeness, split_name
 
@@ -59,6 +60,20 @@ def number_claims(sentence: Sentence) -> Iterator[Claim]:
             yield _judge_number(sentence, second, second_cell)
             continue
 
+        if waiting and _is_range(sentence, quantity, waiting[-1]):
+            second = waiting.pop()
+            least = quantity.least
+            greatest = second.greatest
+            second_cells = referred_cells(sentence, second)
+            cells = referred_cells(sentence, quantity) or second_cells
+            if len(cells) == 1:
+                quantity = quantity._replace(least=least, greatest=greatest)
+                second = second._replace(least=least, greatest=greatest)
+                second_cells = cells
+            yield _judge_number(sentence, quantity, cells)
+            yield _judge_number(sentence, second, second_cells)
+            continue
+
         cells = referred_cells(sentence, quantity)
         # "Table 2" is a name.
         is_name = len(sentence.lows[quantity.first]) < 3 and sentence.is_name(
@@ -89,6 +104,14 @@ def _are_joined(sentence: Sentence, quantity: Quantity, second: Quantity) -> boo
     between = sentence.lows[quantity.last + 1 : second.first]
     is_short = 0 < len(between) <= _MAX_JOINING_TOKENS
     return is_short and _NUMBER_JOINERS.issuperset(between)
+
+
+def _is_range(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
+    """Return whether two numbers are the ends of a range: "between 3 and 5"."""
+    lead = sentence.low(quantity.first - 1)
+    return (
+        lead == "between" and "and" in sentence.lows[quantity.last + 1 : second.first]
+    )
 
 
 def _judge_number(
@@ -262,6 +285,8 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     evidence = sentence.evidence
     phrases = _column_phrases(sentence, quantity)
     subject = sentence.subject(quantity)
+    if sentence.header:
+        subject = _header_rows(sentence, quantity) or subject
 
     for rows, by_whole_name in ((subject, False), (evidence.singles, True)):
         for phrase in phrases:
@@ -278,8 +303,25 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     return []
 
 
+def _header_cell(sentence: Sentence, quantity: Quantity) -> list[words.Token]:
+    """Return the tokens of the cell above a number in a table."""
+    column = sentence.lows[: quantity.first].count("|")
+    return list(sentence.header[column]) if column < len(sentence.header) else []
+
+
+def _header_rows(sentence: Sentence, quantity: Quantity) -> list[EvidenceRow]:
+    """Return the rows that the cell above a number in a table names."""
+    mentions = sentence.evidence.mentions(_header_cell(sentence, quantity))
+    return list(chain.from_iterable(mention.rows for mention in mentions))
+
+
 def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
     """Return the phrases that may name the column of a number, the likeliest first."""
+    if sentence.header:
+        first_cell = table_cells(sentence.tokens)[1]
+        cells = (_header_cell(sentence, quantity), first_cell)
+        return [tuple(token.low for token in cell) for cell in cells]
+
     previous_word = sentence.low(quantity.first - 1)
     before = sentence.phrase(quantity.first - 1, -1)
     after = sentence.phrase(quantity.last + 1, 1)

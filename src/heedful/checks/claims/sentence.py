@@ -6,9 +6,8 @@ and makes the claims that `figures` and `heedful.checks.claims` judge.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from typing import Literal
 
 from heedful.checks.claims import words
@@ -61,7 +60,8 @@ class Claim:
 class Sentence:
     """A sentence of `text`, with its tokens and dates, and the evidence for its claims.
 
-    `topic` are the last rows of the evidence named before this sentence.
+    `topic` are the last rows of the evidence named before this sentence. `header` are
+    the tokens of the cells above this line of a table.
     """
 
     text: str
@@ -69,6 +69,7 @@ class Sentence:
     dates: Sequence[Date]
     evidence: Evidence
     topic: Sequence[EvidenceRow]
+    header: Sequence[Sequence[Token]] = field(default=())
 
     @cached_property
     def lows(self) -> list[str]:
@@ -105,8 +106,7 @@ class Sentence:
                 rows = self.evidence.on(date)
                 mentions.append(Mention(positions[0], positions[-1], rows))
             last = positions[-1]
-        named = [mention for mention in mentions if mention.rows]
-        return sorted(named, key=attrgetter("first"))
+        return sorted(filter(_names_rows, mentions), key=_first_position)
 
     def _positions(self, date: Date) -> list[int]:
         """Return the positions of the tokens of a date."""
@@ -316,6 +316,16 @@ class Sentence:
         return list(dict.fromkeys(rows))
 
 
+def _names_rows(mention: Mention) -> bool:
+    """Return whether a mention names any row."""
+    return bool(mention.rows)
+
+
+def _first_position(mention: Mention) -> int:
+    """Return the position of the first token of a mention."""
+    return mention.first
+
+
 def _has_word_like(sentence_words: Words, part: str) -> bool:
     """Return whether a word is like a part of a name."""
     return any(likeness(word, part) for word in sentence_words)
@@ -330,6 +340,7 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     dates.sort(key=lambda date: date.start)
 
     topic: Sequence[EvidenceRow] = ()
+    header: Sequence[Sequence[Token]] = ()
     start = 0
     first_date = 0
     for end, token in enumerate(tokens, 1):
@@ -344,16 +355,33 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
         next_date = first_date
         while next_date < len(dates) and dates[next_date].start < token.end:
             next_date += 1
+        is_row = tokens[start].low == "|"
         sentence = Sentence(
             text=text,
             tokens=tokens[start:end],
             dates=dates[first_date:next_date],
             evidence=evidence,
             topic=topic,
+            header=header if is_row else (),
         )
         yield sentence
 
+        if not is_row:
+            header = ()
+        elif not header:
+            header = table_cells(sentence.tokens)
         if sentence.names:
             topic = sentence.names[-1].rows
         start = end
         first_date = next_date
+
+
+def table_cells(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return the tokens of the cells in a line of a table; the first is empty."""
+    cells: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.low == "|":
+            cells.append([])
+        else:
+            cells[-1].append(token)
+    return cells
