@@ -24,6 +24,11 @@ def measured(*distances: float | None, key: str = "size", **fields) -> Loop:
     )
 
 
+def said(*messages: str) -> Loop:
+    """A loop whose attempts have one error each, which says nothing but a text."""
+    return loop_from([Evaluation((Finding("own", text),)) for text in messages])
+
+
 def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evaluation:
     """An evaluation with two measured errors, the second under the key `other`."""
     second = finding(other, off_by=off_by, severity=severity)
@@ -98,6 +103,49 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
         ),
         pytest.param(measured(0.3, None), 1, id="not measured is not nearer"),
         pytest.param(measured(0.3, 0.1, level="warning"), 1, id="only errors"),
+        pytest.param(
+            said("900 letters, at most 200", "410 letters, at most 200"),
+            2,
+            id="in a text, the figure that stays is the limit",
+        ),
+        pytest.param(
+            said("wants at least 30 words, has 3", "wants at least 30 words, has 28"),
+            2,
+            id="in a text, the limit first and from below",
+        ),
+        pytest.param(
+            said("1,900.5 ms > 1,000", "1,200.5 ms > 1,000"),
+            2,
+            id="in a text, figures with separators",
+        ),
+        pytest.param(
+            said("19 of 20 rows are empty", "3 of 20 rows are empty"),
+            1,
+            id="in a text, a part of a whole says not which is better",
+        ),
+        pytest.param(
+            said("3 of at least 30 words", "28 of at least 30 words"),
+            2,
+            id="in a text, a part of what is wanted",
+        ),
+        pytest.param(
+            said("3/20 failed", "7/20 failed"), 1, id="in a text, a fraction neither"
+        ),
+        pytest.param(
+            said("900 letters, at most 200", "800 words, at most 200"),
+            1,
+            id="not between different texts",
+        ),
+        pytest.param(
+            said("9 letters, at most 4", "8 letters, at most 5"),
+            1,
+            id="not between different limits",
+        ),
+        pytest.param(
+            said("row 1: 9 is over 4", "row 1: 8 is over 4"),
+            1,
+            id="three figures say nothing",
+        ),
     ],
 )
 def test_the_best_attempt_is_nearest_to_its_limit(loop, best):

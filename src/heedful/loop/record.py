@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import fsum, inf
@@ -136,6 +136,8 @@ _KEY_PARTICULAR_PATTERN = re.compile(
 )
 # A number in the text of a finding, such as "12,088.5".
 _MESSAGE_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+# Between a part and its whole: "3 of 20", "3/20".
+_SHARE_PATTERN = re.compile(r"(?:\bof\b|/)\s*(?:the\s*)?$")
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -184,6 +186,29 @@ def distance_note(off_by: float | None) -> str:
     (' (260 % off)', '')
     """
     return f" ({format_off_by(off_by)})" if off_by else ""
+
+
+def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
+    """Yield how far one of two figures in a text is from the other, with its key.
+
+    Nobody says which figure is the limit: it is the one that the text of another
+    attempt has, too, so a key names the text and the limit. A part of a whole, as in "3
+    of 20", has no limit.
+    """
+    figures = list(_MESSAGE_FIGURE_PATTERN.finditer(message))
+    if len(figures) != 2:
+        return
+
+    first, second = (float(figure[0].replace(",", "")) for figure in figures)
+    between = message[figures[0].end() : figures[1].start()]
+    if first <= second and _SHARE_PATTERN.search(between):
+        return
+
+    form = _MESSAGE_FIGURE_PATTERN.sub("#", message)
+    for limit, value in ((first, second), (second, first)):
+        distance = relative_distance(value, limit)
+        if distance is not None:
+            yield (form, limit), distance
 
 
 @refuses_unknown_options
@@ -376,12 +401,18 @@ class Evaluation:
         return max(self.severities) / 1000
 
     @lazy
-    def distances(self) -> Mapping[str, float]:
-        """How far the errors are off, summed by key; see `Finding.off_by`."""
-        distances: dict[str, float] = defaultdict(float)
+    def distances(self) -> Mapping[Hashable, float]:
+        """How far the errors are off, summed by key; see `Finding.off_by`.
+
+        If an error has no `off_by` and no key of its own, its text may tell.
+        """
+        distances: dict[Hashable, float] = defaultdict(float)
         for error in self.errors:
             if error.off_by is not None:
                 distances[error.key] += error.off_by
+            elif error.key == default_key(error.check, error.message):
+                for key, distance in _distances_in(error.message):
+                    distances[error.check, key] += distance
         return distances
 
     def ranks_beside(
