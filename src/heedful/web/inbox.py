@@ -265,8 +265,7 @@ def _names_in(visit: Visit) -> list[str]:
 
     It has them quoted: a page shows hidden characters in another way.
     """
-    names: list[str] = json.loads(unquote(visit.form.get("names", "")) or "[]")
-    return names
+    return list(json.loads(unquote(visit.form.get("names", "")) or "[]"))
 
 
 async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
@@ -299,7 +298,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     if ruling == "undo":
         return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{before}"
     visit.session.reasons[ruling] = why
-    visit.session.undo = open_ids
+    visit.session.undo = {"ids": open_ids, "names": ()}
     return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{before}"
 
 
@@ -317,19 +316,14 @@ async def reject(visit: Visit) -> str:
 
 async def undo(visit: Visit) -> str:
     """Take back what was decided: texts wait again, and names are stated no more."""
-    caller = visit.caller
     names = _names_in(visit)
-    if not names:
-        return await _review(visit, "undo")
-    subject = ", ".join(names)
-    caller.record("trust.remove", subject)
     for name in names:
-        await caller.memory.state(name, by=caller.by, remove=True)
-    note = f"No longer stated: {subject}."
-    if not visit.form.get("id"):
-        return note
-    waits = await _review(visit, "undo")
-    return f"{note} {waits}"
+        visit.caller.record("trust.remove", name)
+        await visit.caller.memory.state(name, by=visit.caller.by, remove=True)
+    notes = [f"No longer stated: {name}." for name in names]
+    if visit.form.get("id") or not names:
+        notes.append(await _review(visit, "undo"))
+    return " ".join(notes)
 
 
 async def trust(visit: Visit) -> str:
@@ -341,8 +335,7 @@ async def trust(visit: Visit) -> str:
     freed = await caller.memory.state(*names, by=caller.by, why=why)
     await _embed(visit)
     visit.session.reasons["trust"] = why
-    visit.session.undo = freed
-    visit.session.stated = names
+    visit.session.undo = {"ids": freed, "names": names}
     # The next text may be of the same source.
     visit.following = visit.link("/inbox")
     return f"Stated: {', '.join(names)}; {counted(len(freed), 'text')} released."

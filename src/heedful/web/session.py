@@ -36,8 +36,8 @@ class Session:
     key. `secure` is True if the browser used https. `token` is in every form of the
     session. `note` says what the last form did, and is shown once. `reasons` has for
     each kind of review the last reason, for the next one of this kind. `undo` has the
-    ids of the texts that the last form decided about, and `stated` the names that it
-    stated; their way back is shown once, with the note.
+    `ids` of the texts that the last form decided about, and the `names` that it stated;
+    their way back is shown once, with the note.
     """
 
     authorization: str
@@ -48,8 +48,7 @@ class Session:
     used: float = field(default_factory=time.monotonic)
     note: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
-    undo: Sequence[int] = ()
-    stated: Sequence[str] = ()
+    undo: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:

@@ -764,13 +764,11 @@ def _html(
 
     `visit` is None for a visitor who is not signed in.
     """
-    notes: dict[str, object] = {"note": "", "undo": (), "stated": ()}
+    notes: dict[str, object] = {"note": "", "undo": {}}
     if visit is not None and visit.person:
-        for name in notes:
-            notes[name] = getattr(visit.session, name)
+        notes = {"note": visit.session.note, "undo": visit.session.undo}
         visit.session.note = ""
-        visit.session.undo = ()
-        visit.session.stated = ()
+        visit.session.undo = {}
 
     text = page_text(template, visit=visit, title=title, **notes, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
