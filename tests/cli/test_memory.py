@@ -404,7 +404,6 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
             "a dry run: by heedful, ",
             f"{reason}; propose",
             "  into ",
-            "; differs: ",
             "lessons: 2 before, 1 after\nNext: heedful dream\n",
         ),
         ("dream log", 0, "no dream yet"),

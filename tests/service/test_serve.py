@@ -156,7 +156,6 @@ def test_it_says_who_judges_and_what_is_pinned_with_its_doubts(tmp_path, monkeyp
         "judge  own:judge; warning: it ranks 3 of 20",
         "pins   1 pattern",
         "default/* in pins has fewer",
-        "names key:0cb7fbdbffce",
     ):
         assert words in service.said
 

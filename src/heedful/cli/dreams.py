@@ -23,7 +23,6 @@ from heedful.cli.output import (
 from heedful.cli.quarantine import Id
 from heedful.cli.resources import ask
 from heedful.cli.settings import By, DryRun, Limit, Why
-from heedful.lessons.words import difference
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
 
@@ -94,7 +93,7 @@ def list_dreams(limit: Limit = 20) -> int:
 
 @dreams.command("show")
 def show_dream(id: Id) -> int:
-    """Show which lessons a dream changed, and how their texts differ."""
+    """Show which lessons a dream changed, with their texts."""
     result = ask(lambda memory: Dreams(memory).show(id))
     then = following("dream", "log")
     if result.done and result.undone is None:
@@ -121,23 +120,8 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
 
 
 def _dream_document(result: Dream) -> dict[str, Any]:
-    """Return a dream as JSON data, with how each replaced text differs."""
-    proposals = []
-    for proposal in result.proposals:
-        survivor_text = result.texts.get(proposal.survivor, "")
-        differences = {}
-        replaced = proposal.members if proposal.action != "reflect" else ()
-        for id in replaced:
-            if survivor_text and id in result.texts:
-                differences[id] = difference(result.texts[id], survivor_text)
-        proposals.append({**asdict(proposal), "differs": differences})
-
-    return {
-        **asdict(result),
-        "after": result.after,
-        "nothing": result.nothing,
-        "proposals": proposals,
-    }
+    """Return a dream as JSON data."""
+    return {**asdict(result), "after": result.after, "nothing": result.nothing}
 
 
 def _answer_dream(result: Dream, then: str) -> int:

@@ -38,7 +38,6 @@ from heedful.cli.settings import (
 )
 from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
 from heedful.memory.arrivals import Patience
@@ -178,7 +177,7 @@ async def _serve(values: Settings) -> None:
                 site = add_pages(app)
                 log_to_stderr()
 
-                hello = await _hello(values, setup, url, has_key)
+                hello = _hello(values, setup, url, has_key)
                 await _load_embedder(setup)
                 rest_garbage_collection()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
@@ -379,20 +378,10 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
     )
 
 
-async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str:
+def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str:
     """Return what the service prints when it begins."""
     from heedful import __version__
     from heedful.service.server import HAS_FAST_EXTRA
-
-    pinned_keys = set()
-    for pins in values.pins.values():
-        pinned_keys |= {pin for pin in pins if pin.startswith(KEY_SOURCE_PREFIX)}
-
-    # Each pin with its key; None for a key that is not stored.
-    stored_keys = []
-    for pin in pinned_keys:
-        id = pin.removeprefix(KEY_SOURCE_PREFIX)
-        stored_keys.append((pin, await setup.store.read(Scope(), keys.find, id)))
 
     return page(
         "serve",
@@ -406,6 +395,5 @@ async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str
         judge=values.judge,
         doubt=judge_doubt(values),
         pins=values.pins,
-        found=stored_keys,
         fast=HAS_FAST_EXTRA,
     )
