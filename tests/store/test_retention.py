@@ -148,11 +148,14 @@ async def test_a_transaction_passes_no_loops_that_stay(path, store, monkeypatch)
     for id in ids[:2]:
         await store.write(SCOPE, exposures.remember, (), exposures=exposed(id))
 
-    batch = await store.read(SCOPE, retention.find_some, NOW - YEAR, 0.0)
+    limit = retention.MAX_REMOVED_LOOPS
+    batch = await store.read(SCOPE, retention.find, NOW - YEAR, limit=limit)
     assert batch.loops == 2
     assert batch.earliest == LONG_AGO + 2
     assert batch.latest == LONG_AGO + 3
-    batch = await store.read(SCOPE, retention.find_some, NOW - YEAR, batch.latest)
+    batch = await store.read(
+        SCOPE, retention.find, NOW - YEAR, after=batch.latest, limit=limit
+    )
     assert batch.earliest == LONG_AGO + 3
     assert batch.latest == LONG_AGO + 4
 

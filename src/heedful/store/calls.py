@@ -233,9 +233,10 @@ def history_of(
     failed_rows = _find_failures(db, scope, session, marks)
     is_believed = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
-        is_believed = _is_believed(
-            db, scope, tool=tool, arguments=fields, stated=stated
-        )
+        from heedful.store import quarantine  # a hook seldom needs it
+
+        names = quarantine.believed_names(db, scope, stated)
+        is_believed = call_origin(tool, fields, names) != "outside"
     for rows in failed_rows:
         failure, waits = _known_failure(
             db, scope, rows, folder, is_believed=is_believed
@@ -279,16 +280,6 @@ def _find_failures(
         if is_sure and not is_known:
             known_failures.append(rows)
     return sorted(known_failures, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
-
-
-def _is_believed(
-    db: Db, scope: Scope, tool: str, arguments: Mapping[str, Any], stated: Set[str]
-) -> bool:
-    """Return True if people stated all that a call reads from outside."""
-    from heedful.store import quarantine  # a hook seldom needs it
-
-    names = quarantine.believed_names(db, scope, stated)
-    return call_origin(tool, arguments, names) != "outside"
 
 
 def _known_failure(

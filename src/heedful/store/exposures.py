@@ -529,11 +529,13 @@ def announce(
         return frozenset()
 
     share = plan_holdout(share, past(db, scope, "")).share
+    own_source = storable(source_of(session))
     shown_ids = set[int]()
     for id in lessons:
         columns = "kind, signature, source, seen, trust, author"
         for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
-            if _is_taught_by(session, lesson):
+            is_own = lesson["source"] == own_source and lesson["seen"] == 1
+            if is_own and lesson["trust"] != "user":
                 continue
             exposure = _opportunity(db, scope, session, lesson, share=share)
             expose(db, scope, exposures=(exposure,), outcome=None, now=time.time())
@@ -541,13 +543,6 @@ def announce(
                 shown_ids.add(id)
 
     return frozenset(shown_ids)
-
-
-def _is_taught_by(session: str, lesson: Row) -> bool:
-    """Return True if only this session taught a lesson, and no operator wrote it."""
-    source = storable(source_of(session))
-    is_only_source: bool = lesson["source"] == source and lesson["seen"] == 1
-    return is_only_source and bool(lesson["trust"] != "user")
 
 
 def _opportunity(

@@ -258,7 +258,8 @@ def report_false_alarm(
     """
     check = read(db, scope, id)
     if check is None:
-        raise _no_check(scope, id)
+        where = f"the checks of {scope.tenant}/{scope.project}: harden the lesson first"
+        raise NotFound("check of lesson", str(id), where)
     if check.false_alarms >= check.hits:
         allowed = "one whose check found something that is not yet a false alarm"
         raise InvalidInput("lesson", id, allowed)
@@ -278,12 +279,6 @@ def report_false_alarm(
     answer = read(db, scope, id)
     assert answer is not None
     return answer
-
-
-def _no_check(scope: Scope, id: int) -> NotFound:
-    """Return the error that a lesson has no check."""
-    where = f"the checks of {scope.tenant}/{scope.project}: harden the lesson first"
-    return NotFound("check of lesson", str(id), where)
 
 
 @resumable(result=None)

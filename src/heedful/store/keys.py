@@ -169,15 +169,12 @@ async def holder(store: Store, token: str) -> Key:
 
     # Always compared, so that the time of an answer does not show which ids exist.
     is_same = hmac.compare_digest(secret_hash, stored_hash)
-    if key is None or not is_same or not _is_valid(key):
+    is_valid = is_same and key is not None and key.revoked is None
+    if key is None or not is_valid or (key.expires or inf) <= time.time():
         raise KeyRefused(
             "the key is unknown, revoked or expired; heedful key create makes one"
         )
     return key
-
-
-def _is_valid(key: Key) -> bool:
-    return key.revoked is None and (key.expires or inf) > time.time()
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:

@@ -222,7 +222,11 @@ class PostgresSession(Db):
         self._pooled_process: int | None = None
         with ExitStack() as opened:
             opened.callback(self.close)
-            self._set_up(address)
+            process = _process_of(self._connection, address.settings)
+            # A pooler has numbers of its own for its clients.
+            if process != self._connection.info.backend_pid:
+                self._pooled_process = process
+                _check_pooler(self._connection, process, address)
             opened.pop_all()  # it stays open
 
         # What the next statement is sent with: SQL that begins the transaction, and
@@ -234,14 +238,6 @@ class PostgresSession(Db):
         # The transaction only reads; it has ended with the last statement of its work.
         self._reads = False
         self._has_ended = False
-
-    def _set_up(self, address: Address) -> None:
-        """Make the settings of the server's connection. Raises PoolerRefused."""
-        process = _process_of(self._connection, address.settings)
-        # A pooler has numbers of its own for its clients.
-        if process != self._connection.info.backend_pid:
-            self._pooled_process = process
-            _check_pooler(self._connection, process, address)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
         if not (self._begin or self._waiting or self._has_ended):

@@ -138,7 +138,9 @@ def read_recent(
             same[row["n"]] = loop
 
     changed = [row for row in heads if row["n"] not in same]
-    read = {row["n"]: row for row in _attempts_of(db, scope, changed)}
+    numbers_changed = json.dumps([row["n"] for row in changed])
+    attempts = db.all("attempts_of_loops", scope, numbers=numbers_changed)
+    read = {row["n"]: row for row in attempts}
     errors = _errors_of(db, scope, changed)
     loops = [
         same.get(row["n"]) or _loop(row, read.get(row["n"]), errors[row["n"]])
@@ -146,12 +148,6 @@ def read_recent(
     ]
     oldest = heads[-1]["n"] if len(newest) > len(heads) else 0
     return RecentLoops(loops, oldest)
-
-
-def _attempts_of(db: Db, scope: Scope, heads: Sequence[Row]) -> list[Row]:
-    """Return what the attempts of loops used."""
-    numbers = json.dumps([row["n"] for row in heads])
-    return db.all("attempts_of_loops", scope, numbers=numbers)
 
 
 def _errors_of(

@@ -13,6 +13,7 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 
 from heedful.errors import LeaseLost
 from heedful.lessons.ranking import DAY_SECONDS
@@ -52,20 +53,6 @@ def scopes(db: Db, scope: Scope) -> list[Scope]:
 
 
 @bulk
-def find(db: Db, scope: Scope, before: float) -> Expired:
-    """Return the loops that ended before a time and that `remove` would remove."""
-    return _expired(db, scope, before, after=0, until=before, limit=MAX_ROWS)
-
-
-@bulk
-def find_some(db: Db, scope: Scope, before: float, after: float) -> Expired:
-    """Find the next loops that ended before a time, and changed last `after` one."""
-    return _expired(
-        db, scope, before, after=after, until=before, limit=MAX_REMOVED_LOOPS
-    )
-
-
-@bulk
 def count_all(db: Db, scope: Scope) -> int:
     """Count the loops of a scope."""
     (row,) = db.select("count(*) as loops", "loop", key_of(scope))
@@ -88,7 +75,7 @@ def remove_some(
     They changed last from `after` to `until`. The ruling of the time `began` counts
     them. Raises LeaseLost.
     """
-    expired = _expired(
+    expired = find(
         db, scope, before, after=after, until=until, limit=MAX_REMOVED_LOOPS, lists=True
     )
     if not expired.loops:
@@ -102,23 +89,27 @@ def remove_some(
     return expired.loops
 
 
-def _expired(
+@bulk
+def find(
     db: Db,
     scope: Scope,
     before: float,
     *,
-    after: float,
-    until: float,
-    limit: int,
+    after: float = 0.0,
+    until: float = inf,
+    limit: int = MAX_ROWS,
     lists: bool = False,
 ) -> Expired:
-    """Return the loops that ended before a time, if asked with their row numbers."""
+    """Return the loops that ended before a time and that `remove` would remove.
+
+    They changed last from `after` to `until`. With `lists`, their row numbers are read.
+    """
     (row,) = db.all(
         "expired_loops",
         scope,
         before=before,
         after=after,
-        until=until,
+        until=min(until, before),
         day=ABANDONED_LOOP_SECONDS,
         limit=limit,
         lists=int(lists),
@@ -161,7 +152,9 @@ async def remove(store: Store, scope: Scope, *, ended_for: float, by: str) -> in
     removed = 0
     after = 0.0
     while True:
-        expired = await store.read(scope, find_some, before, after)
+        expired = await store.read(
+            scope, find, before, after=after, limit=MAX_REMOVED_LOOPS
+        )
         if expired.earliest is None or expired.latest is None:
             return removed
         removed += await store.write(

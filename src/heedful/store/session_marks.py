@@ -88,11 +88,13 @@ def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None
 
 def past_owner(db: Db, scope: Scope, session: str) -> str | None:
     """Return the key to which a session belonged whose events are gone, as `owner`."""
-    pasts = [text.split(" ", 2) for text in _pasts(db, scope, session)]
+    key = {**key_of(scope), "session": storable(session)}
+    marks: list[str] = [row["mark"] for row in db.select("mark", "session_mark", key)]
+    pasts = [text.split(" ", 2) for text in marks if text.startswith("past ")]
     keys = {words[2] for words in pasts if len(words) > 2}
     # Code in this process may go on with the session of a key, but no key with its own.
-    for key in keys - {_NO_KEY}:
-        return key
+    for owner in keys - {_NO_KEY}:
+        return owner
     return "" if keys else None
 
 
@@ -107,9 +109,3 @@ def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
     rows = db.select("distinct session, via", "event", key)
     db.delete("event", key)
     note_past(db, scope, [(row["session"], row["via"]) for row in rows])
-
-
-def _pasts(db: Db, scope: Scope, session: str) -> list[str]:
-    key = {**key_of(scope), "session": storable(session)}
-    marks = [row["mark"] for row in db.select("mark", "session_mark", key)]
-    return [text for text in marks if text.startswith("past ")]

@@ -578,21 +578,6 @@ def _describe_table(db: Db, name: str) -> StoreTable:
     )
 
 
-def _count_tables(db: Any) -> dict[str, int]:
-    """Return the number of rows of each table."""
-    counts = {}
-    for table in tables():
-        row = db.execute(f"select count(*) from {table.name}").fetchone()
-        counts[table.name] = row[0]
-    return counts
-
-
-def _check_exists(file: str) -> None:
-    """Check that a SQLite file exists. Raises NotFound."""
-    if not os.path.exists(file):
-        raise NotFound("database", file, "this folder; check the path")
-
-
 def copy(source: str, target: str) -> dict[str, int]:
     """Copy the SQLite file `source` as of one moment; return the rows by table.
 
@@ -603,7 +588,8 @@ def copy(source: str, target: str) -> dict[str, int]:
     if source.startswith(POSTGRES_PREFIXES):
         allowed = "a SQLite file; pg_dump copies PostgreSQL"
         raise InvalidInput("source", shown(source), allowed)
-    _check_exists(source)
+    if not os.path.exists(source):
+        raise NotFound("database", source, "this folder; check the path")
     if os.path.exists(target):
         raise Conflict(f"{target} exists; copy into a new file")
 
@@ -622,7 +608,11 @@ def _copy_file(db: Connection, target: str) -> dict[str, int]:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(target)) as new_db:
         db.backup(new_db)
-        return _count_tables(new_db)
+        counts = {}
+        for table in tables():
+            sql = f"select count(*) from {table.name}"
+            counts[table.name] = new_db.execute(sql).fetchone()[0]
+        return counts
 
 
 def _copy_rows(db: Connection, target: str) -> dict[str, int]:
@@ -656,9 +646,16 @@ def _begin_copy(new_db: Any, target: str) -> None:
 
     Raises RoleRefused, Conflict, StoreError.
     """
-    from heedful.store import postgres_session
+    from heedful.store import postgres, postgres_session
 
-    _check_owner(new_db)
+    # Another role does not see the rows of all tenants.
+    role = postgres.describe_role(new_db)
+    postgres.check_schema(new_db, role)
+    if not role["owner"]:
+        raise RoleRefused(
+            f"role {role['role']} sees only one tenant at a time, but a copy needs "
+            "all tenants; connect as the role that owns heedful's tables"
+        )
     new_db.script(
         "begin; set constraints all immediate; "
         f"{postgres_session.PATIENT_TRANSACTION_SQL}"
@@ -671,22 +668,6 @@ def _begin_copy(new_db: Any, target: str) -> None:
                 "empty database, or add lessons to it with heedful export and heedful "
                 "import"
             )
-
-
-def _check_owner(db: Any) -> None:
-    """Check the schema, and that the role of a connection sees the rows of all tenants.
-
-    Raises RoleRefused, StoreError.
-    """
-    from heedful.store import postgres
-
-    role = postgres.describe_role(db)
-    postgres.check_schema(db, role)
-    if not role["owner"]:
-        raise RoleRefused(
-            f"role {role['role']} sees only one tenant at a time, but a copy needs "
-            "all tenants; connect as the role that owns heedful's tables"
-        )
 
 
 def _copy_table(db: Connection, new_db: Any, table: StoreTable) -> int:
