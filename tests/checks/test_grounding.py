@@ -418,7 +418,25 @@ TRAINS = [
             "|ward|beds|occupied|\n|---|---|---|\n|oncology|12|18|",
             id="a table with the columns exchanged",
         ),
+        pytest.param(
+            WARDS,
+            "||cardiology|oncology|\n|---|---|---|\n|beds|24|18|",
+            "||cardiology|oncology|\n|---|---|---|\n|beds|18|24|",
+            id="a table with a column for each row",
+        ),
+        pytest.param(
+            WARDS,
+            "Oncology has between 15 and 20 beds.",
+            "Oncology has between 20 and 25 beds.",
+            id="a range",
+        ),
         pytest.param(PUPILS, "B: 92", "B: 64", id="a label of one letter"),
+        pytest.param(
+            PUPILS,
+            "A total of 159 points were scored in maths.",
+            "A total of 195 points were scored in maths.",
+            id="an article that is a label elsewhere",
+        ),
         pytest.param(
             {"tea": 2.4, "cocoa": 3.9},
             "Cocoa costs 3.90.",
