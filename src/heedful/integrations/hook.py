@@ -53,19 +53,8 @@ IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
 # The time until the work that a session left can begin: git or a disk may hang.
 WORK_START_TIMEOUT_SECONDS = 60
 MAX_LOG_BYTES = 2**20
-# The settings that a hook needs, and how the text of an environment variable is read.
-HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
-    "db": str,
-    "tenant": str,
-    "project": str,
-    "holdout": float,
-    "policy": str,
-    "trust": json.loads,
-    "strict": json.loads,
-    "hook": json.loads,
-}
-# What a setting must be in the user's file.
-SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
+# The settings that a hook needs, and what each must be in the user's file.
+HOOK_SETTING_TYPES: Mapping[str, tuple[type, ...]] = {
     "db": (str,),
     "tenant": (str,),
     "project": (str,),
@@ -302,7 +291,10 @@ def _open_host(
     database = prepare_database(settings["db"])
     rules, host = hooks.follow(settings, database, strict)
     host.root = str(project_top(folder))
-    host.everywhere = _own_database(settings["db"])
+    # Hooks may use the user's own database for the project, too.
+    user_db = str(own_db())
+    if os.path.realpath(settings["db"]) != os.path.realpath(user_db):
+        host.everywhere = user_db
     return rules, host
 
 
@@ -431,7 +423,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
     stated = own_settings(project)
     _check_types(stated)
-    for name in SETTINGS_FILE_TYPES:
+    for name in HOOK_SETTING_TYPES:
         if name in stated:
             settings[name] = stated[name]
     settings["db"] = _database_in(user_folder(), settings["db"])
@@ -445,7 +437,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def _check_types(table: Mapping[str, Any]) -> None:
     """Check the settings of hooks in the user's file. Raises UsageError."""
-    for name, types in SETTINGS_FILE_TYPES.items():
+    for name, types in HOOK_SETTING_TYPES.items():
         value = table.get(name, types[0]())
         if not isinstance(value, types) or "\0" in str(value):
             words = " or ".join(dict.fromkeys(map(TYPE_WORDS.__getitem__, types)))
@@ -458,24 +450,18 @@ def _check_types(table: Mapping[str, Any]) -> None:
 def _read_environment() -> dict[str, Any]:
     """Return the settings in environment variables. Raises UsageError."""
     settings: dict[str, object] = {}
-    for name, read in HOOK_SETTING_TYPES.items():
+    for name, types in HOOK_SETTING_TYPES.items():
         variable = f"HEEDFUL_{name.upper()}"
         value = os.environ.get(variable)
         if not value:
             continue
 
         try:
-            settings[name] = read(value)
+            settings[name] = value if str in types else json.loads(value)
         except ValueError as error:
             raise UsageError(f"{variable} is wrong: {error}") from error
 
     return settings
-
-
-def _own_database(db: str) -> str:
-    """Return the user's own database, "" if hooks use it for the project, too."""
-    user_db = str(own_db())
-    return "" if os.path.realpath(db) == os.path.realpath(user_db) else user_db
 
 
 def _database_in(folder: Path, db: Any) -> str:

@@ -350,11 +350,6 @@ class _Moment:
         return self.text("agent_id")
 
     @property
-    def failed(self) -> bool:
-        """True if the agent itself says that the call failed."""
-        return self.agent.events[self.name] == "failed"
-
-    @property
     def folder(self) -> str:
         """The folder of the project, or that of this process."""
         folder = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
@@ -538,7 +533,8 @@ async def _after_call(moment: _Moment) -> Reply:
         await run.learn(event)
 
     error = _error_text(moment, response)
-    if moment.failed:
+    # The agent itself says that the call failed.
+    if moment.agent.events[moment.name] == "failed":
         error = _joined(stated_error, response) or "error"
     if error:
         advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
