@@ -50,6 +50,7 @@ STATE_LABELS = {"superseded": "replaced"}
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+UNSHOWN = Shown()
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 VERDICT_KINDS = ("good", "bad", "amber", "hatched", "track", "node")  # in a drawing
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
@@ -80,9 +81,9 @@ class Measures(NamedTuple):
 
     def of(self, lesson: Mapping[str, object]) -> Document:
         """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
-        name = _name_of(lesson)
+        name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
         effect = self.effects.get(name)
-        ends = self.shown.get(name, Shown())
+        ends = self.shown.get(name, UNSHOWN)
         lacks = ""
         if effect:
             lacks = effect["lacks"]
@@ -93,33 +94,26 @@ class Measures(NamedTuple):
             "effect": effect,
             "shown": asdict(ends),
             "ends": str(ends),
-            "verdict": self.verdict_of(lesson),
+            "verdict": self.verdict_of(name),
             "lacks": lacks,
         }
 
-    def verdict_of(self, lesson: Mapping[str, object]) -> str:
+    def verdict_of(self, name: str) -> str:
         """Return what is known of the effect of a lesson."""
-        name = _name_of(lesson)
         effect = self.effects.get(name)
         if effect:
             return str(effect["verdict"])
-        return NOT_KNOWN if self.shown.get(name, Shown()).shown else NEVER_SHOWN
+        return NOT_KNOWN if self.shown.get(name, UNSHOWN).shown else NEVER_SHOWN
 
-    def place_of(self, lesson: Mapping[str, object]) -> tuple[float, ...]:
+    def place_of(self, name: str) -> tuple[float, ...]:
         """Return the place of a lesson: by its verdict, then by its gain and its loops.
 
         Those of which nothing is known come last.
         """
-        name = _name_of(lesson)
         effect = self.effects.get(name)
         gain = effect["uplift"]["gain"] if effect else None
-        place = ALL_VERDICTS.index(self.verdict_of(lesson))
-        return (place, -(gain or 0.0), -self.shown.get(name, Shown()).shown)
-
-
-def _name_of(lesson: Mapping[str, object]) -> str:
-    """Return the name of a lesson in its row."""
-    return lesson_name(str(lesson["kind"]), str(lesson["signature"]))
+        place = ALL_VERDICTS.index(self.verdict_of(name))
+        return (place, -(gain or 0.0), -self.shown.get(name, UNSHOWN).shown)
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
@@ -158,8 +152,8 @@ async def lessons(visit: Visit) -> Document:
         newest = await visit.caller.read(
             figures.rows, "lesson_order", state=state, limit=MAX_SORTED_LESSONS
         )
-        counts.update(map(measures.verdict_of, newest))
-        newest.sort(key=measures.place_of)
+        counts.update(measures.verdict_of(row["name"]) for row in newest)
+        newest.sort(key=lambda row: measures.place_of(row["name"]))
         begin = visit.number("cursor")
         end = begin + MAX_PAGE_LESSONS
         cursor = end if end < len(newest) else 0
