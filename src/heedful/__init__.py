@@ -44,6 +44,7 @@ _NAMES = {
     ),
     "loop.explain": "Change Explanation explain",
     "loop.policies": "policy",
+    "loop.reach": "Reach reach",
     "loop.record": (
         "Attempt Candidate Evaluation Finding Goal Improvement Loop Override Usage"
     ),

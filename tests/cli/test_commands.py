@@ -25,6 +25,7 @@ def heedful_(desk, monkeypatch, history):
 
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
+    "replay --can-fire": ("can fire", "rules"),
     "why r/passed": (
         "=> passed",
         "id state task goals policy made decisions lines briefing",

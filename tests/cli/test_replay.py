@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Done, record
+from tests.cli.support import Done, record, task
 
 LOOPS = [
     record("a", "x", "y!"),
@@ -127,3 +127,63 @@ def test_where_there_are_no_loops(heedful_, desk, name):
     done = heedful_(f"replay '{name}' --json")
     assert done.code == code, done
     assert message in done.json["error"]["message"]
+
+
+# Policies
+
+TIRED = "fatigue cannot fire: other rules end loops of like attempts before it"
+STRICT = "default, fatigue.limit=0.9"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "out"),
+    [
+        pytest.param(
+            "replay --can-fire --policy 'stage, repeat'",
+            0,
+            "stage, repeat: attempts can fire, first after attempt 3\n"
+            "stage, repeat: repeat can fire, first after attempt 2\n",
+            id="every rule",
+        ),
+        pytest.param(
+            "replay --can-fire --policy stage --policy reflection",
+            0,
+            "stage: attempts can fire, first after attempt 3\n"
+            "reflection: attempts can fire, first after attempt 3\n"
+            "reflection: plateau can fire, first after attempt 1\n",
+            id="several policies",
+        ),
+        pytest.param(
+            "replay --can-fire",
+            1,
+            f"{STRICT}: attempts can fire, first after attempt 4\n"
+            f"{STRICT}: repeat can fire, first after attempt 3\n"
+            f"{STRICT}: repeat+nothing_met can fire, first after attempt 2\n"
+            f"{STRICT}: {TIRED}\n",
+            id="the setting, with a useless rule",
+        ),
+    ],
+)
+def test_the_rules_that_can_fire_are_shown(heedful_, desk, line, code, out):
+    desk.write("heedful.toml", f'policy = "{STRICT}"')
+    done = heedful_(line)
+    assert done.code == code
+    assert done.out == out
+    rules = heedful_(f"{line} --json").json["rules"]
+    assert all(rule["attempts"] for rule in rules) == (code == 0)
+
+
+def test_a_run_warns_of_rules_that_cannot_fire(desk):
+    strict = "stage, fatigue"
+    desk.tasks([task("red", policy=strict), task("green", policy=strict), task("blue")])
+    desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"\n')
+    done = desk.heedful("run tasks.jsonl --model toy:answer --json")
+    assert done.code == 0
+    assert len(done.json["rows"]) == 3
+    first, second = (
+        line for line in done.err.splitlines() if line.startswith("warning")
+    )
+    assert first == f"warning: policy default, fatigue.limit=0.9: {TIRED}"
+    assert second.startswith(
+        "warning: policy stage, fatigue: fatigue cannot fire: other rules"
+    )

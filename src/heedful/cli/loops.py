@@ -7,11 +7,11 @@ that names a loop takes the beginning of its id, or `last`.
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from getpass import getuser
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -46,6 +46,7 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.failed_checks import describe_failures, describe_repeats
+from heedful.loop.record import DOUBT_STATES
 from heedful.loop.runs import Report
 from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
@@ -67,7 +68,11 @@ from heedful.store.store import Store
 if TYPE_CHECKING:
     from heedful.memory.memory import Memory
 
+# A loop that failed is open: its driver, its model or a check raised an error.
+LoopState = Literal["open", "failed", "passed", "unchecked", "not_validated", "stopped"]
 LAST = "last"  # the name of the newest loop or run
+# What a list says of such loops stands in their records; so they are stored.
+STORED_STATES = {"failed": "open", **dict.fromkeys(DOUBT_STATES, "passed")}
 MIN_READ_LOOPS = 20  # that one statement reads, however few are wanted
 MAX_ID_CELL_CHARS = 32
 MAX_SHOWN_ID_CHARS = 200
@@ -241,9 +246,24 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
 async def newest_runs(
     store: Store, scope: Scope, limit: int, pipeline: str = ""
 ) -> list[StoredLoop]:
-    """Return the newest runs, newest first, of a pipeline; "" is all pipelines.
+    """Return the newest runs, newest first, of a pipeline; "" is all pipelines."""
+    return await _newest_with(
+        store, scope, lambda loop: _is_run_of(loop, pipeline), limit=limit
+    )
 
-    Older and older loops are read until there are enough.
+
+async def _newest_with(
+    store: Store,
+    scope: Scope,
+    is_wanted: Callable[[StoredLoop], bool],
+    *,
+    limit: int,
+    state: str = "",
+) -> list[StoredLoop]:
+    """Return the newest loops that are wanted, newest first.
+
+    The store knows only the `state` in which a loop is stored, so older and older loops
+    are read until there are enough.
     """
     wanted: list[StoredLoop] = []
     before = ""
@@ -254,8 +274,9 @@ async def newest_runs(
             loops.newest,
             max(limit, MIN_READ_LOOPS),
             before=before,
+            state=state,
         )
-        wanted += [loop for loop in newest if _is_run_of(loop, pipeline)]
+        wanted += filter(is_wanted, newest)
         before = newest[-1].id if newest else ""
     return wanted[:limit]
 
@@ -413,7 +434,21 @@ LOOP_COLUMNS = columns(
 )
 
 
-def list_loops(limit: Limit = 50) -> int:
+def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
+    """Return True if lists show a loop in a state; None is any state."""
+    if state is None:
+        return True
+    if state == "failed":
+        return bool(stored_loop.failure)
+    return stored_loop.shown_state == state
+
+
+def list_loops(
+    limit: Limit = 50,
+    state: Annotated[
+        LoopState | None, Option(help="Only loops in this state; failed are open.")
+    ] = None,
+) -> int:
     """List the newest loops, one a line. An open loop still runs, or was interrupted.
 
     Every command takes an id as shown here, or its beginning if no other id begins so.
@@ -426,7 +461,13 @@ def list_loops(limit: Limit = 50) -> int:
     async def read(
         store: Store, scope: Scope
     ) -> tuple[list[StoredLoop], list[RecentLoop]]:
-        newest, _ = await store.read(scope, loops.newest, limit)
+        newest = await _newest_with(
+            store,
+            scope,
+            lambda loop: _is_in_state(loop, state),
+            limit=limit,
+            state=STORED_STATES.get(state or "", state or ""),
+        )
         window = await store.read(scope, read_recent)
         return newest, window.loops
 
@@ -451,7 +492,8 @@ def list_loops(limit: Limit = 50) -> int:
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     if not rows:
-        return answer({"loops": []}, f"no loop in {where()}")
+        kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
+        return answer({"loops": []}, f"no {kind} in {where()}")
 
     shown_columns = dict(LOOP_COLUMNS)
     if not has_ladder:
