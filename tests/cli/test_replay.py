@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Done, record, task
+from tests.cli.support import Done, record
 
 LOOPS = [
     record("a", "x", "y!"),
@@ -171,19 +171,3 @@ def test_the_rules_that_can_fire_are_shown(heedful_, desk, line, code, out):
     assert done.out == out
     rules = heedful_(f"{line} --json").json["rules"]
     assert all(rule["attempts"] for rule in rules) == (code == 0)
-
-
-def test_a_run_warns_of_rules_that_cannot_fire(desk):
-    strict = "stage, fatigue"
-    desk.tasks([task("red", policy=strict), task("green", policy=strict), task("blue")])
-    desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"\n')
-    done = desk.heedful("run tasks.jsonl --model toy:answer --json")
-    assert done.code == 0
-    assert len(done.json["rows"]) == 3
-    first, second = (
-        line for line in done.err.splitlines() if line.startswith("warning")
-    )
-    assert first == f"warning: policy default, fatigue.limit=0.9: {TIRED}"
-    assert second.startswith(
-        "warning: policy stage, fatigue: fatigue cannot fire: other rules"
-    )
