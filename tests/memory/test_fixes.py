@@ -107,6 +107,18 @@ SHAPES = [
     ),
     pytest.param(
         [
+            step("sh", "make", "src/a.c:4:2: error: no 'prin'", "exit 2"),
+            step("edit", {"path": "src/a.c", "old": "prin(x)", "new": "printt(x)"}),
+            step("sh", "make", "src/a.c:4:2: error: no 'printt'", "exit 2"),
+            step("edit", {"path": "src/a.c", "old": "printt(x)", "new": "printf(x)"}),
+            step("sh", "make"),
+        ],
+        "When sh `make` fails with “src/a.c:4:2: error: no 'prin'”, do this first: "
+        "edit with path “src/a.c”, old “printt(x)”, new “printf(x)”.",
+        id="an edit in place of another",
+    ),
+    pytest.param(
+        [
             step("book", {**dict.fromkeys("abcdef", "1"), "pay": 9}, error="too much"),
             step("book", {**dict.fromkeys("abcdef", "1"), "pay": 7}),
         ],

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from itertools import pairwise
 from typing import Any
 
 from heedful.episodes.course import as_text, given_to, named_arguments
@@ -313,6 +314,36 @@ def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | Non
             changes.append((name, was, now))
 
     return changes
+
+
+def replaces(later: Event, earlier: Event) -> bool:
+    """Return whether an edit takes back all the words that an earlier edit wrote.
+
+    An edit is a call in which two arguments in a row are alike: the old text and the
+    new one. Both edits have another argument in common, such as a path.
+    """
+    old_pair = _edited(earlier)
+    new_pair = _edited(later)
+    shared = leaves(earlier).items() & leaves(later).items()
+    if not old_pair or not new_pair or not shared:
+        return False
+    written = _words_only_in(old_pair[1], old_pair[0])
+    removed = _words_only_in(new_pair[0], new_pair[1])
+    return bool(written) and written <= removed
+
+
+def _edited(event: Event) -> tuple[str, str] | None:
+    """Return the old and the new text of an edit, None for another call."""
+    for old, new in pairwise(leaves(event).values()):
+        if old and new and old != new and likeness(old, new):
+            return old, new
+    return None
+
+
+def _words_only_in(text: str, other: str) -> set[str]:
+    """Return the words that a text has and another lacks."""
+    words = set(_EXACT_WORD_PATTERN.findall(text))
+    return words - set(_EXACT_WORD_PATTERN.findall(other))
 
 
 def differing_parts(

@@ -26,6 +26,7 @@ from heedful.episodes.comparison import (
     is_edit,
     leaves,
     likeness_of_calls,
+    replaces,
     text_of_call,
     tokens_of,
 )
@@ -274,7 +275,8 @@ def _fix_between(
     edits = [n for n in steps if is_edit(run.events[n])]
     if edits == steps:
         fix = replace(fix, kind="edit")
-    return replace(fix, steps=tuple(steps[-MAX_STEPS_BETWEEN:]))
+    lasting = _without_replaced(run, steps)
+    return replace(fix, steps=tuple(lasting[-MAX_STEPS_BETWEEN:]))
 
 
 def _error_digest(run: Course, call: int) -> str:
@@ -445,6 +447,16 @@ def _good_calls(run: Course, start: int, end: int) -> list[int]:
         and run.events[position].tool
         and call_worked(run, position)
     ]
+
+
+def _without_replaced(run: Course, edits: Sequence[int]) -> list[int]:
+    """Return the edits that no later one takes back."""
+    lasting: list[int] = []
+    for step in edits:
+        event = run.events[step]
+        lasting = [n for n in lasting if not replaces(event, run.events[n])]
+        lasting.append(step)
+    return lasting
 
 
 def is_look(event: Event) -> bool:
