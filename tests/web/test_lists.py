@@ -360,12 +360,12 @@ def test_the_rows_of_loops_have_the_hour_of_today_and_the_date_before(browser):
     assert page.count('class="stopped"') == 1
 
 
-def test_values_with_one_loop_each_are_folded_away(browser):
+def test_values_with_one_loop_each_are_no_facet(browser):
     for number in range(7):
         body = {"task": "x", "memory_key": f"key {number}"}
         read_data(browser.api.put(f"/v1/loops/new-{number}", json=body), 201)
     page = words_of(browser.get("/loops?text=new-").text)
-    assert "Memory key 7 with one each key" in page
-    # A chosen value stands open, with those beside it.
+    assert "Memory key" not in page
+    # A chosen value stands, so that it can be turned off.
     chosen = words_of(browser.get("/loops?key=key+1").text)
-    assert "with one each" not in chosen
+    assert "Memory key" in chosen

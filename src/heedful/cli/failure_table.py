@@ -73,9 +73,9 @@ FAILURE_COLUMNS = columns(
 
 def told_words(rows: Sequence[FailureRow]) -> str:
     """Return how many failures agents will be told of, and how many wait."""
-    announced = sum(row.told == "yes" for row in rows)
+    announced = sum(row.told == "will be" for row in rows)
     waiting = sum(row.told == "waits" for row in rows)
     if not announced and not waiting:
         return ""
-    words = f"agents are told of {announced}"
+    words = f"agents will be told of {announced}"
     return f"{words}; {waiting} wait until you release them" if waiting else words

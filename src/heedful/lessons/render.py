@@ -289,8 +289,8 @@ class FailureRow:
 
     @property
     def told(self) -> str:
-        """Whether agents are told of it."""
+        """Whether agents will be told of it."""
         if not self.lesson:
             return "not stored"
         is_told = self.state in ("unverified", "verified")
-        return "yes" if is_told else {"quarantined": "waits"}.get(self.state, "no")
+        return "will be" if is_told else {"quarantined": "waits"}.get(self.state, "no")

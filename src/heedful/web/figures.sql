@@ -111,6 +111,22 @@ select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust <> 'outside') order by o.source limit :places;
 
+-- name: sessions_of
+-- The sources of a lesson that are stored sessions.
+select distinct o.source from example e join origin o on o.example = e.id
+join episode on episode.tenant = :tenant and episode.project = :project and episode.session <> '' and o.source = 'episode:' || episode.session
+where e.scope = :token and e.lesson_id = :id limit :places;
+
+-- name: unheeded
+-- Lessons whose mistake came again after most sessions that were told them, and that nobody has ruled on since.
+select l.id, case when l.trust = 'outside' then '' else l.text end as text, r.told, r.again, r.at from (
+  select subject, count(*) as told, sum(case when repeated then 1 else 0 end) as again, max(at) as at from reminder
+  where tenant = :tenant and project = :project and settled and told group by subject
+) as r join lesson l on l.tenant = :tenant and l.project = :project and l.kind || '/' || l.signature = r.subject
+where r.again >= :least and 2 * r.again > r.told and l.state in ('unverified', 'verified')
+  and not exists (select 1 from ruling n where n.tenant = :tenant and n.project = :project and n.subject = r.subject and n.at > r.at)
+order by r.again desc, l.id limit :limit;
+
 -- name: loops_of
 -- The last loops in which the error of a lesson was seen, with the beginnings of their tasks; no task if a loop is gone.
 select seen.loop, seen.at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars

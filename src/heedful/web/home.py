@@ -28,6 +28,7 @@ MAX_HOME_KEYS = 10
 MAX_COUNTED_PROJECTS = 10  # whose loops are counted; of more, the names are shown
 NEED_SECONDS = 7 * 86_400.0  # how long a stopped loop needs a person
 MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
+MIN_UNHEEDED_SESSIONS = 3  # in which a lesson was told, and its mistake came again
 MAX_COUNTED_REVIEWS = 100  # lessons that hurt
 
 
@@ -108,6 +109,18 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
         kind = "lesson that hurts: edit or retire it"
         path = f"/lessons/{row['id']}"
         needs.append(_need(row["text"], kind, path, since=row["at"]))
+    unheeded = await visit.caller.read(
+        figures.rows,
+        "unheeded",
+        least=MIN_UNHEEDED_SESSIONS,
+        limit=MAX_COUNTED_REVIEWS,
+    )
+    for row in unheeded:
+        kind = f"lesson told {row['told']} times, again {row['again']} times: reword it"
+        path = f"/lessons/{row['id']}"
+        needs.append(
+            _need(row["text"], kind, path, number=row["again"], since=row["at"])
+        )
     needs += await troubled_queues(visit)
     for row in await visit.caller.read(figures.overrides):
         kind = f"override by {row['by']} expires soon"

@@ -48,6 +48,7 @@ async def lesson(visit: Visit, n: int) -> Document:
             beginning = figures.beginning(place["task"], place["task_chars"])
             place["task"], place["left_out"] = beginning
     sources = await _rows_of(visit, "sources_of", values)
+    sessions = await _rows_of(visit, "sessions_of", values)
     rulings = await _rows_of(visit, "rulings_of", values)
     links = await _rows_of(visit, "links_of", values)
     heirs = [link["heir"] for link in links if link["heir"]]
@@ -80,6 +81,7 @@ async def lesson(visit: Visit, n: int) -> Document:
             for row in sources
             if not row["source"].startswith(LOOP_SOURCE_PREFIX)
         ],
+        "sessions": [row["source"] for row in sessions],
         "rulings": rulings,
         "versions": await _rows_of(visit, "versions_of", values),
         "longest": MAX_EXAMPLE_TEXT_CHARS,
@@ -157,7 +159,8 @@ async def amend(visit: Visit) -> str:
         {**changes[change], "why": form.get("why", "")},
         headers={"if-match": f'"{form.get("edition", "")}"'},
     )
-    return f"The lesson is changed: {change}."
+    ends = {"pin": "pinned", "unpin": "no longer pinned", "edit": "reworded"}
+    return f"The lesson is {ends.get(change, f'{change}d')}."
 
 
 PAGES = (

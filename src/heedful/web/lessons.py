@@ -282,6 +282,10 @@ async def proof(visit: Visit) -> Document:
     ]
     trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
 
+    newest = await visit.caller.read(
+        figures.rows, "lesson_order", state="", limit=MAX_SORTED_LESSONS
+    )
+    verdicts = Counter(map((await measure(visit)).verdict_of, newest))
     pooled = answer["pooled"]
     for comparison in (pooled, *lessons, *models, *trials):
         comparison |= words_of(comparison)
@@ -291,7 +295,7 @@ async def proof(visit: Visit) -> Document:
         **answer,
         "whole": trial_of.get(answer["words"]["trial"], pooled),
         "known": [lesson for lesson in lessons if lesson["gain"]],
-        "others": [lesson for lesson in lessons if not lesson["gain"]],
+        "others": 0 if model else verdicts[NOT_KNOWN],
         "by_model": models,
         "trials": trials,
         "unbounded_calls": unbounded(Effect(**pooled["calls"])),

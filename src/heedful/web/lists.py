@@ -32,13 +32,15 @@ def facet(
     The address of a value turns it on; that of the chosen one turns it off. What has no
     value comes last. A facet that cannot part the rows has no values. `number` counts
     its values, of which `MAX_FACET_VALUES` are shown; `open` of them are not folded
-    away: none if each has one row.
+    away.
     """
     chosen = visit.query.get(name, "")
     frequent = counts.most_common(MAX_FACET_VALUES)
-    frequent.sort(key=lambda pair: pair[0] == WITHOUT)
-    if len(frequent) == 1 and not chosen:
+    # Many values with one row each part them no better than the list does.
+    is_thin = len(counts) > MAX_OPEN_VALUES and frequent[0][1] == 1
+    if (len(frequent) == 1 or is_thin) and not chosen:
         frequent = []
+    frequent.sort(key=lambda pair: pair[0] == WITHOUT)
     if chosen and chosen not in counts:
         frequent.append((chosen, 0))
     values = [
@@ -51,14 +53,12 @@ def facet(
         }
         for value, count in frequent
     ]
-    number = len(counts)
-    is_thin = number > MAX_OPEN_VALUES and frequent[0][1] == 1 and not chosen
     return {
         "name": name,
         "title": title,
         "values": values,
-        "number": number,
-        "open": 0 if is_thin else MAX_OPEN_VALUES,
+        "number": len(counts),
+        "open": MAX_OPEN_VALUES,
     }
 
 

@@ -28,6 +28,7 @@ MAX_SOUGHT_RUNS = 100  # the newest ones of pipelines, among which a text is sou
 MAX_AGENT_RUNS = 1_000
 MAX_SHOWN_FAILURES = 20
 MAX_WORDS_CHARS = 2_000
+UNJUDGED = {"quiet": "without a verdict"}
 REFLECTIONS = {
     "waiting": "waiting",
     "reflected": "reflected on",
@@ -66,8 +67,8 @@ async def work(visit: Visit) -> Document:
             "words": describe_work(pipelines, agents),
         },
         "tables": [
-            _table(visit, "pipelines", "attempts", older_pipelines),
-            _table(visit, "agents", "steps", older_agents),
+            _table(visit, "pipelines", pipelines, "attempts", older_pipelines),
+            _table(visit, "agents", agents, "steps", older_agents),
         ],
         "nothing": {
             "words": "No run fits." if text or state else "Nothing has run yet.",
@@ -86,15 +87,30 @@ async def work(visit: Visit) -> Document:
     }
 
 
-def _table(visit: Visit, kind: str, unit: str, older: object) -> Document:
+def _table(
+    visit: Visit, kind: str, rows: Sequence[Document], unit: str, older: object
+) -> Document:
     """Return a table of runs with the number of their attempts or steps, the `unit`.
 
-    `older` is where it goes on, None if it does not.
+    `older` is where it goes on, None if it does not. It has no column without values.
     """
     next_page = ""
     if older:
         next_page = visit.turned(**{f"older_{kind}": str(older)})
-    columns = ("run", "ended", "where it failed", f"#{unit}", "#time", "began")
+    heads = {
+        "path": "run",
+        "state": "ended",
+        "where": "where it failed",
+        "number": f"#{unit}",
+        "seconds": "#time",
+        "at": "began",
+    }
+    # How the reflection on a run went stands where it ended.
+    columns = [
+        head
+        for name, head in heads.items()
+        if name == "state" or any(row[name] for row in rows)
+    ]
     return table(kind, columns, title=kind.capitalize(), next=next_page)
 
 
@@ -192,7 +208,8 @@ def _agent_row(run: Document, summary: Document) -> Document:
         "path": f"/traces/{run['digest']}",
         "words": cut(task, MAX_WORDS_CHARS) or name,
         "parts": run["parts"],
-        "state": run["outcome"],
+        # A session of a coding agent has no verdict.
+        "state": "" if run["session"] and status == "quiet" else run["outcome"],
         "status": status,
         "where": where,
         "finding": summary.get("failure", ""),
@@ -223,8 +240,8 @@ def describe_work(pipelines: Sequence[Document], agents: Sequence[Document]) -> 
     ):
         counts = Counter(row["status"] for row in rows)
         troubles = [
-            f"{counts[status]} {status}"
-            for status in ("failed", "degraded", "open")
+            f"{counts[status]} {UNJUDGED.get(status, status)}"
+            for status in ("failed", "degraded", "open", "quiet")
             if counts[status]
         ]
         if rows:
