@@ -295,7 +295,9 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
             "why": "plainer",
             "edition": lesson["edition"],
         }
-        assert "edit" in browser.do("amend", form, change="edit", text="No\r\nscript.")
+        assert "reworded" in browser.do(
+            "amend", form, change="edit", text="No\r\nscript."
+        )
         page = browser.data(f"/lessons/{lesson['id']}")
         assert [was["text"] for was in page["versions"]] == [
             ""

@@ -508,3 +508,27 @@ def test_a_cause_at_home_leads_to_exactly_its_loops(week: Week):
         listed = week.browser.data(f"/loops?cause={quote(cause['signature'])}")
         assert len(listed["loops"]) == cause["loops"]
         assert listed["totals"]["loops"] == cause["loops"]
+
+
+def test_a_lesson_that_sessions_did_not_heed_needs_a_person(week: Week):
+    shown = {row["id"]: row["shown"] for row in week.says("lessons")["lessons"]}
+    (need,) = [
+        need
+        for need in week.browser.data("/home")["needs"]
+        if need["about"].startswith("lesson told")
+    ]
+    ends = shown[int(need["path"].rpartition("/")[2])]
+    words = f"lesson told {ends['shown']} times, again {ends['again']} times"
+    assert need["about"] == f"{words}: reword it"
+    assert ends["again"] >= 3
+
+
+def test_sessions_have_no_verdict_and_no_empty_columns(week: Week):
+    page = text_of_page(week.page("/work"))
+    assert "without a verdict" in page
+    assert "partial" not in page
+
+
+def test_lessons_of_which_nothing_is_known_have_one_count(week: Week):
+    number = week.browser.data("/lessons")["counts"].get("not known yet", 0)
+    assert week.browser.data("/proof")["not_known"] == number
