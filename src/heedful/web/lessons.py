@@ -285,7 +285,8 @@ async def proof(visit: Visit) -> Document:
     newest = await visit.caller.read(
         figures.rows, "lesson_order", state="", limit=MAX_SORTED_LESSONS
     )
-    verdicts = Counter(map((await measure(visit)).verdict_of, newest))
+    measures = await measure(visit)
+    verdicts = Counter(measures.verdict_of(row["name"]) for row in newest)
     pooled = answer["pooled"]
     for comparison in (pooled, *lessons, *models, *trials):
         comparison |= words_of(comparison)
