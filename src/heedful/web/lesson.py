@@ -59,6 +59,8 @@ async def lesson(visit: Visit, n: int) -> Document:
 
     measured = (await measure(visit)).of(record)
     sentence = describe_effect(measured)
+    if measured["verdict"] == NEVER_SHOWN and record["last_shown"]:
+        sentence = "Not shown since somebody changed it"
     if not measured["effect"] and record["state"] in UNSHOWN_STATES:
         why = UNSHOWN_STATES[record["state"]]
         if rulings and rulings[0]["action"] == "reject":
