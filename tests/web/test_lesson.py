@@ -237,7 +237,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     for path in ("/lessons", f"/lessons/{lesson['id']}"):
         assert 'class="interval"' not in browser.get(path).text
     proof = words_of(browser.get("/proof").text)
-    assert "1 lesson : not known yet" in proof
+    assert "1 lesson: not known yet." in proof
     assert not browser.data("/proof")["harm"]
 
 
