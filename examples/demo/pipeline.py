@@ -16,11 +16,12 @@ from heedful.cli.resources import opened_model
 from heedful.cli.run import program
 from heedful.cli.settings import Settings
 from heedful.errors import ModelError, ModelUnavailable, NotFound
-from heedful.loop.runs import Report
+from heedful.loop.runs import Report, StageReport
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
-from heedful.pages.report import failures, happened, worked
+from heedful.pages.report import happened
+from heedful.pages.tries import worked
 from heedful.sanitize import clean
 from heedful.store.runs import report_of
 
@@ -30,7 +31,7 @@ from .lab import announce
 DB = "heedful.db"
 BY_MODEL = "-model"
 MAX_MODEL_TEXT_CHARS = 800  # that are shown
-PAGES = ("html", "md", "json")
+PAGES = ("html", "json")
 HEADS = ("stage", "how it ended", "what had failed", "attempts", "seconds")
 TITLE = """\
 Five stages forecast tomorrow's maximum temperature in Seattle. Two of them, train and
@@ -204,12 +205,20 @@ def _attempts(report: Report) -> int:
     return sum(len(stage.attempts) for stage in report.stages)
 
 
+def _failed_checks(stage: StageReport) -> str:
+    """Return the names of the checks that failed in any attempt."""
+    names = dict[str, None]()
+    for attempt in stage.attempts:
+        names |= dict.fromkeys(check.check_name for check in attempt.failed)
+    return ", ".join(names)
+
+
 def _print(shown: Shown) -> None:
     rows = [
         (
             stage.name,
             happened(stage),
-            ", ".join(failures(stage)),
+            _failed_checks(stage),
             len(stage.attempts),
             f"{worked(stage) / 1000:.2f}",
         )
@@ -228,7 +237,7 @@ def _print(shown: Shown) -> None:
     attempts = len(shown.files) - len(PAGES) * len(shown.reports)
     for report in shown.reports:
         show(f"\nreport   {shown.out / report.stem}.html")
-        show(f"also     {report.stem}.md, {report.stem}.json")
+        show(f"also     {report.stem}.json")
     show(
         f"\n{counted(attempts, 'attempt')}, each in a file "
         f"{shown.out}/guardrail_*.json\n\nNext:"

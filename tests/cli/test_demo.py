@@ -459,7 +459,7 @@ def test_the_second_time_it_is_right_at_once_and_fresh_it_begins_anew(piped):
     assert [run["status"] for run in fresh["runs"]] == ["passed", "passed"]
     assert fresh["attempts"] == {"now": 7, "first_run": 7}
     assert fresh["told_at_once"] == []
-    assert len(fresh["files"]) == 6 + 7 + 6
+    assert len(fresh["files"]) == 4 + 7 + 6
     for name in fresh["files"]:
         assert (room.folder / name).stat().st_size > 100, name
 
