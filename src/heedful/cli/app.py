@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -124,9 +125,9 @@ COMMAND_GROUPS = {
         "migrate": ("transfer:migrate", "Create the tables in a PostgreSQL database."),
     },
 }
-COMMAND_TABLE = {
-    name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()
-}
+COMMAND_TABLE = dict(
+    chain.from_iterable(group.items() for group in COMMAND_GROUPS.values())
+)
 
 # The settings that are options of a command. Most commands also have --db and --json.
 COMMAND_SETTINGS = {

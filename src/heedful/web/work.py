@@ -28,7 +28,7 @@ MAX_SOUGHT_RUNS = 100  # the newest ones of pipelines, among which a text is sou
 MAX_AGENT_RUNS = 1_000
 MAX_SHOWN_FAILURES = 20
 MAX_WORDS_CHARS = 2_000
-UNJUDGED = {"quiet": "without a verdict"}
+QUIET_STATE_WORDS = {"quiet": "without a verdict"}
 REFLECTIONS = {
     "waiting": "waiting",
     "reflected": "reflected on",
@@ -240,7 +240,7 @@ def describe_work(pipelines: Sequence[Document], agents: Sequence[Document]) -> 
     ):
         counts = Counter(row["status"] for row in rows)
         troubles = [
-            f"{counts[status]} {UNJUDGED.get(status, status)}"
+            f"{counts[status]} {QUIET_STATE_WORDS.get(status, status)}"
             for status in ("failed", "degraded", "open", "quiet")
             if counts[status]
         ]
