@@ -70,7 +70,7 @@ def test_a_run_says_where_and_why_it_failed_and_how_long_it_took(browser):
     assert run["where"] == "first"
     assert run["finding"] == "rows: only 7 rows"
     assert run["finding"] in page
-    assert "1 run of a pipeline: 1 degraded." in page
+    assert "1 run of a pipeline: degraded." in page
     total = lasted(1000 * run["seconds"])
     assert total in page
     own_page = words_of(browser.get(f"/runs/{run['id']}").text)

@@ -111,7 +111,7 @@ def test_the_list_of_traces_has_the_command_that_starts_a_worker(browser: Browse
     page = words_of(browser.get("/work").text)
     command = "Next: heedful worker --once"
     assert page.count(command) == 1
-    assert "1 run of an agent: 1 failed." in page
+    assert "1 run of an agent: failed." in page
 
 
 def test_a_project_without_runs_says_so(browser: Browser):

@@ -105,12 +105,13 @@ def _table(
         "seconds": "#time",
         "at": "began",
     }
-    # How the reflection on a run went stands where it ended.
-    columns = [
-        head
-        for name, head in heads.items()
-        if name == "state" or any(row[name] for row in rows)
-    ]
+    used = set[str]()
+    for row in rows:
+        used.update(name for name, value in row.items() if value)
+        # That nobody has reflected on a run stands where it ended.
+        if row.get("reflection") in ("waiting", "failed"):
+            used.add("state")
+    columns = [head for name, head in heads.items() if name in used]
     return table(kind, columns, title=kind.capitalize(), next=next_page)
 
 
@@ -246,6 +247,8 @@ def describe_work(pipelines: Sequence[Document], agents: Sequence[Document]) -> 
         ]
         if rows:
             runs = counted(len(rows), one, many)
+            if len(rows) == 1:
+                troubles = [trouble.removeprefix("1 ") for trouble in troubles]
             sentences.append(f"{runs}: {', '.join(troubles) or 'none failed'}.")
     return " ".join(sentences)
 
