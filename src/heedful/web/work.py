@@ -37,7 +37,7 @@ REFLECTIONS = {
 
 
 async def work(visit: Visit) -> Document:
-    """Show the newest runs: how each ended, where it failed, and by which finding."""
+    """Show the newest runs: how each ended, failed at, and by which finding."""
     text = visit.query.get("text", "").strip()
     state = visit.query.get("state", "")
     pipelines: list[Document] = []
@@ -100,7 +100,7 @@ def _table(
     heads = {
         "path": "run",
         "state": "ended",
-        "where": "where it failed",
+        "where": "failed at",
         "number": f"#{unit}",
         "seconds": "#time",
         "at": "began",
