@@ -58,8 +58,11 @@ where tenant = :tenant and project = :project and (state = :state or :state = ''
 order by id desc limit :limit;
 
 -- name: lesson_states
-select state, count(*) as lessons from lesson
-where tenant = :tenant and project = :project and (:reviews or state <> 'quarantined') group by state;
+-- How many of the newest lessons are in each state.
+select state, count(*) as lessons from (
+  select state from lesson where tenant = :tenant and project = :project and (:reviews or state <> 'quarantined')
+  order by id desc limit :limit
+) as newest group by state;
 
 -- name: runs
 select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline,

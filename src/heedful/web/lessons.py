@@ -136,7 +136,9 @@ async def lessons(visit: Visit) -> Document:
     counts = Counter[str]()
     cursor = 0
     may_review = review.may_review(visit.caller)
-    states = await visit.caller.read(figures.rows, "lesson_states", reviews=may_review)
+    states = await visit.caller.read(
+        figures.rows, "lesson_states", reviews=may_review, limit=MAX_SORTED_LESSONS
+    )
     state_counts = Counter({row["state"]: row["lessons"] for row in states})
     silence = NOTHING_IN_USE if states else NOTHING_LEARNT
     if state:
