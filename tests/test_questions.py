@@ -53,11 +53,7 @@ def test_why_stage_4_was_retried():
     assert lines[2].startswith("2. [train/attempt 1/hallucination_detection] failed: ")
 
 
-def test_why_stage_5_was_not_retried():
-    answered = answer(REPORT, "Why wasn't stage 5 retried?")
-    assert answered.understood.endswith(" was not retried")
-    answered = answer(REPORT, "why was train not retried?")
-    assert answered.understood == "why stage 4 (train) was not retried"
+def test_why_a_stage_was_not_retried():
     answered = answer(REPORT, "Why was stage 1 right at once?")
     assert answered.understood.endswith(" was not retried")
 

@@ -485,10 +485,7 @@ def test_an_old_file_is_stale(tmp_path):
     later = Context("a task", began=5_000.0)
     (finding,) = numbers.results(path)(None, later)
     assert finding.key == "missing_results: stale"
-    assert (
-        "written 1970-01-01 00:16:40.000+00:00, older than its stage" in finding.message
-    )
-    assert "(1970-01-01 01:23:20.000+00:00)" in finding.message
+    assert "was written 1970-01-01 00:16:40.000+00:00, before" in finding.message
     assert kinds(numbers.predictions(path, "y", "yhat"), later)[0] == "stale"
     for newer_than, expected in ((1_000.0, []), (1_001.0, ["stale"]), (0.0, [])):
         assert kinds(numbers.results(path, newer_than=newer_than), later) == expected

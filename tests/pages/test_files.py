@@ -29,7 +29,6 @@ def test_a_run_has_a_file_for_each_attempt_and_two_of_its_own(tmp_path):
     for attempt, path in zip(attempts, paths, strict=False):
         assert json.loads(path.read_text("utf-8")) == attempt.plain()
     assert json.loads(paths[-2].read_text("utf-8")) == report.plain()
-    assert "p[U+D800]" in paths[-1].read_text("utf-8")
 
 
 def test_a_folder_or_name_that_no_disk_takes_is_said(tmp_path):

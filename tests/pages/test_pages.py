@@ -311,7 +311,7 @@ def shown(was: str | None, now: str) -> tuple[list[str], str]:
         pytest.param(
             f"{'x' * 200}. No! y",
             f"{'x' * 200}. Yes! y",
-            ["@@ -1,3 +1,3 @@", f" {'x' * 200}. ", "-No! ", "+Yes! ", " y"],
+            ["@@ -1,2 +1,2 @@", f" {'x' * 200}. ", "-No! y", "+Yes! y"],
             id="a long line by sentence",
         ),
         pytest.param(
@@ -323,7 +323,7 @@ def shown(was: str | None, now: str) -> tuple[list[str], str]:
         pytest.param(
             None,
             '{"b":1,"a":\u202e2}',
-            ['{"b":1,"a":[U+202E]2}'],
+            ['{"b":1,"a":\\u202e2}'],
             id="a first output in JSON, made visible",
         ),
     ],

@@ -25,11 +25,8 @@ from typing import Any
 
 PROGRAM_FILE = "program.py"
 TESTS_FILE = "tests.py"
-MAX_FILE_BYTES = 16 << 20
-# The parent redacts these texts, and then cuts them: a cut secret is not recognised.
-MAX_VALUE_CHARS = 5_000
-MAX_LINE_CHARS = 5_000
-MAX_FRAMES = 4
+# The parent redacts texts, and then cuts them: a cut secret is not recognised.
+MAX_TEXT_CHARS = 5_000
 
 # The program may replace functions in `builtins`; this module keeps the originals.
 globals()["__builtins__"] = dict(vars(builtins))
@@ -45,7 +42,7 @@ def limit(seconds: float, memory_mb: float) -> None:
     cpu_seconds = int(seconds) + 2
     hard_limits = {
         "CPU": cpu_seconds + 1,
-        "FSIZE": MAX_FILE_BYTES,
+        "FSIZE": 16 << 20,
         "NOFILE": 64,
         "CORE": 0,
     }
@@ -102,8 +99,8 @@ def show_value(value: object, show: Callable[[object], str] = repr) -> str:
     text, error = attempt(show, value)
     if error is not None:
         text = f"(cannot be shown: {type(error).__name__})"
-    if len(text) > MAX_VALUE_CHARS:
-        text = f"{text[: MAX_VALUE_CHARS - 1]}…"
+    if len(text) > MAX_TEXT_CHARS:
+        text = f"{text[: MAX_TEXT_CHARS - 1]}…"
     return str(text)
 
 
@@ -114,7 +111,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     """
     message = show_value(error, str)
     if isinstance(error, SyntaxError):
-        line = (error.text or "").strip()[:MAX_LINE_CHARS]
+        line = (error.text or "").strip()[:MAX_TEXT_CHARS]
         message = f"{error.msg} (line {error.lineno}: {line!r})"
 
     traceback = error.__traceback__
@@ -124,8 +121,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     frames = [frame for frame in extract_tb(traceback) if frame.filename in files]
 
     trace = []
-    for frame in frames[-MAX_FRAMES:]:
-        line = (frame.line or "")[:MAX_LINE_CHARS]
+    for frame in frames[-4:]:
+        line = (frame.line or "")[:MAX_TEXT_CHARS]
         trace.append(f"{frame.filename}:{frame.lineno} in {frame.name}: {line}")
 
     by_tests = bool(frames) and frames[-1].filename == TESTS_FILE

@@ -11,7 +11,9 @@ grow with the size of the file. No check here is `pure`, because it reads more t
 candidate.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -23,24 +25,16 @@ from typing import Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context, RemadeCheck, remade
-from heedful.checks.row_keys import judge_keys
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level, relative_distance
-from heedful.validation import check_integer, check_number, require
-
-__all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows"]
+from heedful.validation import MAX_SCORE, check_integer, check_number, require
 
 # Values beyond ± this count as infinite, because sums of their squares overflow.
 MAX_FINITE_VALUE = 1e150
 # A value passes if it exceeds a bound by less than this share of the bound.
 ROUNDING_SHARE = 1e-9
-# In seconds since 1970: the year 9892; dates end soon after.
-MAX_FILE_TIME_SECONDS = 2.5e11
-# The clock of a file system may be late by this much, because its ticks are coarse.
-CLOCK_LAG_SECONDS = 0.05
-MIN_SKILL_ROWS = 10  # for the findings `leakage` and `skill`, and for a constant tail
-MIN_SHUFFLE_ROWS = 30  # for the finding `shuffled`
+MIN_SKILL_ROWS = 10  # for the findings `leakage`, `shuffled` and `skill`
 MAX_SHUFFLED_CORRELATION = 0.2
 
 Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
@@ -370,6 +364,149 @@ def _read_bounds(name: str, pair: Any) -> tuple[float, float]:
     return low, high
 
 
+def _row_keys(data: Any, key_columns: Sequence[str]) -> Iterator[tuple[bytes]]:
+    """Yield the key of each row for SQLite; b"" if all cells of a key are missing."""
+    for batch in tables.open_table(data, key_columns).batches(key_columns):
+        for cells in zip(*batch, strict=True):
+            texts = [_key_text(cell) for cell in cells]
+            joined = "\0".join(texts) if any(texts) else ""
+            yield (joined.encode("utf-8", "surrogatepass"),)
+
+
+def _key_text(cell: Any) -> str:
+    """Return a cell of a key as text; the text "NA" is a key like any other."""
+    if not isinstance(cell, str) and tables.is_missing(cell):
+        return ""
+    return str(cell).strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyProblem:
+    """What may be wrong with the keys of rows, and what a finding says about it.
+
+    `count` and `where` are SQL about a row of the table `keys` (see `_CREATE_KEYS`):
+    which keys have the problem, and how much one of them counts. `what` is the message
+    that follows the number.
+    """
+
+    kind: str
+    count: str
+    where: str
+    what: str
+    fix: str
+
+
+def _key_problems(key_columns: Sequence[str], rows_count: int) -> list[KeyProblem]:
+    """Return all problems that keys may have; `rows_count` rows are checked."""
+    name = " and ".join(key_columns)
+    return [
+        KeyProblem(
+            kind="no key",
+            count="own",
+            where="own and key = x''",
+            what=f"of {rows_count} rows have no {name}",
+            fix=f"write {name} in every row",
+        ),
+        KeyProblem(
+            kind="twice",
+            count="own - 1",
+            where="own > 1 and key > x''",
+            what=f"of {rows_count} rows repeat the {name} of an earlier row",
+            fix=f"write each {name} once",
+        ),
+        KeyProblem(
+            kind="missing",
+            count="1",
+            where="own = 0 and key > x''",
+            what=f"wanted rows are missing by {name}",
+            fix=f"write a row for each {name} that is wanted",
+        ),
+        KeyProblem(
+            kind="unwanted",
+            count="1",
+            where="wanted = 0 and key > x''",
+            what=f"rows are not wanted by {name}",
+            fix=f"leave out each {name} that is not wanted",
+        ),
+    ]
+
+
+# `own` counts the rows of the checked source that have the key; `wanted` is 1 if the
+# other source has it, else 0.
+_CREATE_KEYS = "create table keys (key blob primary key, own, wanted) without rowid"
+_ADD_KEY = "insert into keys values (?, 1, 0) on conflict do update set own = own + 1"
+_ADD_WANTED_KEY = (
+    "insert into keys values (?, 0, 1) on conflict do update set wanted = 1"
+)
+
+
+def judge_keys(
+    key_columns: Sequence[str], same_as: Any, data: Any, context: Context
+) -> Iterator[Finding]:
+    """Yield findings for missing and repeated keys, and for keys of only one source.
+
+    SQLite stores the keys in a temporary file, so memory does not grow with their
+    number.
+    """
+    with closing(sqlite3.connect("", isolation_level=None)) as database:
+        database.execute(_CREATE_KEYS)
+        database.execute("begin")
+        database.executemany(_ADD_KEY, _row_keys(data, key_columns))
+
+        ((rows_count,),) = database.execute("select coalesce(sum(own), 0) from keys")
+        if not rows_count:
+            yield table_finding(
+                MISSING_TABLE_CHECK,
+                kind="empty",
+                what="the results have no rows",
+                fix="write the results",
+                severity=0.9,
+            )
+            return
+
+        if same_as is not None:
+            wanted_data = tables.locate(same_as, None, context)
+            database.executemany(_ADD_WANTED_KEY, _row_keys(wanted_data, key_columns))
+
+        for problem in _key_problems(key_columns, rows_count):
+            if problem.kind == "unwanted" and same_as is None:
+                continue
+            yield from _key_findings(database, problem, rows_count)
+
+
+def _key_findings(
+    database: sqlite3.Connection, problem: KeyProblem, rows_count: int
+) -> Iterator[Finding]:
+    """Yield a finding with the first keys that have the problem, if any has it."""
+    # Each row has the count over all keys with the problem, and one of these keys.
+    counted_keys = database.execute(
+        f"select sum({problem.count}) over (), key from keys "
+        f"where {problem.where} order by key limit {3}"
+    ).fetchall()
+    if not counted_keys:
+        return
+
+    count, first_key = counted_keys[0]
+
+    message = f"{count} {problem.what}"
+    if first_key:
+        examples = []
+        for _, key in counted_keys:
+            text = key.decode("utf-8", "surrogatepass").replace("\0", ", ")
+            examples.append(shorten(text))
+        message += f", such as {'; '.join(examples)}"
+
+    fix = problem.fix
+    yield table_finding(
+        "rows",
+        kind=problem.kind,
+        what=message,
+        fix=fix,
+        rule=fix,
+        off_by=count / rows_count,
+    )
+
+
 @remade
 def rows(
     source: Any = None, key: str | Sequence[str] = (), same_as: Any = None
@@ -401,34 +538,22 @@ def _check_age(
         return
 
     limit = newer_than
-    limit_name = "allowed"
     if limit is None:
-        limit = context.began
-        limit_name = "its stage, which began then"
-
+        # The clock of a file system may be late, because its ticks are coarse.
+        limit = context.began - 0.05
     changed = path.stat().st_mtime
-    if changed >= limit - CLOCK_LAG_SECONDS:
+    if changed >= limit:
         return
 
+    written = datetime.fromtimestamp(changed, UTC).isoformat(" ", "milliseconds")
     yield table_finding(
         MISSING_TABLE_CHECK,
         kind="stale",
-        what=f"results file {path} is stale: written {_utc_text(changed)}, older than "
-        f"{limit_name} ({_utc_text(limit)})",
+        what=f"results file {path} is stale: it was written {written}, before its "
+        "loop or stage began",
         fix="write the results again, to this path",
         severity=0.5,
     )
-
-
-def _utc_text(seconds: float) -> str:
-    """Return a time in seconds since 1970 as text in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
-
-
-def _check_newer_than(newer_than: float | None) -> None:
-    """Raise InvalidInput if `newer_than` cannot be the time of a file."""
-    if newer_than is not None:
-        check_number("newer_than", newer_than, low=0, high=MAX_FILE_TIME_SECONDS)
 
 
 @remade
@@ -449,7 +574,8 @@ def results(
     is_path = isinstance(path, str | PathLike) or callable(path)
     require(is_path, "path", path, "a path or a callable (candidate, state) -> path")
     check_integer("at_least_rows", at_least_rows, least=0)
-    _check_newer_than(newer_than)
+    if newer_than is not None:
+        check_number("newer_than", newer_than, low=0, high=MAX_SCORE)
     names = _column_names("columns", columns)
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
@@ -500,10 +626,21 @@ def _count_rows(table: tables.DataTable, names: Sequence[str]) -> int:
 class PredictionLimits:
     """The limits of `predictions`, which says what each of them means."""
 
-    deviation_sigma: float
-    spread_ratio_min: float
-    spread_ratio_max: float
-    constant_relative_std: float
+    deviation_sigma: float = 10.0
+    spread_ratio_min: float = 0.1
+    spread_ratio_max: float = 5.0
+    constant_relative_std: float = 0.01
+
+    def __post_init__(self) -> None:
+        for limit in fields(PredictionLimits):
+            value = getattr(self, limit.name)
+            check_number(limit.name, value, low=0, high=MAX_SCORE)
+        require(
+            self.spread_ratio_min <= self.spread_ratio_max,
+            "spread_ratio_min",
+            self.spread_ratio_min,
+            f"at most spread_ratio_max, {self.spread_ratio_max:g}",
+        )
 
 
 def _judge_mean(
@@ -628,50 +765,20 @@ def _are_constant(actual: Column, predicted: Column, limits: PredictionLimits) -
     return predicted.std < least_share * abs(predicted.mean)
 
 
-def _judge_tail(pairs: "Pairs") -> Iterator[Finding]:
-    """Yield a finding if the predictions hardly vary from some row to the last.
-
-    These are half of the rows or more, and ten at least. If there are actual values,
-    they must go on varying there.
-    """
-    tail = pairs.tail_predicted
-    has_actual = len(pairs.columns) > 1
-    goes_on = 2 * pairs.tail_actual.std >= pairs.actual.std > 0
-    if tail.n < MIN_SKILL_ROWS or 2 * tail.n < pairs.predicted.n:
-        return
-    if has_actual and not goes_on:
-        return
-
-    yield table_finding(
-        "constant_predictions",
-        kind=f"{tail.name} tail",
-        what=f"{tail.name} is nearly constant in its last {tail.n} of "
-        f"{pairs.predicted.n} rows: {short(tail.least)} to {short(tail.most)}",
-        fix="check that the forecast does not only repeat its own last value, and that "
-        "the features reach the model",
-        severity=0.9,
-    )
-
-
 @dataclass(slots=True, kw_only=True)
 class Pairs:
     """Statistics of pairs of an actual and a predicted value, updated batch by batch.
 
     `actual` and `predicted` have the rows with a number in every column; `columns` are
-    the columns with all of their rows. `tail_actual` and `tail_predicted` have the last
-    of these rows, those whose predictions differ by no more than `tail_share` of the
-    standard deviation. `joint` is the sum, over the pairs, of the distance of the
-    actual value from its `Column.origin` times that of the prediction. `fractional`
-    counts the actual values that are not whole numbers; `copied` counts the predictions
-    that equal such a value exactly.
+    the columns with all of their rows. `joint` is the sum, over the pairs, of the
+    distance of the actual value from its `Column.origin` times that of the prediction.
+    `fractional` counts the actual values that are not whole numbers; `copied` counts
+    the predictions that equal such a value exactly.
     """
 
     columns: Sequence[Column]
     actual: Column
     predicted: Column
-    tail_actual: Column
-    tail_predicted: Column
-    tail_share: float
     joint: float = 0.0
     fractional: int = 0
     copied: int = 0
@@ -698,26 +805,6 @@ class Pairs:
         fractional = np.floor(actual) != actual
         self.fractional += int(fractional.sum())
         self.copied += int(((actual == predicted) & fractional).sum())
-        if len(predicted):
-            self._add_tail(actual, predicted)
-
-    def _add_tail(self, actual: "tables.Floats", predicted: "tables.Floats") -> None:
-        """Add the last rows of a batch to the tail, or begin the tail with them."""
-        import numpy as np
-
-        tail = self.tail_predicted
-        width = self.tail_share * self.actual.std
-        backwards = predicted[::-1]
-        highs = np.maximum.accumulate(backwards)
-        lows = np.minimum.accumulate(backwards)
-        count = int((highs - lows <= width).sum())
-
-        extent = max(tail.most, highs[-1]) - min(tail.least, lows[-1])
-        if count < len(predicted) or extent > width:
-            self.tail_actual = Column(name=self.tail_actual.name)
-            self.tail_predicted = Column(name=tail.name)
-        self.tail_actual.add(actual[-count:])
-        self.tail_predicted.add(predicted[-count:])
 
     @property
     def covariance(self) -> float:
@@ -769,7 +856,7 @@ def _shuffled_finding(pairs: Pairs) -> Finding | None:
     predicted = pairs.predicted
     has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
     has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
-    if actual.n < MIN_SHUFFLE_ROWS or not has_same_spread or not has_same_mean:
+    if not has_same_spread or not has_same_mean:
         return None
 
     correlation = pairs.covariance / (actual.std * predicted.std)
@@ -819,9 +906,6 @@ def _judge_predictions(
         columns=[Column(name=name) for name in names],
         actual=Column(name=names[0]),
         predicted=Column(name=names[-1]),
-        tail_actual=Column(name=names[0]),
-        tail_predicted=Column(name=names[-1]),
-        tail_share=limits.constant_relative_std,
     )
     for batch in tables.open_table(data, names).batches(names):
         pairs.add(batch)
@@ -835,8 +919,7 @@ def _judge_predictions(
     if pairs.predicted.n < 2:
         yield _too_few_rows(pairs, predicted_column.rows)
     elif not actual_columns:
-        findings = list(_judge_constant(Column(name=""), pairs.predicted, limits))
-        yield from findings or _judge_tail(pairs)
+        yield from _judge_constant(Column(name=""), pairs.predicted, limits)
     else:
         yield from _judge_pairs(pairs, limits)
 
@@ -863,11 +946,10 @@ def _too_few_rows(pairs: Pairs, rows_count: int) -> Finding:
 def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
     """Yield findings about predictions that have actual values to compare with."""
     actual = pairs.actual
-    constant = list(_judge_constant(actual, pairs.predicted, limits))
     findings = [
         *_judge_mean(actual, pairs.predicted, limits),
         *_judge_spread(actual, pairs.predicted, limits),
-        *(constant or _judge_tail(pairs)),
+        *_judge_constant(actual, pairs.predicted, limits),
         *_judge_leakage(pairs),
     ]
     yield from findings
@@ -903,17 +985,16 @@ def predictions(
       or the actual values have no spread (a warning if neither have one).
     - `constant_predictions`, an error: the standard deviation is 0, or below
       `constant_relative_std` times abs(mean) unless the actual values vary as little,
-      or below `constant_relative_std` times that of the actual values; or the last half
-      of the predictions, ten or more, differ by no more than that while the actual
-      values go on varying. Not if the actual values are all equal.
+      or below `constant_relative_std` times that of the actual values. Not if the
+      actual values are all equal.
     - `leakage`: ten or more actual values are not whole numbers, and more than half of
       these are predicted exactly; an error if all are, else a warning.
     - `finite`, an error: cells that are missing, NaN, infinite, beyond 1e150 or not
       numbers; a warning if an actual value is missing.
     - `skill`, a warning: from 10 rows on and without an error, the root mean square
       error is not below that of the mean of the actual values.
-    - `shuffled`, a warning: from 30 rows on, mean and spread fit, but the correlation
-      is below 0.2 and below 3 / sqrt(rows).
+    - `shuffled`, a warning: from 10 rows on and without an error, mean and spread fit,
+      but the correlation is below 0.2 and below 3 / sqrt(rows).
 
     Standard deviations are of the sample (ddof = 1), over the rows with both values.
     Without such rows, or with `actual=None`, only `constant_predictions` (by the mean)
@@ -932,29 +1013,18 @@ def predictions(
         spread_ratio_max=spread_ratio_max,
         constant_relative_std=constant_relative_std,
     )
-    for limit in fields(limits):
-        check_number(limit.name, getattr(limits, limit.name), low=0, high=1e300)
-    require(
-        spread_ratio_min <= spread_ratio_max,
-        "spread_ratio_min",
-        spread_ratio_min,
-        f"at most spread_ratio_max, {spread_ratio_max:g}",
-    )
-    _check_newer_than(newer_than)
+    if newer_than is not None:
+        check_number("newer_than", newer_than, low=0, high=MAX_SCORE)
 
-    names: tuple[str, ...] = ("finite", "constant_predictions")
+    names = ["finite", "constant_predictions"]
     if actual is not None:
-        names = (
-            "finite",
-            "hallucination_detection",
-            "variance_hallucination",
-            "constant_predictions",
-            "leakage",
-        )
+        names += ["hallucination_detection", "variance_hallucination", "leakage"]
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         """Yield the findings about the age of a file, then about its predictions."""
         yield from _check_age(data, newer_than, context)
         yield from _judge_predictions(columns, limits, data)
 
-    return TableCheck(name="predictions", source=source, judge=judge, names=names)
+    return TableCheck(
+        name="predictions", source=source, judge=judge, names=tuple(names)
+    )

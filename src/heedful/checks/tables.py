@@ -28,6 +28,7 @@ from heedful.checks.evaluate import Context
 from heedful.errors import PackageMissing
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
+from heedful.redact import redact_start
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -36,15 +37,9 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 BATCH_ROWS = 65_536
-# A row of CSV takes the memory of this many rows of other formats, because its cells
-# are Python objects.
-CSV_ROW_COST = 8
-MAX_LISTED_COLUMNS = 20
 TABLE_SUFFIXES = (".csv", ".parquet", ".pq", ".json")
 # Texts that stand for a missing cell, in lower case.
 MISSING_CELL_WORDS = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
-# A longer text is not compared with these words; blanks around a word count.
-MAX_MISSING_WORD_CHARS = 8
 MISSING_TABLE_CHECK = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
 Cells = Any  # the cells of one column: a list, or a numpy array of numbers
@@ -106,7 +101,7 @@ class DataTable:
         for name in names:
             count = self.columns.count(name)
             if count == 0:
-                listed = self._list_columns()
+                listed = redact_start(", ".join(self.columns), 400) or "none"
                 raise TableError(
                     kind="missing column",
                     what=f"there is no column {name!r}; there are: {listed}",
@@ -121,12 +116,6 @@ class DataTable:
                 )
 
         return self.read(names)
-
-    def _list_columns(self) -> str:
-        """Return the first names of columns as text, and how many more there are."""
-        listed = ", ".join(self.columns[:MAX_LISTED_COLUMNS]) or "none"
-        more = len(self.columns) - MAX_LISTED_COLUMNS
-        return f"{listed} and {more} more" if more > 0 else listed
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
@@ -441,9 +430,9 @@ def _open_csv(path: Path) -> DataTable:
         """Yield batches of rows as columns. Raises TableError for a damaged file."""
         positions = [header.index(name) for name in names]
         rows = islice(_csv_rows(path), 1, None)
-        batch_rows = max(1, BATCH_ROWS // CSV_ROW_COST)
-
-        while batch := list(islice(rows, batch_rows)):
+        # A row takes eight times the memory that it takes in other formats, because
+        # its cells are Python objects.
+        while batch := list(islice(rows, BATCH_ROWS // 8)):
             wrong_widths = set(map(len, batch)) - {len(header)}
             if wrong_widths:
                 width = wrong_widths.pop()
@@ -575,8 +564,6 @@ def is_missing(cell: Any) -> bool:
         return True
 
     if isinstance(cell, str):
-        if len(cell) > MAX_MISSING_WORD_CHARS:
-            return False
         return cell.strip().casefold() in MISSING_CELL_WORDS
 
     if isinstance(cell, Decimal):

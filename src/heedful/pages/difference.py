@@ -7,7 +7,6 @@ first the old one and then the new one, and is never called unchanged.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise, takewhile
@@ -22,16 +21,12 @@ Span = tuple[int, int, str]
 # piece and the first behind it in the old text, and the same in the new text.
 Step = tuple[str, int, int, int, int]
 TOO_LARGE = "too large"  # the kind of a step that was not compared
-# Pieces (words or lines) of both texts that differ and are always compared.
-MAX_SMALL_PIECES = 240
-# More of them are compared if `_estimate` is at most this: within 100 ms.
-MAX_COMPARISON_STEPS = 600_000
+# The words or lines of both texts that are compared: all equal, 800 take .1 s.
+MAX_COMPARED_PIECES = 800
 MIN_FOLDED_LINES = 3  # fewer unchanged lines are shown
-CONTEXT_LINES = 1  # unchanged lines that are shown beside a change
 # Lines of which fewer words are the same are shown one after the other.
 MIN_SAME_WORDS = 0.4
 MAX_CHANGE_CHARS = 20_000  # of a difference on a page
-MAX_GONE_CHARS = 10_000  # of what is gone, besides
 
 # A word such as `high` or `1,200.5`, white space, or one sign.
 _DIFF_WORD_PATTERN = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
@@ -121,7 +116,7 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:
 
     if head:
         yield ("equal", 0, head, 0, head)
-    if _is_comparable(old_middle, new_middle):
+    if len(old_middle) + len(new_middle) <= MAX_COMPARED_PIECES:
         middle = SequenceMatcher(None, old_middle, new_middle, autojunk=False)
         for kind, old_first, old_last, new_first, new_last in middle.get_opcodes():
             yield (
@@ -135,26 +130,6 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:
         yield (TOO_LARGE, head, old_end, head, new_end)
     if tail:
         yield ("equal", old_end, len(old), new_end, len(new))
-
-
-def _is_comparable(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Return whether two sequences can be compared in a bounded time."""
-    if len(old) + len(new) <= MAX_SMALL_PIECES:
-        return True
-    return _estimate(old, new) <= MAX_COMPARISON_STEPS
-
-
-def _estimate(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return about how many steps `SequenceMatcher` takes for two sequences.
-
-    It looks at all pairs of equal pieces again for each block that both have in common;
-    a block ends where two neighbours in one sequence are none in the other.
-    """
-    counts = Counter(old)
-    pairs = sum(counts[piece] for piece in new)
-    neighbours = set(pairwise(old))
-    blocks = 1 + sum(pair not in neighbours for pair in pairwise(new))
-    return blocks * pairs
 
 
 def _count_same(old: Sequence[str], new: Sequence[str], limit: int) -> int:
@@ -221,15 +196,15 @@ def _folded(
     begins = [0, *accumulate(map(len, lines))]
     numbers = set[int]()
     if not is_first:
-        numbers |= set(range(CONTEXT_LINES))
+        numbers.add(0)
     if not is_last:
-        numbers |= set(range(len(lines) - CONTEXT_LINES, len(lines)))
+        numbers.add(len(lines) - 1)
     for first, behind, _ in spans:
         first_line = max(0, bisect_right(begins, first) - 1)
         numbers |= set(range(first_line, bisect_left(begins, behind)))
 
     run_begin = 0
-    for number in sorted(numbers & set(range(len(lines)))):
+    for number in sorted(numbers):
         yield from _fold(lines[run_begin:number])
         begin = begins[number]
         inner = [(first - begin, behind - begin, why) for first, behind, why in spans]
@@ -250,13 +225,11 @@ def _bounded(parts: Sequence[Part], unaligned: int) -> Difference:
     """Return the parts with a bounded number of characters, and count the others."""
     visible: list[Part] = []
     unshown = 0
-    free_chars = {"gone": MAX_GONE_CHARS, "": MAX_CHANGE_CHARS}
+    free_chars = MAX_CHANGE_CHARS
     for kind, fault, text in parts:
-        budget = kind if kind in free_chars else ""
-        begin = text[: free_chars[budget]]
-        free_chars[budget] -= len(begin)
+        begin = text[:free_chars]
+        free_chars -= len(begin)
+        unshown += len(text) - len(begin)
         if begin:
             visible.append((kind, fault, begin))
-
-        unshown += len(text) - len(begin)
     return Difference(visible, unaligned=unaligned, unshown=unshown)

@@ -11,15 +11,11 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from heedful.loop.runs import CheckResult, Report, StageReport
-from heedful.pages.report import counted, happened, verdict
+from heedful.pages.report import MAX_PAGE_LINE_CHARS, counted, happened, verdict
 from heedful.sanitize import clean
 
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
-MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
 TROUBLED_ACTIONS = ("continued", "best", "stopped", "halted", "open")
-MAX_SUMMARY_LINE_CHARS = 300
-# Numbers as words: the place of a word is its number.
-NEGATION_PATTERN = re.compile(r"\b(?:not|never)\b|n['’]t\b")
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -45,7 +41,7 @@ class Fact:
         if self.attempt:
             parts.append(f"attempt {self.attempt}")
         parts.append(self.check)
-        place = "/".join(clean(part, MAX_STAGE_NAME_CHARS) for part in parts if part)
+        place = "/".join(clean(part, MAX_PAGE_LINE_CHARS) for part in parts if part)
         return f"[{place}]"
 
     def __str__(self) -> str:
@@ -94,15 +90,14 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
     facts = []
     if missing or not stages:
-        run = clean(report.run, MAX_STAGE_NAME_CHARS)
+        run = clean(report.run, MAX_PAGE_LINE_CHARS)
         understood = f"which stages of run {run} were retried, and why"
         facts = [Fact(text=describe_run(report), run=report.run)]
         stages = list(report.stages)
     else:
         places = [_place(report, stage, meanings[stage.name]) for stage in stages]
-        is_negated = NEGATION_PATTERN.search(question.casefold()) is not None
         is_retried = any(len(stage.attempts) > 1 for stage in stages)
-        negation = "" if is_retried and not is_negated else "not "
+        negation = "" if is_retried else "not "
         understood = f"why {', '.join(places)} was {negation}retried"
 
     for stage in stages:
@@ -157,7 +152,7 @@ def _stages_with_number(report: Report, number: int | None) -> list[StageReport]
 
 def describe_run(report: Report) -> str:
     """Return a text that says how the run ended."""
-    degraded = ", ".join(clean(name, MAX_STAGE_NAME_CHARS) for name in report.degraded)
+    degraded = ", ".join(clean(name, MAX_PAGE_LINE_CHARS) for name in report.degraded)
     ending = {
         "degraded": f"was degraded after {degraded}",
         "halted": "was halted",
@@ -169,8 +164,8 @@ def describe_run(report: Report) -> str:
     }[report.status]
 
     attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")
-    run = clean(report.run, MAX_STAGE_NAME_CHARS)
-    pipeline = clean(report.pipeline, MAX_STAGE_NAME_CHARS)
+    run = clean(report.run, MAX_PAGE_LINE_CHARS)
+    pipeline = clean(report.pipeline, MAX_PAGE_LINE_CHARS)
     stages = counted(len(report.stages), "stage")
     return f"run {run} of pipeline {pipeline} {ending}; {stages}, {attempts}"
 
@@ -190,12 +185,12 @@ def summarize_run(report: Report) -> list[str]:
         wrong = list(chain.from_iterable(item.failed for item in stage.attempts))
         if wrong:
             line += f"; {wrong[-1].check_name}: {wrong[-1].message}"
-        lines.append(clean(line, MAX_SUMMARY_LINE_CHARS))
+        lines.append(clean(line, MAX_PAGE_LINE_CHARS))
 
     lessons = _shown_lessons(report)
     if lessons:
         line = f"memory showed {', '.join(lessons)}"
-        lines.append(clean(line, MAX_SUMMARY_LINE_CHARS))
+        lines.append(clean(line, MAX_PAGE_LINE_CHARS))
     return lines
 
 
@@ -220,7 +215,7 @@ def describe_stage(report: Report, stage: StageReport) -> str:
 
 def _place(report: Report, stage: StageReport, meaning: str = "") -> str:
     """Return a text such as "stage 2 (classify)"; `meaning` is said after the name."""
-    name = clean(stage.name, MAX_STAGE_NAME_CHARS)
+    name = clean(stage.name, MAX_PAGE_LINE_CHARS)
     parts = [part for part in (name, meaning) if part]
     return f"stage {report.stages.index(stage) + 1} ({', '.join(parts)})"
 
@@ -232,7 +227,7 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     `stage4`, `stage_4` or `4`, or else the fourth stage. Other names are looked for
     only in a question without such a number, and their value is "".
     """
-    text = re.sub(r"[\W_]+", " ", question.casefold())
+    text = _words_of(question)
     numbers = _stage_numbers(text)
     if not numbers:
         return _find_named_stages(report, text), ""
@@ -255,12 +250,18 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
 def _stage_numbers(text: str) -> list[int]:
     """Return the numbers of stages: 2 and 3 for "steps 2 and 3", 4 for "4th stage"."""
     numbers = re.findall(
-        r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
-        r"|\b(\d{1,9}(?:st|nd|rd|th)) (?:stage|step)\b",
+        r" (?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
+        r"| (\d{1,9})(?:st|nd|rd|th) (?:stage|step) ",
         text,
     )
-    digits = " ".join(chain.from_iterable(numbers))
-    return [int(number) for number in re.findall(r"\d+", digits)]
+    words = " ".join(chain.from_iterable(numbers)).split()
+    return [int(word) for word in words if word.isdigit()]
+
+
+def _words_of(text: str) -> str:
+    """Return the words of a text in lower case, with a blank before and after each."""
+    words = re.findall(r"[^\W_]+", text.casefold())
+    return f" {' '.join(words)} "
 
 
 def _find_named_stages(report: Report, text: str) -> dict[str, str]:
@@ -271,11 +272,11 @@ def _find_named_stages(report: Report, text: str) -> dict[str, str]:
     """
     meanings = dict[str, str]()
     for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
-        # "(?!)" is found nowhere; it stands for a name without letters and digits.
-        name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
-        text, times = re.subn(rf"\b{name}\b", "", text)
-        if times and _number_in(stage.name) is None:
+        name = _words_of(stage.name)
+        is_named = name.strip() and name in text
+        if is_named and _number_in(stage.name) is None:
             meanings[stage.name] = ""
+            text = text.replace(name, "  ")
     return meanings
 
 

@@ -10,7 +10,6 @@ shown, markup is escaped, and long texts are cut with a count.
 import json
 import os
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +36,7 @@ from heedful.pages.tries import (
     worked,
 )
 from heedful.redact import MARK_START, redact, redact_data
-from heedful.sanitize import clean
+from heedful.sanitize import clean, without_controls
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
     from jinja2 import Environment
@@ -66,8 +65,6 @@ MAX_ATTEMPT_CHECKS = 20
 MAX_PAGE_OUTPUT_LINES = 40
 MAX_LABEL_CHARS = 40  # of the name of a stage in a sentence
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
-# Invisible letters; controls, formats and separators are found by their category.
-_BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
 
 def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
@@ -266,37 +263,14 @@ def is_quiet(check: CheckResult) -> bool:
 
 
 def visible(text: str) -> str:
-    """Return the text without secrets, and with the code points of hidden characters.
+    """Return the text without secrets, with escapes in place of hidden characters.
 
     Line breaks and tabs stay.
 
     >>> visible("safe\\u202etxt.exe")
-    'safe[U+202E]txt.exe'
+    'safe\\\\u202etxt.exe'
     """
-    text = redact(text)
-    hidden = {char for char in set(text) if _is_hidden(char)}
-    if not hidden:
-        return text
-
-    # A joiner (U+200C or U+200D) between visible characters outside ASCII belongs to a
-    # script or an emoji, such as that of a family. It is the group of the pattern, and
-    # stays. Other hidden characters are in no group.
-    hidden_chars = re.escape("".join(hidden))
-    seen = f"[^\\x00-\\x7f{hidden_chars}]"
-    pattern = re.compile(f"((?<={seen})[\u200c\u200d](?={seen}))|[{hidden_chars}]")
-    return pattern.sub(_code_point, text)
-
-
-def _is_hidden(char: str) -> bool:
-    """Return whether people do not see a character, or not in its place."""
-    if char in "\n\t":
-        return False
-    return unicodedata.category(char).startswith("C") or char in _BLANK_LETTERS
-
-
-def _code_point(match: re.Match[str]) -> str:
-    """Return a joiner of visible characters as it is, and other matches by number."""
-    return match[1] or f"[U+{ord(match[0]):04X}]"
+    return without_controls(redact(text))
 
 
 def cut(text: str, most: int = MAX_PAGE_LINE_CHARS, left_out: int = 0) -> str:

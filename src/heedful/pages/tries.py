@@ -5,7 +5,6 @@ put right, is one row.
 """
 
 import json
-import re
 from collections.abc import Sequence
 
 from heedful.loop.runs import Report, StageAttempt, StageReport
@@ -15,12 +14,8 @@ from heedful.redact import redact_start
 MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
 # Lines of an output that are read: a diff of more can take minutes.
 MAX_OUTPUT_READ_LINES = 2_000
-MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
 MIN_BAR_PERCENT = 0.8  # of the time of a run; a shorter bar is not seen
 TROUBLED_STATUSES = ("failed", "not_validated", "warning")
-# A text up to a sign that ends a sentence and white space after it: "Stop. ". The signs
-# of Chinese and Japanese need no space.
-_SENTENCE_PATTERN = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 # A bar: the status of its attempt, where it begins, and how long it is, in percent.
 Bar = tuple[str, float, float]
 
@@ -120,18 +115,12 @@ def worked(of: Report | StageReport) -> float:
 
 
 def read_lines(text: str) -> tuple[list[str], int]:
-    """Return the lines of an output, and its number of unread characters.
+    """Return the lines of an output, each sentence as one, and its unread characters.
 
-    The end of a very long text is not read. Wide lines are split into sentences.
+    The end of a very long text is not read.
     """
     unread = max(0, len(text) - MAX_OUTPUT_READ_CHARS)
-    lines: list[str] = []
-    for line in readable(text).split("\n") if text else ():
-        if len(line) <= MIN_SPLIT_LINE_CHARS:
-            lines.append(line)
-        else:
-            lines += _SENTENCE_PATTERN.findall(line)
-
+    lines = readable(text).replace(". ", ". \n").splitlines()
     unread += len("\n".join(lines[MAX_OUTPUT_READ_LINES:]))
     return lines[:MAX_OUTPUT_READ_LINES], unread
 

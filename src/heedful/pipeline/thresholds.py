@@ -1,17 +1,13 @@
 """The limits of a pipeline's attempts, and the thresholds for predictions."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any, TypeVar
 
 from heedful import errors
-from heedful.validation import (
-    MAX_SCORE,
-    check_integer,
-    check_number,
-    refuses_unknown_options,
-)
+from heedful.checks.numbers import PredictionLimits
+from heedful.validation import check_integer, refuses_unknown_options
 
 S = TypeVar("S")
 # The name of a setting -> its older name.
@@ -24,8 +20,6 @@ OLDER_SETTING_NAMES: Mapping[str, str] = {
 }
 # The prefixes of the name of a setting; the first name that is set counts.
 PREFIXES = ("heedful_", "")
-# The settings that are counts, and their least values.
-MIN_SETTING_COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}
 
 
 def read_settings(
@@ -63,8 +57,8 @@ def _number_setting(name: str, value: Any, kind: type) -> Any:
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
-class Guardrails:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guardrails(PredictionLimits):
     """Limits on attempts of stages and checks, and thresholds for predictions.
 
     `max_stage_retries` counts attempts after the first. `max_check_attempts` counts all
@@ -74,17 +68,11 @@ class Guardrails:
 
     max_stage_retries: int = 2
     max_check_attempts: int = 2
-    _: KW_ONLY
-    deviation_sigma: float = 10.0
-    spread_ratio_min: float = 0.1
-    spread_ratio_max: float = 5.0
-    constant_relative_std: float = 0.01
 
     def __post_init__(self) -> None:
-        for name, least in MIN_SETTING_COUNTS.items():
-            check_integer(name, getattr(self, name), least)
-        for name, value in self.thresholds.items():
-            check_number(name, value, low=0, high=MAX_SCORE)
+        PredictionLimits.__post_init__(self)
+        check_integer("max_stage_retries", self.max_stage_retries, least=0)
+        check_integer("max_check_attempts", self.max_check_attempts, least=1)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Guardrails":
@@ -102,7 +90,6 @@ class Guardrails:
     def thresholds(self) -> dict[str, float]:
         """The keyword arguments of `heedful.checks.numbers.predictions`."""
         return {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in MIN_SETTING_COUNTS
+            threshold.name: getattr(self, threshold.name)
+            for threshold in fields(PredictionLimits)
         }
