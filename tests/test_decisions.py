@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-import heedful
 from heedful.loop.decide import (
+    Decision,
     Policy,
+    Standing,
     decide,
     echoes_before,
     reasoning,
@@ -85,7 +86,7 @@ def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes
 
 def explain_last(loop: Loop, policy: Policy, decided_at: float = 7.0) -> Any:
     verdict = decide(loop, policy)
-    decision = heedful.Decision(
+    decision = Decision(
         len(loop.attempts), verdict, standing=standing_of(loop, policy), at=decided_at
     )
     (reason,) = reasoning(loop, [decision])
@@ -126,7 +127,7 @@ def test_an_end_is_told_by_its_rules():
         "(fatigue 0.45, limit 0.45)"
     )
     assert [stop.rule for stop in reason.spoke] == ["attempts", "fatigue"]
-    assert reason.standing == heedful.Standing(0.45, 0.15, {"words: too many": 4})
+    assert reason.standing == Standing(0.45, 0.15, {"words: too many": 4})
     assert reason.triggers == triggers(BAD, (QUALITY,))
     reason = explain_last(loop_of(evaluated(warnings="w")), FOUR)
     assert reason.decided == "passed"
@@ -158,7 +159,7 @@ def test_the_echoes_of_earlier_loops_are_read_from_the_decisions(loop, times, be
     policy = Policy((MaxAttempts(9), All(Echo(times, "scope"), MaxAttempts(1))), better)
     parts = [loop.upto(end) for end in range(1, len(loop.attempts) + 1)]
     decisions = [
-        heedful.Decision(
+        Decision(
             len(part.attempts), decide(part, policy), standing=standing_of(part, policy)
         )
         for part in parts

@@ -1,5 +1,6 @@
 """The public face: one sorted list, complete, and no name hides a module."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import heedful
+from heedful.drive.drive import RUN_OPTIONS
 from scripts.stub import PACKAGES, stub, stub_path
 
 PACKAGE = Path(heedful.__file__).parent
@@ -17,6 +19,14 @@ PACKAGE = Path(heedful.__file__).parent
 def test_the_public_names_are_one_sorted_list_and_resolve():
     assert heedful.__all__ == sorted(set(heedful.__all__))
     assert [name for name in heedful.__all__ if not hasattr(heedful, name)] == []
+    assert len(heedful.__all__) <= 75
+
+
+def test_run_has_few_parameters_and_takes_the_further_options_by_keyword():
+    parameters = inspect.signature(heedful.run).parameters
+    assert len(parameters) <= 14
+    options = {*parameters, *heedful.LoopOptions.__annotations__}
+    assert options == {"task", "generate", "options", *RUN_OPTIONS}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -23,6 +23,7 @@ import heedful
 from bench.quality import stop
 from bench.quality.rows import Row, read
 from heedful.loop.policies import policy
+from heedful.loop.replay import ReplayResult
 
 MAX_LIMIT = 8
 FIXED_LIMITS = range(2, MAX_LIMIT + 1)
@@ -55,7 +56,7 @@ class History:
         self._made: Counter[int] = Counter()
         self._passed: Counter[int] = Counter()
 
-    def add(self, result: heedful.ReplayResult) -> None:
+    def add(self, result: ReplayResult) -> None:
         """Count the attempts of a loop."""
         self._made.update(range(1, result.attempts + 1))
         if isinstance(result.verdict, heedful.Done) and result.verdict.passed:
@@ -99,7 +100,7 @@ def cost_of_adaptive(share: float, least: int, loops: Loops) -> Cost:
     return cost(loops, results)
 
 
-def cost(loops: Loops, results: Iterable[heedful.ReplayResult]) -> Cost:
+def cost(loops: Loops, results: Iterable[ReplayResult]) -> Cost:
     """Return what was solved, and in how many attempts."""
     pairs = list(zip(loops, results, strict=True))
     solved = [

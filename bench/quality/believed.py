@@ -17,6 +17,7 @@ from typing import Any
 
 import heedful
 from bench.quality.rows import Row
+from heedful.memory.reflect import Reflected
 from heedful.testing import ScriptedModel
 
 RUNS = Path(__file__).with_name("believed.json")
@@ -88,7 +89,7 @@ async def count_kept(
 
 async def ask(
     kind: type[ScriptedModel], episode: heedful.Episode, text: str, strategy: str
-) -> heedful.Reflected:
+) -> Reflected:
     """Return what is kept of an answer of a model of this kind."""
     answer = {"reflection": text, "strategy": strategy, "importance": 0.8, "tags": []}
     model = kind(json.dumps(answer), forever=True)

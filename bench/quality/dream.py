@@ -33,6 +33,7 @@ from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
 from heedful.lessons.origin import Origin
+from heedful.memory.dream import Dream, Dreams
 from heedful.models import open_embedder
 from heedful.store import dreams, patterns
 
@@ -172,7 +173,7 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
     dream = await heedful.consolidate(memory)
     seconds = perf_counter() - began
     after = await recall_each(memory, wanted)
-    await heedful.Dreams(memory).rollback(dream.id, by="bench")
+    await Dreams(memory).rollback(dream.id, by="bench")
     is_restored = await recall_each(memory, wanted) == before
     if not is_restored or await active_ids(memory) != lesson_ids:
         raise SystemExit("after the rollback recall is not what it was")
@@ -289,7 +290,7 @@ def score(
     return mean(shares)
 
 
-def find_survivors(dream: heedful.Dream) -> dict[int, int]:
+def find_survivors(dream: Dream) -> dict[int, int]:
     """Return what took the place of each lesson."""
     survivors: dict[int, int] = {}
     for proposal in dream.done:

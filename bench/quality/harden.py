@@ -47,6 +47,7 @@ from heedful import Finding, Memory
 from heedful.checks.evaluate import Context
 from heedful.cli.run import examples_folder
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson_check import LessonCheck
 
 ANSWERS = Path(__file__).with_name("harden.json")
 # Right answers of the last tasks, by family, where no answer is expected word by word.
@@ -148,7 +149,7 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
     """Run the loops of one family in order, and judge by its checks meanwhile."""
     count = Count()
     memory = Memory(":memory:", holdout=0)
-    checks: dict[str, heedful.LessonCheck] = {}
+    checks: dict[str, LessonCheck] = {}
     refusals: dict[str, str] = {}
     for place, case in enumerate(cases):
         for answer in case.wrong:
@@ -174,9 +175,7 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
     return count
 
 
-def _judge_right(
-    count: Count, case: Case, checks: dict[str, heedful.LessonCheck]
-) -> None:
+def _judge_right(count: Count, case: Case, checks: dict[str, LessonCheck]) -> None:
     """Judge an accepted answer that no check was made from."""
     if not checks:
         return
@@ -209,7 +208,7 @@ async def _teach(name: str, case: Case, memory: Memory) -> None:
 
 
 async def _harden(
-    memory: Memory, checks: dict[str, heedful.LessonCheck], refusals: dict[str, str]
+    memory: Memory, checks: dict[str, LessonCheck], refusals: dict[str, str]
 ) -> None:
     """Harden and accept the lessons that have become ripe."""
     for lesson in await memory.top(100):

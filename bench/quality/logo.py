@@ -27,6 +27,7 @@ from bench.quality.rows import Row, read
 from heedful.lessons import ranking
 from heedful.lessons.lesson import Match
 from heedful.loop.policies import PRESETS
+from heedful.loop.replay import Figures
 from heedful.models import open_embedder
 
 C = TypeVar("C")
@@ -105,7 +106,7 @@ def _replay_groups(
     *,
     data: Path,
     split: str,
-) -> dict[str, tuple[heedful.Figures, ...]]:
+) -> dict[str, tuple[Figures, ...]]:
     """Return the figures of each policy, by the value that the rows have in `group`."""
     name, candidate = stop.SETS[key]
     judge = stop.code if key == "stop.ldb" else stop.question
@@ -116,9 +117,7 @@ def _replay_groups(
     return figures
 
 
-def _cheapest(
-    figures: Mapping[str, Sequence[heedful.Figures]], names: Sequence[str]
-) -> int:
+def _cheapest(figures: Mapping[str, Sequence[Figures]], names: Sequence[str]) -> int:
     """Return the policy with the fewest attempts that solves as many as the default."""
     solved = []
     attempts = []

@@ -25,6 +25,7 @@ import heedful
 from bench.quality.rows import Row, read
 from heedful.episodes.episode import Ended
 from heedful.errors import ModelError
+from heedful.memory.reflect import Reflected
 from heedful.testing import ScriptedModel
 
 # Tasks that the model reflects on, two attempts each, and seconds after which no other
@@ -260,9 +261,7 @@ async def reflect_by_model(
     return results, used, time.monotonic() - began
 
 
-def split_claims(
-    attempt: Attempt, reflection: heedful.Reflected | None
-) -> ReflectionText:
+def split_claims(attempt: Attempt, reflection: Reflected | None) -> ReflectionText:
     """Return a reflection with what was dropped of it: that was said, too."""
     claims = (*reflection.claims, *reflection.dropped) if reflection else ()
     sentences = [

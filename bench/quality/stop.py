@@ -17,6 +17,7 @@ import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
 from heedful.loop.policies import PRESETS, policy
+from heedful.loop.replay import Figures
 from heedful.loop.stop import find_near_repeat as near
 
 REPEATS = tuple(
@@ -143,9 +144,7 @@ def record_loop(
     )
 
 
-def _print_details(
-    key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures
-) -> None:
+def _print_details(key: str, loops: list[heedful.RecordedLoop], full: Figures) -> None:
     """Print what each rule is for, and which policies are on the Pareto front."""
     table = Table(
         "policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations"

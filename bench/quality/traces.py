@@ -9,6 +9,7 @@ from typing import Any
 
 import heedful
 from bench.quality.rows import Row, read
+from heedful.episodes.signals import Signal
 
 SHOWN = 100
 
@@ -20,7 +21,7 @@ class Stopped:
     """
 
     episode: str
-    found: heedful.Signal
+    found: Signal
     arguments: str
     reward: float
 

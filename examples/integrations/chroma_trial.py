@@ -44,15 +44,19 @@ notes.add(
 )
 
 
+trial = heedful.Trial("chroma", "invoices.db", holdout=0.3)
+
+
 def from_chroma(task):
     """Return the note that is nearest to a task."""
     found = notes.query(query_texts=[task], n_results=1)
     return found["documents"][0]
 
 
-def write_total(task, hint):
-    """Write a total in the currency that the prompt names last."""
-    codes = re.findall("EUR|SEK|CHF|NOK", hint)
+async def write_total(task, hint):
+    """Write a total in the currency that the notes or the hint name last."""
+    texts = await trial.offer(heedful.context().loop_id, from_chroma(task))
+    codes = re.findall("EUR|SEK|CHF|NOK", " ".join([*texts, hint]))
     return f"12.50 {codes[-1]}" if codes else "12.50"
 
 
@@ -65,17 +69,16 @@ def currency(answer, context):
 
 async def main():
     """Write the totals of 60 invoices, and print what the notes add."""
-    trial = heedful.Trial("chroma", "invoices.db", holdout=0.3)
     for number in range(60):
         name = list(CURRENCIES)[number % len(CURRENCIES)]
-        await heedful.run(
+        result = await heedful.run(
             f"Write the total of invoice {number} for {name}",
             generate=write_total,
             checks=[currency],
-            recall=trial.of(from_chroma),
             store="invoices.db",
             id=f"invoice/{number}",
         )
+        await trial.end(result.id, passed=result.passed and result.attempts == 1)
 
     proven = await trial.prove()
     uplift = proven.uplift

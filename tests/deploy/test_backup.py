@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import heedful
+from heedful.lessons.scope import Remembered
 from heedful.store import keys
 from heedful.store.postgres import in_database
 from heedful.store.transfer import tables
@@ -41,10 +42,10 @@ def run_commands(commands: str, folder: Path) -> None:
     subprocess.run(["sh", "-eu", "-c", commands], cwd=folder, env=env, check=True)
 
 
-async def used(urls: Urls) -> heedful.Remembered:
+async def used(urls: Urls) -> Remembered:
     """A store that loops, lessons and keys are written to, each of two tenants."""
     store = in_database(urls.service)
-    answer = heedful.Remembered(0, False, seen=0)
+    answer = Remembered(0, False, seen=0)
     try:
         for tenant in ("acme", "other"):
             memory = heedful.Memory(store, heedful.Scope(tenant))

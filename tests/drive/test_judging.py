@@ -9,6 +9,7 @@ import pytest
 
 import heedful
 from heedful.checks.evaluate import Context, evaluated
+from heedful.drive.generate import Writer
 from heedful.errors import CheckFailed, ModelError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
@@ -225,7 +226,9 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
         pytest.param(
             model(), {}, [True, True, False], id="a greedy model"
         ),  # the first repeat was greedy: a warmer one is asked
-        pytest.param(model(), {"temperature": 0.2}, [False, False], id="a warm model"),
+        pytest.param(
+            Writer(model(), temperature=0.2), {}, [False, False], id="a warm model"
+        ),
         pytest.param(model(), {"revise": revise}, [False, False], id="a reviser"),
         pytest.param(
             Generator("the same"),

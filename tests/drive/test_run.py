@@ -14,14 +14,13 @@ from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer, targeted
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Evaluation, Finding, Goal, Usage
+from heedful.loop.record import Finding, Goal, Usage
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, session
-from tests.store.support import rows
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -140,9 +139,7 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(
             [0.3] * 5,
             id="other answers",
         ),
-        pytest.param(
-            ["same"] * 5, 1.4, [1.4] * 5, id="a warm model is not cooled"
-        ),  # a warm model is not cooled
+        pytest.param(["same"] * 5, 1.4, [1.4] * 5, id="a warm model is not cooled"),
     ],
 )
 async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
@@ -150,9 +147,9 @@ async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
 ):
     model = ScriptedModel(*answers)
     policy = Policy((MaxAttempts(5),))
-    await drive(generate=model, policy=policy, seed=7, temperature=temperature)
+    await drive(generate=Writer(model, temperature=temperature), policy=policy)
     assert [s["temperature"] for s in model.settings] == temperatures
-    assert [s["seed"] for s in model.settings] == [7, 8, 9, 10, 11]
+    assert [s["seed"] for s in model.settings] == [0, 1, 2, 3, 4]
 
 
 async def test_a_model_and_a_writer_are_generators():
@@ -517,61 +514,7 @@ def test_an_unusable_argument_is_refused_at_once(name, value):
         Run("t", **{"generate": plain, "store": None, name: value})
 
 
-# -- feedback in the user's words, and loops that keep no outputs
-
-REPAIR = "repair 1 of 0: {} is not right"
-
-
-def words(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
-    return (
-        f"repair {len(evaluation.errors)} of {len(goals)}: "
-        f"{evaluation.errors[0].message}"
-    )
-
-
-async def words_later(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
-    return words(evaluation, goals)
-
-
-@pytest.mark.parametrize("feedback", [words, words_later])
-async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedback):
-    await session(store, "one", feedback=feedback).step()
-    second = Generator("wrong 2", "wrong 3", "wrong 4", WANTED)
-    driver = session(store, generate=second, feedback=feedback)
-    assert not (await driver.finish()).passed
-    assert second.hints[0] == REPAIR.format("one")
-    assert (
-        REPAIR.format("one")
-        in rows(path, "select record from decision order by seq")[0][0]
-    )
-    verdict = await driver.override("attempts", "ada")
-    assert isinstance(verdict, Again)
-    assert verdict.feedback == REPAIR.format("wrong 4")
-    assert (await driver.finish()).passed
-    assert second.hints[-1] == verdict.feedback
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(None, id="None"),
-        pytest.param(5, id="a number"),
-        pytest.param(ValueError("no words"), id="an error"),
-    ],
-)
-async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
-    def failing(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    generate = Generator("one", WANTED)
-    with pytest.raises(errors.GenerateFailed, match=r"feedback raised .*run again"):
-        await session(store, generate=generate, feedback=failing).finish()
-    assert generate.calls == 1
-    assert (await session(store, generate=generate, feedback=words).finish()).passed
-    assert generate.calls == 2  # the answer was there already
-    assert generate.hints[1] == REPAIR.format("one")
+# -- loops that keep no outputs
 
 
 async def test_a_loop_without_examples_keeps_and_shows_no_output(store):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful import Episode, Event, Signal, signals
+from heedful import Episode, Event, signals
 from heedful.episodes.error_lines import error_text
-from heedful.episodes.signals import MAX_EVIDENCE_EVENTS
+from heedful.episodes.signals import MAX_EVIDENCE_EVENTS, Signal
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:

@@ -17,10 +17,12 @@ from heedful.loop.decide import (
     Again,
     Done,
     Policy,
+    Trigger,
     check_override,
     consume_overrides,
     decide,
 )
+from heedful.loop.reasons import Stop
 from heedful.loop.record import Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import (
     RULE_PRECEDENCE,
@@ -102,7 +104,7 @@ def test_the_last_evaluation_decides_and_not_the_best():
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
     loop = loop_of(evaluation, goals=(QUALITY, DRIFT))
     best = None if evaluation is None else 1
-    stop = heedful.Stop("unscored", figures={"scores": missing.split(", ")})
+    stop = Stop("unscored", figures={"scores": missing.split(", ")})
     assert decide(loop, NEVER) == Done(best, False, stopped_by=(stop,))
     assert stop.detail == f"no score for {missing}"
 
@@ -414,10 +416,10 @@ def test_reasons_list_errors_first_and_then_goals_as_declared():
     verdict = decide(loop, replace(NEVER, unscored="again"))
     assert isinstance(verdict, Again)
     assert verdict.reasons == (
-        heedful.Trigger("check", "second", "check_failed"),
-        heedful.Trigger("check", "first", "check_failed"),
-        heedful.Trigger("drift", "drift has no score", "drift_unscored"),
-        heedful.Trigger(
+        Trigger("check", "second", "check_failed"),
+        Trigger("check", "first", "check_failed"),
+        Trigger("drift", "drift has no score", "drift_unscored"),
+        Trigger(
             "quality", f"quality 0.5 misses {QUALITY}", "quality_threshold_not_met"
         ),
     )

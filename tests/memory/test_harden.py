@@ -12,6 +12,7 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
 from heedful.lessons.origin import Origin
 from heedful.loop.record import Finding
+from heedful.loop.runs import StageReport
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
@@ -203,7 +204,7 @@ async def test_a_finding_of_a_lesson_teaches_no_new_lesson(memory: Memory) -> No
     assert await memory.count() == before
 
 
-async def run_stage(memory: Memory, check: Any, *answers: str) -> heedful.StageReport:
+async def run_stage(memory: Memory, check: Any, *answers: str) -> StageReport:
     """Run a pipeline with one stage whose model makes these answers."""
     pipeline = heedful.Pipeline("reports", store=memory.store, memory=memory)
 

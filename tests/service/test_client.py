@@ -11,6 +11,7 @@ import pytest
 import heedful
 from heedful import errors
 from heedful.episodes.episode import Event, Fault
+from heedful.lessons.lesson import Outcome
 from heedful.lessons.proof import MeanCost
 from heedful.service.app import application
 from heedful.service.setup import Setup
@@ -135,7 +136,7 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
         evaluation=heedful.Evaluation((heedful.Finding("unit", "no unit"),)),
     )
     await client.outcome(
-        heedful.Outcome(
+        Outcome(
             "pears",
             True,
             calls=1,

@@ -20,6 +20,7 @@ from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts
+from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops, open_store
@@ -250,7 +251,7 @@ async def dream(path: str) -> None:
         say("dreamt")
         await asyncio.sleep(0.05)
         say("undoes")
-        await heedful.Dreams(memory).rollback(done.id, by="it")
+        await Dreams(memory).rollback(done.id, by="it")
 
 
 async def prove(path: str, other: str, log: str, count: str, seed: str) -> None:

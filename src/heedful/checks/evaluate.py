@@ -43,7 +43,7 @@ from heedful.checks.refusal import (
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match, short_digest
 from heedful.lessons.ranking import as_text
-from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding, Goal
+from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
@@ -64,8 +64,7 @@ class Context:
     the context that the caller passed with the task. A generator that samples should
     use `temperature` and `seed`. `examples` are recalled examples as chat turns (user:
     task, assistant: accepted output), `advice` recalled lessons without an output.
-    `recalled` has the texts of a memory of others between delimiters. `began` is the
-    loop's start in seconds since 1970.
+    `began` is the loop's start in seconds since 1970.
     """
 
     task: Any
@@ -79,7 +78,6 @@ class Context:
     seed: int = 0
     examples: tuple[Message, ...] = ()
     advice: tuple[Match, ...] = ()
-    recalled: str = ""
     began: float = 0.0
 
 
@@ -98,7 +96,7 @@ def whole_hint(context: Context) -> str:
     memory = ""
     if context.examples or context.advice:
         memory = as_text(context.examples, context.seed, context.advice)
-    parts = (context.recalled, memory, context.hint)
+    parts = (memory, context.hint)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -282,8 +280,6 @@ CRITIQUE_KEYS = ("severity", "issues", "suggestions")
 # Returns a finding for a check that raised; called with the name of the check and the
 # error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
-# Writes the feedback for the next attempt; by default `heedful.loop.feedback`.
-Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 _texts_of = attrgetter("check", "message", "fix", "evidence", "key", "rule")
 _CHECK_ANSWER_FORMS = (
     "Finding objects or texts, True or False; to give a score, an Evaluation"
@@ -563,31 +559,6 @@ def _met_by_evaluator(
     """Return 1 if an evaluator judged and found nothing, else None."""
     is_silent = evaluate is not None and not findings and not scores
     return 1.0 if is_silent else None
-
-
-async def worded(
-    feedback: Feedback, evaluation: Evaluation, goals: tuple[Goal, ...], at: Context
-) -> str:
-    """Return what the user's function `feedback` writes, without secrets.
-
-    Raises GenerateFailed.
-    """
-
-    def failed(error: BaseException) -> errors.GenerateFailed:
-        """Return the error for an exception of `feedback`."""
-        message = f"{type(error).__name__}: {redact(str(error))[:300]}"
-        return errors.GenerateFailed(
-            f"feedback raised {message}; correct it and run again"
-        )
-
-    text = await call(
-        failed, feedback, evaluation, goals, at=at, thread=blocking(feedback)
-    )
-    if not isinstance(text, str):
-        raise failed(
-            TypeError(f"it returned {type(text).__name__}; it has to return text")
-        )
-    return redact(text)
 
 
 def _count_asks(check: Any) -> int:

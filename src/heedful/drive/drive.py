@@ -11,17 +11,15 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import (
     Check,
     Context,
     Evaluate,
-    Feedback,
     list_judges,
     pure,
-    worded,
 )
 from heedful.checks.output import declared_output, from_stored, to_stored
 from heedful.checks.refusal import Refusing
@@ -40,22 +38,21 @@ from heedful.drive.generate import (
 from heedful.drive.judging import Judges, find_repeated, judge_names
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
+    LoopOptions,
     add_resumption,
     knows_options,
     late_error,
     resumed_ladder,
     validate_options,
 )
-from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.drive.result import Result
 from heedful.drive.run_state import RunState, count_died_calls
 from heedful.lessons.briefing import Briefing, Tell
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Match, Scope
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead, with_stage_feedback
 from heedful.memory.memory import Memory
-from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, ladders, open_beside
 from heedful.store.records import Head, JournalEntry, StoredLoop
@@ -63,6 +60,10 @@ from heedful.store.store import Store
 from heedful.validation import refuses_unknown_options
 
 C = TypeVar("C")
+# Writes the hint for the next attempt of a stage, from the advice of its memory.
+StageFeedback = Callable[
+    [record.Evaluation, tuple[record.Goal, ...], tuple[Match, ...]], Awaitable[str]
+]
 
 
 @refuses_unknown_options
@@ -71,7 +72,7 @@ class Run(Generic[C]):
     """A loop that a program runs step by step; with a store it is resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the
-    journal. Only a pipeline gives a `stage`.
+    journal. Only a pipeline gives a `stage`, its `feedback` and its `judges`.
     """
 
     task: Any = field(kw_only=False)
@@ -89,16 +90,13 @@ class Run(Generic[C]):
     scope: Scope | None = None
     data: Any = None
     timeout: float | None = None
-    temperature: float = 0.0
-    seed: int = 0
-    feedback: Feedback | None = None
     memory_key: str | None = None
     model: str = ""
     tell: Tell = "both"
-    recall: RecallFunction | RecallOnTrial | None = None
     refuse: Refusing = ()
     output: Any = None
     stage: StageHead | None = None
+    feedback: StageFeedback | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
 
     def __post_init__(self) -> None:
@@ -158,9 +156,6 @@ class Run(Generic[C]):
             id=self.id,
             may_exist=may_exist,
         )
-        if self.recall is not None:
-            self.recall = on_trial(self.recall, self._lease.store, self._lease.scope)
-        self._recalled = ""
         self._memory = None if memory is None else self._loop_memory(memory)
         self._journal = journal.Journal(
             self._lease.store,
@@ -306,7 +301,7 @@ class Run(Generic[C]):
             after, verdict = decide.apply_override(
                 before, self.policy, state.verdict, override
             )
-            verdict = await self._word_verdict(state, after, verdict)
+            verdict = await self._word_verdict(after, verdict)
 
             entry = JournalEntry(id=self.id, epoch=0)
             if isinstance(state.verdict, decide.Done):
@@ -338,7 +333,6 @@ class Run(Generic[C]):
 
                 try:
                     self._state = await work(self._state)
-                    await self._end_trial(self._state)
                 except BaseException:
                     # Not handled, only noted, also of a cancellation: a write that
                     # raised may still have succeeded, and only the journal knows.
@@ -390,27 +384,8 @@ class Run(Generic[C]):
         if self._memory is not None:
             answered = state.answer is not None
             await self._memory.open(state.loop, state.verdict, answered)
-        await self._recall_texts(state)
 
         return state
-
-    async def _recall_texts(self, state: RunState) -> None:
-        """Ask the memory of others what to add to prompts.
-
-        An ended loop asks, too: an override may open it again.
-        """
-        if not isinstance(self.recall, RecallOnTrial):
-            return
-        loop = state.loop
-        under_way = state.answer or loop.is_under_way
-        context = self._context(state, len(loop.attempts) + 1)
-        self._recalled = await recall_texts(self.recall, context, not under_way)
-
-    async def _end_trial(self, state: RunState) -> None:
-        """Record the result of an ended loop in the trial of the memory of others."""
-        has_ended = isinstance(state.verdict, decide.Done)
-        if has_ended and isinstance(self.recall, RecallOnTrial):
-            await end_trial(self.recall, state.loop)
 
     def _head(self) -> Head:
         """Return what the store holds of the loop besides its attempts."""
@@ -606,9 +581,7 @@ class Run(Generic[C]):
             data, type_name = to_stored(value, self._output)
             attempt = replace(attempt, type_name=type_name)
         loop = journal.append_attempt(state.loop, attempt, time.time())
-        verdict = await self._word_verdict(
-            state, loop, decide.decide(loop, self.policy)
-        )
+        verdict = await self._word_verdict(loop, decide.decide(loop, self.policy))
 
         if self._lease.durable:
             # Known fixes are words of lessons, which a store must be able to forget.
@@ -638,18 +611,18 @@ class Run(Generic[C]):
         )
 
     async def _word_verdict(
-        self, state: RunState, loop: record.Loop, verdict: decide.Verdict
+        self, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
-        """Return the verdict, with the feedback that the user's function writes."""
+        """Return the verdict; that of a stage has the feedback of its pipeline."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if self.feedback is None or evaluation is None:
             return verdict
         if not isinstance(verdict, decide.Again):
             return verdict
 
-        context = self._context(state, len(loop.attempts))
-        feedback = await worded(self.feedback, evaluation, loop.goals, context)
-        return replace(verdict, feedback=feedback)
+        advice = self.briefing.advice if self.briefing else ()
+        feedback = await self.feedback(evaluation, loop.goals, advice)
+        return replace(verdict, feedback=redact(feedback))
 
     async def _try(self, state: RunState, began: float) -> tuple[Any, record.Attempt]:
         """Make one attempt; return its candidate and its record."""
@@ -796,11 +769,10 @@ class Run(Generic[C]):
             hint=hint,
             previous=state.values[-1] if state.values else None,
             data=self.data,
-            temperature=state.warmed(self.temperature),
-            seed=self.seed + number - 1,
+            temperature=state.warmed(self._producers[state.rung - 1].temperature),
+            seed=number - 1,
             examples=briefing.examples if briefing else (),
             advice=briefing.advice if briefing else (),
-            recalled=self._recalled,
             began=self._began,
         )
 
@@ -856,11 +828,13 @@ class Run(Generic[C]):
         self._state = replace(state, loop=loop)
 
 
-# The keyword arguments that `run` and `self_correcting` share.
+# What a pipeline gives to the loop of a stage.
+STAGE_LOOP_OPTIONS = ("stage", "feedback", "judges")
+# The options that `run` and `self_correcting` share.
 RUN_OPTIONS = tuple(
     option.name
     for option in fields(Run)
-    if option.name not in ("task", "generate", "stage")
+    if option.name not in ("task", "generate", *STAGE_LOOP_OPTIONS)
 )
 
 
@@ -879,18 +853,8 @@ async def run(
     initial: Any = None,
     store: Store | str | None = DEFAULT_STORE,
     id: str = "",
-    scope: Scope | None = None,
-    data: Any = None,
-    timeout: float | None = None,  # noqa: ASYNC109 - one attempt's, not this call's
-    temperature: float = 0.0,
-    seed: int = 0,
-    feedback: Feedback | None = None,
-    memory_key: str | None = None,
-    model: str = "",
-    tell: Tell = "both",
-    recall: RecallFunction | RecallOnTrial | None = None,
-    refuse: Refusing = (),
     output: Any = None,
+    **options: Unpack[LoopOptions],
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop.
 
@@ -903,20 +867,9 @@ async def run(
     candidate, findings)` makes the next candidate from the last one. An `initial`
     candidate is attempt 1. `memory` adds lessons of earlier loops to prompts and learns
     from this loop. `store` makes the loop durable, by default beside its memory; None
-    stores nothing. A stored loop with an `id` can be resumed. Checks and generators
-    find `data` as `Context.data`. `timeout` limits one attempt, in seconds. The first
-    attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the
-    hint for the next attempt. Loops with the same `memory_key` tell each other the
-    rules that they broke; by default it is the module and the name of the function
-    `generate`. `model` names the model that `generate` asks, so that lessons and proof
-    tell models apart; a Model, a Writer and the answer of an SDK name their own. `tell`
-    is what memory adds to prompts: "rules", "examples" or "both". With "rules" it never
-    stores or shows outputs, only errors and fixes. `recall(task)` returns texts of
-    another memory that prompts show; they are on trial under the function's name, or as
-    `Trial.of` says. A ValueError, an AssertionError or an error of these further
-    classes, `refuse`, that a check or generator raises is no fault: it refuses the
-    answer, and its text is the feedback. `output` is the type of the candidates, such
-    as a pydantic class: answers are read as it, and checks and the result get objects.
+    stores nothing. A stored loop with an `id` can be resumed. `output` is the type of
+    the candidates, such as a pydantic class: answers are read as it, and checks and the
+    result get objects. For further `options` see `LoopOptions`.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
     resumed.
@@ -934,17 +887,7 @@ async def run(
         initial=initial,
         store=store,
         id=id,
-        scope=scope,
-        data=data,
-        timeout=timeout,
-        temperature=temperature,
-        seed=seed,
-        feedback=feedback,
-        memory_key=memory_key,
-        model=model,
-        tell=tell,
-        recall=recall,
-        refuse=refuse,
         output=output,
+        **options,
     )
     return await loop.finish()

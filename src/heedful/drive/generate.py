@@ -90,7 +90,8 @@ class Writer:
     """A model that writes candidates.
 
     `system` is the system message. `schema` is the JSON Schema of the answer.
-    `max_tokens` limits the length of the answer. Each retry is a new prompt with
+    `max_tokens` limits the length of the answer. `temperature` is that of the first
+    attempt. Each retry is a new prompt with
     bounded size: recalled examples and those of recalled rules as chat turns, the
     rules, the last candidate if it is longer than `MAX_REWRITE_CHARS` characters, the
     feedback, and the task.
@@ -101,6 +102,7 @@ class Writer:
     _: KW_ONLY
     schema: Mapping[str, Any] | None = None
     max_tokens: int | None = None
+    temperature: float = 0.0
 
     def asking_for(self, output: Output | None) -> Writer:
         """Return the writer that asks for a declared type, unless it has a schema.
@@ -134,12 +136,9 @@ class Writer:
 def _request_parts(context: Context) -> list[str]:
     """Return what the last turn of a prompt says.
 
-    That is: texts of others, rules, the last answer, the hint, the task.
+    That is: rules, the last answer, the hint, the task.
     """
     parts = []
-    if context.recalled:
-        parts.append(context.recalled)
-
     if context.advice:
         rules = [replace(rule, worked=None) for rule in context.advice]
         parts.append(as_text((), context.seed, rules))
@@ -224,6 +223,11 @@ class Producer:
     def writes(self) -> bool:
         """True if a model writes the candidates, and not a function."""
         return isinstance(self.generate, Writer)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the first attempt."""
+        return self.generate.temperature if isinstance(self.generate, Writer) else 0.0
 
     @property
     def deaf(self) -> str:

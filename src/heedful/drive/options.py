@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from heedful import errors
 from heedful.checks.evaluate import MAX_MEMORY_KEY_CHARS, Check, Evaluate
@@ -22,6 +22,30 @@ from heedful.validation import check_name, check_options, require
 T = TypeVar("T")
 P = ParamSpec("P")
 UNLIMITED_SECONDS = float("inf")
+
+
+class LoopOptions(TypedDict, total=False):
+    """Further options of `run`, `Run` and `self_correcting`.
+
+    `scope` is the tenant and the project of the loop, by default those of its memory.
+    Checks and generators find `data` as `Context.data`. `timeout` limits one attempt,
+    in seconds. Loops with the same `memory_key` tell each other the rules that they
+    broke; by default it is the module and the name of the function `generate`. `model`
+    names the model that `generate` asks, so that lessons and proof tell models apart; a
+    Model, a Writer and the answer of an SDK name their own. `tell` is what memory adds
+    to prompts: "rules", "examples" or "both". With "rules" it never stores or shows
+    outputs, only errors and fixes. A ValueError, an AssertionError or an error of these
+    further classes, `refuse`, that a check or generator raises is no fault: it refuses
+    the answer, and its text is the feedback.
+    """
+
+    scope: Scope | None
+    data: Any
+    timeout: float | None
+    memory_key: str | None
+    model: str
+    tell: Tell
+    refuse: Refusing
 
 
 def validate_options(
@@ -162,6 +186,9 @@ def knows_options(
     The traceback of an error in user code has no lines of heedful below the call.
     """
     names = list(signature(function).parameters)
+    if "options" in names:
+        names.remove("options")
+        names += LoopOptions.__annotations__
 
     @wraps(function)
     async def checked(*arguments: P.args, **options: P.kwargs) -> T:

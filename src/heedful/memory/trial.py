@@ -8,9 +8,8 @@ external: they are never learnt, and no recall finds them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from heedful.lessons.holdout import is_source_withheld
 from heedful.lessons.lesson import (
@@ -31,16 +30,6 @@ if TYPE_CHECKING:  # imported when it is needed: it takes time to import
 
 MAX_NAME_CHARS = 200  # of a source and of a loop
 MAX_OFFERED_CHARS = 1_000_000
-# A function from a task to the texts that a memory adds to its prompt.
-RecallFunction = Callable[[Any], Awaitable[Sequence[str]] | Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class RecallOnTrial:
-    """A function that recalls texts for a task, and the trial of these texts."""
-
-    trial: "Trial"
-    function: RecallFunction
 
 
 class Trial:
@@ -121,12 +110,6 @@ class Trial:
         await self.store.write(
             self.scope, trials.end, self.source, loop, thousandths(score)
         )
-
-    def of(self, function: RecallFunction) -> RecallOnTrial:
-        """Return the argument `recall` of `run`: this trial of the function's texts."""
-        allowed = "a function from a task to a list of texts"
-        require(callable(function), "function", function, allowed)
-        return RecallOnTrial(self, function)
 
     async def offered(self, loop: str) -> tuple[str, ...]:
         """Return the digests of the texts that were offered to a loop, or the texts.

@@ -22,7 +22,6 @@ from heedful.checks.evaluate import (
     Context,
     blocking,
     call,
-    context,
     evaluated,
     key_of,
     list_judges,
@@ -34,7 +33,7 @@ from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
 from heedful.drive.options import validate_options
 from heedful.lessons.learn import MAX_LOOP_LESSONS
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, runs, stop
 from heedful.memory.memory import Memory
@@ -684,7 +683,10 @@ class StageRunner:
         )
 
     async def _write_feedback(
-        self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]
+        self,
+        evaluation: record.Evaluation,
+        goals: tuple[record.Goal, ...],
+        advice: tuple[Match, ...],
     ) -> str:
         """Return the feedback on an attempt, with lessons about its errors.
 
@@ -698,7 +700,7 @@ class StageRunner:
 
         texts = await self._recall_fixes(memory, evaluation)
         if stage.writer is None:
-            texts += [match.lesson for match in context().advice]
+            texts += [match.lesson for match in advice]
         lines = [
             f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
         ]
