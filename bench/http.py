@@ -130,7 +130,7 @@ def measure_on_postgres(folder: str, kinds: Mapping[str, str]) -> Iterator[Figur
 
 def run_migrate(site: str, url: str) -> None:
     """Make the tables of a database with the packages in `site`."""
-    command = [sys.executable, "-m", "heedful.cli", "migrate", "--db", url]
+    command = [sys.executable, "-m", "heedful.cli", "db", "migrate", "--db", url]
     subprocess.run(
         [*command, "--role", "heedful"],
         env={**os.environ, "PYTHONPATH": python_path(site)},

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE
+from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE, RENAMED_COMMANDS
 from tests.cli.support import task
 from tests.service.running import started_and_stopped
 
@@ -31,7 +31,7 @@ GOOD = {
         "id state task goals policy made decisions lines briefing",
     ),
     "loops": ("Say red", "loops"),
-    "runs": ("no run of a pipeline in project", "runs"),
+    "loops runs": ("no run of a pipeline in project", "runs"),
     "lessons --limit 1": ("(held back)\nNext: heedful quarantine list", "lessons"),
     "seen log": (
         "4 patterns merged as: login failed",
@@ -40,8 +40,11 @@ GOOD = {
     "recall 'Say red'": ("rejected: blue", "examples spaces"),
     "recall --why 'Say red'": ("shown: lesson", "memory_key space waiting choices"),
     "recall": ("nothing to show", "examples silence spaces"),
-    "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
-    "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed loops"),
+    "lessons pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
+    "lessons prune --by ann --keep 1 --dry-run": (
+        "would be removed",
+        "dry_run removed loops",
+    ),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),
     "quarantine log": ("nothing was reviewed yet", "rulings"),
     "proof": (
@@ -55,11 +58,11 @@ GOOD = {
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
-    "override r/stopped attempts --by ann": (
+    "loops override r/stopped attempts --by ann": (
         "loop r/stopped is open",
         "loop rule by why decisions until verdict reasons feedback lifted",
     ),
-    "cancel r/open --by ann --why 'no more need'": (
+    "loops cancel r/open --by ann --why 'no more need'": (
         "loop r/open is cancelled",
         "loop by why verdict best passed stopped_by lifted",
     ),
@@ -69,8 +72,8 @@ GOOD = {
         "id name may projects secret key",
     ),
     "key list": ("this tenant has no key", "keys"),
-    "audit list": ("nothing was done in this tenant yet", "audit"),
-    "audit verify": ("the audit has no row yet", "rows head broken what"),
+    "key audit list": ("nothing was done in this tenant yet", "audit"),
+    "key audit verify": ("the audit has no row yet", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }
@@ -201,14 +204,14 @@ BAD = {
     "why zzz": (3, "no loop or run 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),
     "loops --db no.db": (3, "no database 'no.db'"),
-    "prune": (2, "Missing option '--by'"),
+    "lessons prune": (2, "Missing option '--by'"),
     "before": (2, "Missing argument 'command'"),
-    "prune --by ann": (2, "nothing says what to remove"),
-    "prune --by ann --unused-for 0d": (
+    "lessons prune --by ann": (2, "nothing says what to remove"),
+    "lessons prune --by ann --unused-for 0d": (
         2,
         "--unused-for is '0d'; it must be a time such as",
     ),
-    "prune --by ann --ended-for 30d": (
+    "lessons prune --by ann --ended-for 30d": (
         2,
         "--ended-for is '30d'; it must be at least 31d",
     ),
@@ -222,9 +225,15 @@ BAD = {
         2,
         "unexpected extra argument(s) (other.db)",
     ),
-    "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
-    "override r/stopped attempts --by ' '": (2, "by is ' '; it must name the act"),
-    "override r/passed attempts --by a": (2, "the loop passed; there is n"),
+    "loops override r/stopped budget --by a": (
+        2,
+        "rule 'budget' cannot be overridden; th",
+    ),
+    "loops override r/stopped attempts --by ' '": (
+        2,
+        "by is ' '; it must name the act",
+    ),
+    "loops override r/passed attempts --by a": (2, "the loop passed; there is n"),
     "quarantine revoke nobody": (3, "no source 'nobody'"),
     "quarantine revoke page --yes": (2, "by is ''"),
     "run": (2, "Missing argument 'tasks'"),
@@ -245,7 +254,7 @@ BAD = {
         "origin is 'mine'; it must be one of user, local, outside",
     ),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
-    "migrate": (2, "heedful.db is not a postgresql:// URL"),
+    "db migrate": (2, "heedful.db is not a postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline cannot be combined with --full"),
     "demo --pipeline --db a.db": (2, "--pipeline cannot be combined with --db"),
     "demo --fresh --db a.db": (2, "--fresh cannot be combined with --db"),
@@ -290,7 +299,7 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line):
         pytest.param("why", "UsageError", id="an argument is missing"),
         pytest.param("loops --limt 3", "UsageError", id="no such option"),
         pytest.param("looops", "UsageError", id="no such command"),
-        pytest.param("prune", "UsageError", id="an option is missing"),
+        pytest.param("lessons prune", "UsageError", id="an option is missing"),
         pytest.param("loops --limit x", "UsageError", id="not a number"),
         pytest.param("proof --restore 1", "UsageError", id="options that need others"),
         pytest.param("why zzz", "NotFound", id="no such loop"),
@@ -333,6 +342,14 @@ def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
         assert summary.split()[0] in done.out
     assert heedful_("--version").out.startswith("heedful ")
     assert heedful_("").code == 2
+
+
+def test_a_former_name_of_a_command_still_works(heedful_):
+    for former, name in RENAMED_COMMANDS.items():
+        done = heedful_(f"{former} --help")
+        assert done.code == 0
+        assert done.err == f"heedful {former} is now heedful {name}\n"
+        assert done.out == heedful_(f"{name} --help").out
 
 
 @pytest.mark.parametrize(

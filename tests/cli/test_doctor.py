@@ -90,18 +90,18 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
     wise = "tests.checks.support:wise"
     noisy = "tests.checks.support:noisy"
     done = session(
-        ("judge check", 2, "name one"),
-        ("judge check nope", 2, "no model is called 'nope'"),
-        ("judge check toy:raises", 5, "the model fell over"),
-        (f"judge check {wise}", 0, "pessimist", f"{wise}: it can judge"),
-        (f"judge check {noisy} --json", 1),
+        ("model judge", 2, "name one"),
+        ("model judge nope", 2, "no model is called 'nope'"),
+        ("model judge toy:raises", 5, "the model fell over"),
+        (f"model judge {wise}", 0, "pessimist", f"{wise}: it can judge"),
+        (f"model judge {noisy} --json", 1),
     )
     assert done.json == {"judge": noisy, "passed": False, "right": {}, "pairs": 20}
     for judge, well, finding in (
         ("none", True, "none"),
         (wise, True, wise),
         (noisy, False, "ranks 0 of 20 labelled pairs right, a judge needs 80%"),
-        ("toy:answer", False, "heedful judge check"),
+        ("toy:answer", False, "heedful model judge"),
     ):
         monkeypatch.setenv("HEEDFUL_JUDGE", judge)
         sign = signs(session((f"{WELL} --json", int(not well))))["judge"]
@@ -110,7 +110,7 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
     monkeypatch.setenv("HEEDFUL_JUDGE", wise)
     desk.write("cache/judges.json", '{"x": 1}')
     session(
-        (WELL, 1, "✗ judge:", "nobody knows"), (f"judge check {wise}", 0), (WELL, 0)
+        (WELL, 1, "✗ judge:", "nobody knows"), (f"model judge {wise}", 0), (WELL, 0)
     )
 
 
@@ -183,5 +183,5 @@ def test_missing_vectors_are_embedded_in_the_tenant_that_is_asked_for(
         memory = Memory(store, Scope(tenant="acme"))
         asyncio.run(memory.remember("a", "x", lesson="Look twice."))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
-    command = "HEEDFUL_TENANT=acme heedful reembed"
+    command = "HEEDFUL_TENANT=acme heedful lessons reembed"
     session((f"{WELL} --tenant acme", 1, f"; {command}"))

@@ -1,4 +1,4 @@
-"""`heedful harden`: as a person types it."""
+"""`heedful lessons harden`: as a person types it."""
 
 import asyncio
 
@@ -41,50 +41,69 @@ def taught(desk: Desk) -> Desk:
 
 def test_a_lesson_is_hardened_and_retired(taught, session) -> None:
     session(
-        ("harden --list", 0, "no lesson is a check", "heedful harden LESSON"),
         (
-            "harden 1",
+            "lessons harden --list",
+            0,
+            "no lesson is a check",
+            "heedful lessons harden LESSON",
+        ),
+        (
+            "lessons harden 1",
             0,
             "lesson 1 is a check, proposed",
             "such as 'P0' or 'P3'",
             "executed: finds 2 of 2 rejected outputs, none of 2 accepted",
             "says: no severity. Answer with one of P0 to P3",
             "loops of the memory key 'bugs'",
-            "heedful harden 1 --accept --by NAME",
+            "heedful lessons harden 1 --accept --by NAME",
         ),
-        ("harden --list", 0, "proposed"),
-        ("harden 1 --accept --by ann --why tried", 0, "is a check, accepted: tried"),
-        ("harden 1 --json", 0, '"state": "accepted"', '"by": "ann"'),
-        ("harden --list --json", 0, '"checks": ['),
-        ("harden 1 --reject --by bo", 0, "is a check, rejected"),
-        ("harden 1", 0, "is a check, rejected"),
+        ("lessons harden --list", 0, "proposed"),
+        (
+            "lessons harden 1 --accept --by ann --why tried",
+            0,
+            "is a check, accepted: tried",
+        ),
+        ("lessons harden 1 --json", 0, '"state": "accepted"', '"by": "ann"'),
+        ("lessons harden --list --json", 0, '"checks": ['),
+        ("lessons harden 1 --reject --by bo", 0, "is a check, rejected"),
+        ("lessons harden 1", 0, "is a check, rejected"),
     )
 
 
 @pytest.mark.parametrize(
     ("line", "code", "cure"),
     [
-        pytest.param("harden", 2, "heedful harden LESSON", id="no lesson"),
-        pytest.param("harden 1 --accept", 2, "--by NAME", id="nobody accepts"),
         pytest.param(
-            "harden 1 --accept --reject --by a", 2, "choose one", id="two decisions"
+            "lessons harden", 2, "heedful lessons harden LESSON", id="no lesson"
         ),
-        pytest.param("harden 1 --list", 2, "give no lesson", id="a lesson and a list"),
-        pytest.param("harden 0", 2, "not in the range 1<=x", id="id 0"),
-        pytest.param("harden x", 2, "not a valid int", id="id is a word"),
-        pytest.param("harden 9", 3, "lesson '9'", id="unknown"),
+        pytest.param("lessons harden 1 --accept", 2, "--by NAME", id="nobody accepts"),
         pytest.param(
-            "harden 1 --false-alarm --by a", 3, "harden the lesson first", id="no check"
+            "lessons harden 1 --accept --reject --by a",
+            2,
+            "choose one",
+            id="two decisions",
+        ),
+        pytest.param(
+            "lessons harden 1 --list", 2, "give no lesson", id="a lesson and a list"
+        ),
+        pytest.param("lessons harden 0", 2, "not in the range 1<=x", id="id 0"),
+        pytest.param("lessons harden x", 2, "not a valid int", id="id is a word"),
+        pytest.param("lessons harden 9", 3, "lesson '9'", id="unknown"),
+        pytest.param(
+            "lessons harden 1 --false-alarm --by a",
+            3,
+            "harden the lesson first",
+            id="no check",
         ),
     ],
 )
 def test_bad_input_names_its_cure_and_writes_nothing(
     taught, session, line, code, cure
 ) -> None:
-    session((line, code, cure), ("harden --list", 0, "no lesson is a check"))
+    session((line, code, cure), ("lessons harden --list", 0, "no lesson is a check"))
 
 
 def test_too_few_examples_are_counted(desk, session) -> None:
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(_teach(store, ("high", "P1")))
-    session(("harden 1", 2, "it has 1 and 1"))
+    session(("lessons harden 1", 2, "it has 1 and 1"))

@@ -140,7 +140,7 @@ def test_an_id_that_is_mistyped_is_asked_about(desk, session, history):
     desk.write(DEFAULT_DATABASE_FILE, history)
     session(
         ("why r/pased", 3, "no loop or run 'r/pased'", "(did you mean 'r/passed'?)"),
-        ("cancel r/opne", 3, "(did you mean 'r/open'?)"),
+        ("loops cancel r/opne", 3, "(did you mean 'r/open'?)"),
         ("why nothing-alike", 3, "!did you mean"),
     )
 
@@ -192,11 +192,11 @@ def test_loops_are_listed_by_their_state(desk, session, history, state, ids):
 
 def test_a_loop_is_ended_by_hand(session_of_loops):
     done = session_of_loops(
-        ("cancel r/open --by ann --why 'no more need'", 0, "is cancelled"),
+        ("loops cancel r/open --by ann --why 'no more need'", 0, "is cancelled"),
         ("why r/open", 0, "Stopped after attempt 1: it was cancelled: ann: no more"),
         ("loops --state open", 0, "no loop that is open"),
-        ("cancel r/passed --by ann", 0, "had ended before; nothing was changed"),
-        ("cancel r/passed --by ann --json", 0),
+        ("loops cancel r/passed --by ann", 0, "had ended before; nothing was changed"),
+        ("loops cancel r/passed --by ann --json", 0),
     )
     assert done.json["passed"] is True
 
@@ -246,7 +246,7 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
     before = time.time()
     until = session_of_loops(
         (
-            "override r/stopped attempts --by ann --why 'it is close'",
+            "loops override r/stopped attempts --by ann --why 'it is close'",
             0,
             f"attempts is suspended for 1 decision; loop r/stopped is open; {how}",
             "Next: heedful why r/stopped",
@@ -259,7 +259,7 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
             "override of attempts by ann: it is close (used 1 of 1)",
         ),
         (
-            "override r/budget attempts --by ann --decisions 2",
+            "loops override r/budget attempts --by ann --decisions 2",
             0,
             (
                 "attempts is suspended for 2 decisions; loop r/budget is still stopped "
@@ -267,7 +267,7 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
             ),
         ),
         (
-            "override advi attempts --by ann --decisions 3 --expires 1.5d --json",
+            "loops override advi attempts --by ann --decisions 3 --expires 1.5d --json",
             0,
             '"decisions": 3',
             '"verdict": "again"',
@@ -280,11 +280,15 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
 def test_several_rules_are_overridden_together(session_of_loops):
     session_of_loops(
         (
-            "override r/stopped attempts,repeat --by ann",
+            "loops override r/stopped attempts,repeat --by ann",
             0,
             "attempts and repeat are suspended for 1 decision; loop r/stopped is open",
         ),
-        ("override r/stopped attempts,budget --by ann", 2, "rule 'budget' cannot"),
+        (
+            "loops override r/stopped attempts,budget --by ann",
+            2,
+            "rule 'budget' cannot",
+        ),
     )
 
 
@@ -421,7 +425,6 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
             "!###",
             "!| --- |",
             "mean 1234.56 against 89.23",
-            "Next: heedful ask forecast-1",
         ),
         ("why forecast-1 train", 0, only, f"!{stage}", "!insights", "!###"),
         ("why forecast-1 2", 0, only, f"!{stage}"),
@@ -435,16 +438,13 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
             2,
             "loop 'forecast/say' is not a run of a pipeline: it has no sta",
         ),
-        ("why zzz", 3, "heedful loops and heedful runs list them"),
+        ("why zzz", 3, "heedful loops and heedful loops runs list them"),
         ("why forecast-2 2 --json", 0),
     ).json
     assert document["run"] == "forecast-2"
     assert document["name"] == "train"
     assert document["action"] == "passed"
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    session_of_runs(
-        ("ask last", 3, "no run of a pipeline 'last' in project 'other' of heedful.db")
-    )
     session_of_runs(
         ("why last", 3, "project 'other' of heedful.db, which has no loop yet")
     )
@@ -492,44 +492,38 @@ def test_a_lesson_says_how_loops_ended_and_not_that_it_was_the_cause(desk, sessi
 def test_ask(session_of_runs):
     session_of_runs(
         (
-            "ask forecast-1 'why did the pipeline retry stage 2?'",
+            "why forecast-1 'why did the pipeline retry stage 2?'",
             0,
             "asked: why stage 2 (train, by its place) was retried\n",
             "\n1. [train] stage 2 (train)",
             "Next: heedful why forecast-1 train",
         ),
         (
-            "ask last",
-            0,
-            "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, ",
-        ),
-        (
-            "ask forecast-1 'what is the weather?'",
+            "why forecast-1 'what is the weather?'",
             0,
             "why stages were retried, and the question names none of them: load, train",
             "asked: which stages of run forecast-1 were retried, and why\n",
         ),
-        (
-            "ask forecast/say why?",
-            2,
-            "heedful why forecast/say explains it, heedful runs lists",
-        ),
-        ("ask forecast-1 'why did it retry stage 2?' --json", 0, '"missing": ""'),
+        ("why forecast-1 'why did it retry stage 2?' --json", 0, '"missing": ""'),
     )
 
 
 def test_runs_and_their_statistics(session_of_runs):
     listed = session_of_runs(
-        ("runs", 0, "Next: heedful why nightly-1"),
+        ("loops runs", 0, "Next: heedful why nightly-1"),
         (
-            "runs weekly",
+            "loops runs weekly",
             3,
             "'weekly' in project 'default' of heedful.db; there are runs of forecast, ",
             "nightly\n",
         ),
-        ("runs nightli", 3, "(did you mean 'nightly'?); there are runs of forecast"),
-        ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
-        ("runs --json", 0),
+        (
+            "loops runs nightli",
+            3,
+            "(did you mean 'nightly'?); there are runs of forecast",
+        ),
+        ("loops runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
+        ("loops runs --json", 0),
     ).json["runs"]
     names = ("run", "state", "stages", "attempts", "retries")
     assert [tuple(row[name] for name in names) for row in listed] == [
@@ -579,7 +573,7 @@ def test_runs_and_stages_are_told_from_loops(session_of_runs, desk):
     counts = Counter(kinds.values())
     assert lines[-1] == (
         f"{len(kinds) - counts['run']} loops, {counts['stage']} of them stages, "
-        f"and {counts['run']} runs; heedful runs counts the attempts of runs"
+        f"and {counts['run']} runs; heedful loops runs counts their attempts"
     )
     attempts = {entry["id"]: entry["attempts"] for entry in entries}
     assert attempts["nightly-1"] is None

@@ -74,7 +74,7 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
             "no key '0f' in tenant default; if it belongs to another tenant, add",
         ),
         ("quarantine revoke page --by ann --yes", 3),
-        ("audit list", 0, "quarantine.revoke", "key:0f", "ann"),
+        ("key audit list", 0, "quarantine.revoke", "key:0f", "ann"),
     )
 
 
@@ -153,26 +153,26 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
     with sqlite3.connect(desk.folder / "heedful.db") as db:
         db.execute("update lesson set last_seen = 1e9 where error_type = 'KeyError'")
     db.close()
-    unused = "prune --by ann --unused-for 180d"
+    unused = "lessons prune --by ann --unused-for 180d"
     session(
         (
             f"{unused} --dry-run",
             0,
             "1 lesson would be removed",
             "Ask for the colour first",
-            "Next: heedful prune --by ann --unused-for 180d",
+            "Next: heedful lessons prune --by ann --unused-for 180d",
         ),
         (f"{unused} --dry-run --json", 0, '"why": "not used for '),
-        ("pin 1 --by ann", 0, "lesson 1 is pinned", "Next: heedful lessons"),
+        ("lessons pin 1 --by ann", 0, "lesson 1 is pinned", "Next: heedful lessons"),
         ("lessons edit 1 'Colour first' --by ann", 0, "lesson 1 has new words"),
         ("lessons --limit 9 --json", 0, "Colour first"),
         (unused, 0, "0 lessons removed"),
-        ("pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
+        ("lessons pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
         (unused, 0, "1 lesson removed", "Next: heedful quarantine log"),
         ("quarantine log", 0, "prune", "ann"),
-        ("prune --by ann --keep 1", 0, "the least useful"),
+        ("lessons prune --by ann --keep 1", 0, "the least useful"),
         (
-            "prune --keep 0 --by ' '",
+            "lessons prune --keep 0 --by ' '",
             2,
             "heedful: by is ' '; it must be the name of a person",
         ),
@@ -192,7 +192,7 @@ def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, s
         db.execute("update loop set updated = 1e9 where id = 'one'")
         db.execute("update loop set updated = 1.1e9 where id = 'two'")
     db.close()
-    ended = "prune --by ann --ended-for 365d"
+    ended = "lessons prune --by ann --ended-for 365d"
     session(
         (
             f"{ended} --dry-run",
@@ -366,7 +366,13 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         ),
         ("quarantine undo 3 --by bob", 3, "no decision about example '3'"),
         ("quarantine reject 3 --by ann --json", 0, '"rejected": [\n    3\n  ]'),
-        ("audit list", 0, "quarantine.release", "quarantine.reject", "quarantine.undo"),
+        (
+            "key audit list",
+            0,
+            "quarantine.release",
+            "quarantine.reject",
+            "quarantine.undo",
+        ),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
         ("quarantine log", 0, "release", "read it", "reject", "One line only."),
@@ -811,14 +817,14 @@ def test_what_lies_elsewhere_is_said_and_moved(desk, session, monkeypatch):
     recalled = session(
         (f"recall '{TASK}'", 0, "1 example by words only (0 in fixed/64, 1 without")
     )
-    assert next_line(recalled.err) == "reembed"
+    assert next_line(recalled.err) == "lessons reembed"
     there = session(
         (
             "doctor --model toy:answer",
             1,
             "✗ vectors: 0 in fixed/64, 1 without a vector; heedful",
         ),
-        ("reembed", 0, "1 example embedded; 1 in fixed/64\n"),
+        ("lessons reembed", 0, "1 example embedded; 1 in fixed/64\n"),
         ("doctor --model toy:answer", 1, "✓ vectors"),
         (f"recall '{TASK}' --json", 0),
     ).json
@@ -828,7 +834,7 @@ def test_what_lies_elsewhere_is_said_and_moved(desk, session, monkeypatch):
     session(
         (f"recall '{TASK}' --json", 0, '"spaces": null'),
         ("doctor --model toy:answer", 0, "!vectors"),
-        ("reembed", 2, "recall compares words here"),
+        ("lessons reembed", 2, "recall compares words here"),
     )
 
 

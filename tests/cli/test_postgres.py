@@ -123,11 +123,11 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     assert code == 1
     assert signs["database"]["well"] is False
     owner = secret(empty.owner)
-    done = invoke(f"migrate --store {owner} --role heedful")
+    done = invoke(f"db migrate --store {owner} --role heedful")
     assert done.code == 0, done
     assert "has the schema of this heedful now" in done.out
     assert "role heedful may serve" in done.out
-    again = invoke(f"migrate --store {owner} --json").json
+    again = invoke(f"db migrate --store {owner} --json").json
     assert again["created"] is False
     desk.tasks([task("red")])
     assert desk.heedful("run tasks.jsonl --model toy:answer").code == 0
@@ -172,7 +172,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
     assert code == 1
     assert "not for bare" in signs["database"]["found"]
     rows(postgres.owner, "delete from schema_version")
-    assert "run heedful migrate" in doctor(postgres.service)[1]["database"]["found"]
+    assert "run heedful db migrate" in doctor(postgres.service)[1]["database"]["found"]
     for url in (postgres.owner, postgres.superuser):
         code, signs = doctor(secret(url))
         assert code == 1
@@ -221,12 +221,12 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
 
 @pytest.fixture
 def failed(desk, invoke, postgres, monkeypatch):
-    """Give up a loop that does not exist; its failed job, as `heedful jobs` has it."""
+    """Give up a loop that does not exist; its failed job."""
     monkeypatch.setenv("HEEDFUL_DB", postgres.service)
     desk.write("loops.py", LOOPS)
     asyncio.run(defer_drives(postgres.service, ["l2"]))
     assert invoke("worker --once --drives short=loops:short").code == 1
-    (job,) = invoke("jobs --tenant acme --json").json["jobs"]
+    (job,) = invoke("worker jobs --tenant acme --json").json["jobs"]
     return job
 
 
@@ -236,40 +236,40 @@ def test_a_failed_job_is_listed_with_its_reason(invoke, doctor, postgres, failed
     assert failed["arguments"] == {"by": "short", "loop": "l2"}
     assert failed["error"].startswith("NotFound: no loop 'l2'")
     assert failed["at"] > 1e9
-    listed = invoke("jobs --tenant acme").out
+    listed = invoke("worker jobs --tenant acme").out
     assert "no loop 'l2'" in listed
-    assert "Next: heedful jobs retry --all --tenant acme" in listed
+    assert "Next: heedful worker jobs retry --all --tenant acme" in listed
     _, signs = doctor(postgres.service)
-    assert "heedful jobs" in signs["queue"]["todo"]
+    assert "heedful worker jobs" in signs["queue"]["todo"]
 
 
 @pytest.mark.parametrize("which", ["{id}", "--all"])
 def test_a_failed_job_that_is_retried_is_a_new_job(invoke, postgres, failed, which):
     asyncio.run(prepare(postgres.service, open_loop, "l2"))
     which = which.format(id=failed["id"])
-    done = invoke(f"jobs retry {which} --tenant acme")
+    done = invoke(f"worker jobs retry {which} --tenant acme")
     assert "1 job back on the queue; any worker runs it" in done.out
-    assert "no job has failed" in invoke("jobs --tenant acme").out
+    assert "no job has failed" in invoke("worker jobs --tenant acme").out
     done = invoke("worker --once --drives short=loops:short")
     assert "drive by=short loop=l2: done in" in done.err
     assert done.code == 0
 
 
 def test_a_failed_job_that_is_discarded_does_not_run(invoke, failed):
-    done = invoke(f"jobs discard {failed['id']} --tenant acme --json")
+    done = invoke(f"worker jobs discard {failed['id']} --tenant acme --json")
     assert done.json == {"jobs": [failed]}
     done = invoke("worker --once --drives short=loops:short")
     assert done.err.endswith("0 jobs done, 0 given up\n")
-    assert invoke("jobs --tenant acme --json").json == {"jobs": []}
+    assert invoke("worker jobs --tenant acme --json").json == {"jobs": []}
 
 
 @pytest.mark.parametrize("command", ["retry", "discard"])
 def test_a_failed_job_belongs_to_its_tenant(invoke, failed, command):
-    done = invoke(f"jobs {command} {failed['id']} --tenant other")
+    done = invoke(f"worker jobs {command} {failed['id']} --tenant other")
     assert done.code == 3
     assert "no failed job" in done.err
-    assert invoke(f"jobs {command} --all --tenant other --json").code == 0
-    assert invoke("jobs --tenant acme --json").json["jobs"] == [failed]
+    assert invoke(f"worker jobs {command} --all --tenant other --json").code == 0
+    assert invoke("worker jobs --tenant acme --json").json["jobs"] == [failed]
 
 
 def test_a_worker_of_loops_that_drives_none_says_what_it_needs(invoke, postgres):

@@ -170,10 +170,10 @@ def test_what_failed_is_listed_and_tried_again(session_of_traces):
             "2 episodes: 0 new, 0 known, 2 fa",
         ),
         ("lessons", 0, "no lesson in project"),
-        ("jobs", 0, "ModelTimeout: "),
+        ("worker jobs", 0, "ModelTimeout: "),
         ("worker --once --model reflectors:late", 0, "0 jobs done, 0 given up"),
         ("worker --once --model reflectors:good", 0, "2 jobs done, 0 given up"),
-        ("jobs", 0, "!ModelTimeout: "),
+        ("worker jobs", 0, "!ModelTimeout: "),
     )
 
 

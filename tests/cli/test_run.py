@@ -300,7 +300,7 @@ def test_without_its_package_a_model_is_not_downloaded_and_no_task_ends(
 
 
 def test_a_list_of_models_cannot_judge(desk):
-    done = desk.heedful("judge check toy:answer,toy:nothing")
+    done = desk.heedful("model judge toy:answer,toy:nothing")
     assert done.code == 2
     assert "one model judges; name it, for instance toy:answer" in done.err
 

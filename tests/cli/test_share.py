@@ -1,4 +1,4 @@
-"""`heedful share`: what it writes, what it leaves alone, and how git merges it."""
+"""`heedful rules share`: what it writes and leaves alone, and how git merges it."""
 
 import asyncio
 import json
@@ -67,13 +67,13 @@ def test_reviewed_rules_are_written_beside_those_of_others(session, repository):
     remember(repository, "Use pnpm, never npm.")
     session(
         (
-            "share --dry-run --db heedful.db",
+            "rules share --dry-run --db heedful.db",
             0,
             "+ Use pnpm, never npm. |",
             "would get 2 rules, 1 new",
         ),
-        ("share --db heedful.db", 0, "has 2 rules, 1 new", "git add .heedful"),
-        ("share --db heedful.db", 0, "nothing new to share"),
+        ("rules share --db heedful.db", 0, "has 2 rules, 1 new", "git add .heedful"),
+        ("rules share --db heedful.db", 0, "nothing new to share"),
     )
     assert texts_in(repository) == {
         "Use pnpm, never npm.",
@@ -88,7 +88,7 @@ def test_reviewed_rules_are_written_beside_those_of_others(session, repository):
 
 def test_the_document_has_the_rules(session, repository):
     remember(repository, "Use pnpm, never npm.")
-    done = session(("share --dry-run --json --db heedful.db", 0))
+    done = session(("rules share --dry-run --json --db heedful.db", 0))
     document = json.loads(done.out)
     assert document["rules"] == 1
     assert [rule["text"] for rule in document["new"]] == ["Use pnpm, never npm."]
@@ -99,7 +99,7 @@ def test_attributes_of_the_user_stay(session, repository):
     (repository / ".heedful").mkdir()
     (repository / ATTRIBUTES_FILE).write_text("*.bin binary\n")
     remember(repository, "Use pnpm, never npm.")
-    session(("share --db heedful.db", 0), ("share --db heedful.db", 0))
+    session(("rules share --db heedful.db", 0), ("rules share --db heedful.db", 0))
     lines = (repository / ATTRIBUTES_FILE).read_text().splitlines()
     assert lines == ["*.bin binary", "rules.md text eol=lf merge=union"]
 
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_named_and_left_alone(session, repository, content, er
     path.parent.mkdir()
     path.write_bytes(content)
     remember(repository, "Use pnpm, never npm.")
-    session(("share --db heedful.db", 2, error))
+    session(("rules share --db heedful.db", 2, error))
     assert path.read_bytes() == content
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_written_outside_of_the_repository(session, repository, tmp_p
     outside.mkdir()
     (repository / ".heedful").symlink_to(outside)
     remember(repository, "Use pnpm, never npm.")
-    session(("share --db heedful.db", 2, "outside of"))
+    session(("rules share --db heedful.db", 2, "outside of"))
     assert list(outside.iterdir()) == []
 
 
@@ -133,11 +133,11 @@ def test_a_pipe_in_its_place_is_an_error(session, repository):
     (repository / ".heedful").mkdir()
     os.mkfifo(repository / SHARED_FILE)
     remember(repository, "Use pnpm, never npm.")
-    session(("share --db heedful.db", 2, "is not a regular file"))
+    session(("rules share --db heedful.db", 2, "is not a regular file"))
 
 
 def test_outside_of_a_repository_there_is_no_file(session, desk):
-    session(("share --db heedful.db", 2, "is in no git repository"))
+    session(("rules share --db heedful.db", 2, "is in no git repository"))
 
 
 def commit_rules(folder: Path, branch: str, texts: Sequence[str]) -> None:

@@ -62,23 +62,27 @@ def words(messages):
 
 @pytest.fixture
 def failed(desk, session):
-    """Reflections that failed on SQLite, as `heedful jobs` has those of a tenant."""
+    """Reflections that failed on SQLite, as a tenant has them."""
     store_episodes(desk)
     desk.write("down.py", DOWN)
     session(("worker --once --model down:words", 0, "again in 2 s"))
-    return session(("jobs --tenant acme --json", 0)).json["jobs"]
+    return session(("worker jobs --tenant acme --json", 0)).json["jobs"]
 
 
 def test_on_sqlite_failed_reflections_are_the_failed_jobs(session, failed):
     assert [job["task"] for job in failed] == ["reflect", "reflect"]
     assert "the model is away" in failed[0]["error"]
     session(
-        ("jobs --tenant acme", 0, "the model is away"),
-        (f"jobs retry {failed[0]['id']} --tenant acme", 0, "1 job back on the queue"),
-        ("jobs discard --all --tenant acme", 0, "1 job discarded"),
-        ("jobs --tenant acme", 0, "no job has failed for good"),
+        ("worker jobs --tenant acme", 0, "the model is away"),
+        (
+            f"worker jobs retry {failed[0]['id']} --tenant acme",
+            0,
+            "1 job back on the queue",
+        ),
+        ("worker jobs discard --all --tenant acme", 0, "1 job discarded"),
+        ("worker jobs --tenant acme", 0, "no job has failed for good"),
     )
-    assert len(session(("jobs --tenant other --json", 0)).json["jobs"]) == 1
+    assert len(session(("worker jobs --tenant other --json", 0)).json["jobs"]) == 1
 
 
 def test_on_sqlite_what_is_retried_is_done_and_what_is_discarded_is_not(
@@ -86,8 +90,8 @@ def test_on_sqlite_what_is_retried_is_done_and_what_is_discarded_is_not(
 ):
     first, second = (job["id"] for job in failed)
     session(
-        (f"jobs retry {first} --tenant acme", 0),
-        (f"jobs discard {second} --tenant acme", 0),
+        (f"worker jobs retry {first} --tenant acme", 0),
+        (f"worker jobs discard {second} --tenant acme", 0),
         ("worker --once", 0, "acme/shop reflect digest=", "2 jobs done"),
         ("worker --once", 0, "0 jobs done"),
     )
@@ -106,7 +110,7 @@ def test_on_sqlite_what_is_retried_is_done_and_what_is_discarded_is_not(
 )
 def test_failed_jobs_are_named_by_their_id_or_all(desk, session, words, code, says):
     store_episodes(desk)
-    session((f"jobs {words}", code, says))
+    session((f"worker jobs {words}", code, says))
 
 
 @pytest.mark.parametrize("place", ["heedful.toml", "option"])

@@ -419,7 +419,7 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
             "drift_score",
             "HEEDFUL_JUDGE",
         ),
-        (store, {"bias_tags": [TAG]}, "alignment_score", "heedful judge check"),
+        (store, {"bias_tags": [TAG]}, "alignment_score", "heedful model judge"),
         (
             GuardedLoops(store=store, judge=judge),
             {"drift_score": 0},

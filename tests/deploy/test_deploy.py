@@ -44,7 +44,7 @@ def parsed(words: list[str]) -> Any:
     command: Any = typer.main.get_command(app)
     context = command.make_context("heedful", list(words))
     rest = list(words)
-    while hasattr(command, "commands"):
+    while rest and hasattr(command, "commands"):
         name, command, rest = command.resolve_command(context, rest)
         context = command.make_context(name, list(rest), parent=context)
     return context
@@ -253,8 +253,8 @@ def test_a_number_of_workers_that_nobody_knows_is_an_alert():
 
 def test_the_alert_of_failed_jobs_names_a_command_of_heedful():
     words = rule_named("HeedfulJobsFailed")["annotations"]["description"]
-    assert "heedful jobs retry --all" in words
-    assert parsed(["jobs", "retry", "--all"]).info_name == "retry"
+    assert "heedful worker jobs retry --all" in words
+    assert parsed(["worker", "jobs", "retry", "--all"]).info_name == "retry"
 
 
 def rule_named(name: str) -> dict[str, Any]:
@@ -315,14 +315,14 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
         # A second database for the same roles, such as one to restore into.
         monkeypatch.setenv("HEEDFUL_DATABASE", f"{service}_copy")
         assert psql_output(words, script).returncode == 0
-        migrate = ["migrate", "--store", server().url(f"{service}_copy", owner)]
+        migrate = ["db", "migrate", "--store", server().url(f"{service}_copy", owner)]
         assert CliRunner().invoke(app, migrate).exit_code == 0
 
         owned = server().url(service, owner)
         served = server().url(service, service)
         assert (
             CliRunner()
-            .invoke(app, ["migrate", "--store", owned, "--role", service])
+            .invoke(app, ["db", "migrate", "--store", owned, "--role", service])
             .exit_code
             == 0
         )

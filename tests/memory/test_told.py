@@ -181,7 +181,7 @@ async def test_a_lesson_about_another_task_is_named_with_what_is_missing(memory)
     silence = (await memory.brief(task, "loop")).silence
     assert (
         "it is about another task; to compare meanings: "
-        "HEEDFUL_EMBEDDER=minilm heedful reembed"
+        "HEEDFUL_EMBEDDER=minilm heedful lessons reembed"
     ) in silence
 
 

@@ -484,10 +484,10 @@ def test_home_names_the_command_that_lists_failed_jobs(url):
     (failed,) = site.data("/home")["needs"]
     assert failed["about"] == "jobs failed"
     assert failed["number"] == 1
-    assert failed["command"] == "heedful jobs --tenant acme"
+    assert failed["command"] == "heedful worker jobs --tenant acme"
     page = words_of(site.get("/home").text)
     assert "jobs failed" in page
-    assert "heedful jobs --tenant acme" in page
+    assert "heedful worker jobs --tenant acme" in page
     api.run(queue.__aexit__())
     api.close()
 

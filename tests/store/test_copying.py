@@ -236,7 +236,7 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
                 StoreUnavailable,
                 "that the server runs",
             ),
-            (source, blank.owner, StoreOlder, "run heedful migrate"),
+            (source, blank.owner, StoreOlder, "run heedful db migrate"),
             (
                 damaged,
                 postgres.owner,

@@ -77,12 +77,12 @@ def test_a_role_without_a_proper_name_is_refused(empty, role):
 
 def test_who_may_not_is_told_who_may(empty):
     with pytest.raises(
-        RoleRefused, match=r"permission denied .*; run heedful migrate as the role"
+        RoleRefused, match=r"permission denied .*; run heedful db migrate as the role"
     ):
         migrate(empty.service)
     migrate(empty.owner)
     with pytest.raises(
-        RoleRefused, match=r"permission denied .*; run heedful migrate as the role"
+        RoleRefused, match=r"permission denied .*; run heedful db migrate as the role"
     ):
         migrate(empty.service)
 

@@ -373,14 +373,14 @@ async def test_a_role_that_row_level_security_does_not_hold_is_refused(
         rows(postgres.superuser, f"drop role {name}")
     assert isinstance(error, RoleRefused)
     assert re.search(reason.format(name), str(error))
-    assert "heedful migrate --role" in str(error)
+    assert "heedful db migrate --role" in str(error)
 
 
 SCHEMAS = [
     pytest.param(
         "delete from schema_version",
         StoreOlder,
-        r"has no schema; run heedful migrate as",
+        r"has no schema; run heedful db migrate as",
         id="no version",
     ),
     pytest.param(
@@ -398,7 +398,7 @@ SCHEMAS = [
     pytest.param(
         "drop schema heedful cascade",
         StoreOlder,
-        "has no schema; run heedful migrate",
+        "has no schema; run heedful db migrate",
         id="none",
     ),
 ]

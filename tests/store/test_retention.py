@@ -214,7 +214,7 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
     records = {record.getMessage(): record for record in caplog.records}
     reason = vars(records["expire_refused"])["reason"]
     assert "6 of 7 loops seem to have ended more than 365 days ago" in reason
-    assert "heedful prune --by NAME --ended-for 365d" in reason
+    assert "heedful lessons prune --by NAME --ended-for 365d" in reason
 
 
 async def test_a_doubt_names_the_tenant_in_its_command(path, store):
@@ -222,7 +222,7 @@ async def test_a_doubt_names_the_tenant_in_its_command(path, store):
     await run_loops(store, *ids, scope=OTHER)
     let_end(path, LONG_AGO, *ids)
     doubt = await retention.doubt(store, OTHER, YEAR)
-    assert "HEEDFUL_TENANT=other heedful prune --by NAME" in doubt
+    assert "HEEDFUL_TENANT=other heedful lessons prune --by NAME" in doubt
 
 
 async def test_every_scope_with_loops_is_known(store):

@@ -257,7 +257,7 @@ def test_a_terminal_has_the_same_words_for_what_nothing_judged(tmp_path):
     listed = type_command(desk, "loops").out
     rows = type_command(desk, "loops --json").json["loops"]
     states = {str(row["task"]): row["state"] for row in rows}
-    run = type_command(desk, "runs --json").json["runs"][0]
+    run = type_command(desk, "loops runs --json").json["runs"][0]
     assert report.stage("load").status == "unchecked"
     assert report.stage("show").status == "not_validated"
     assert re.search(r"/load +stage +unchecked ", listed)

@@ -300,7 +300,7 @@ def documents_of(week: Week, path: str) -> list[Any]:
     everywhere = [week.says("loops --limit 500"), week.says("lessons --limit 500")]
     matter, _, name = path.removeprefix("/").partition("/")
     proof = week.says("proof --limit 500")
-    runs = week.says("runs --limit 500")
+    runs = week.says("loops runs --limit 500")
     traces = [week.reflected, week.says("hook status")]
     waiting = [week.says("quarantine list"), week.says("quarantine log")]
     if matter in ("loops", "runs") and name:

@@ -25,7 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a question mark.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
-    code: int = app(words, prog_name="heedful", standalone_mode=False)
+    code = 0
+    try:
+        app(words, prog_name="heedful")
+    except SystemExit as end:
+        code = int(end.code or 0)
     if arguments is None:
         leave(code)
     return code

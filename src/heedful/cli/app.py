@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -22,27 +21,24 @@ from heedful.cli import exits, output
 # The groups of `heedful --help`. Each command has a summary, and before it the place of
 # its function or its group of commands, as `module:attribute`.
 COMMAND_GROUPS = {
-    "Run and understand": {
+    "Begin with": {
         "run": ("run:run", "Drive every task of a file until it passes or is stopped."),
         "demo": (
             "run:demo",
             "Run tasks with and without memory, and compare the results.",
         ),
-        "why": ("loops:why", "Explain why a loop continued and why it stopped."),
-        "ask": ("loops:ask", "Answer why a stage of a pipeline was retried."),
-        "loops": ("loops:list_loops", "List the newest loops with their tasks."),
-        "runs": ("loops:runs", "List the newest runs of pipelines."),
-        "override": (
-            "loops:override",
-            "Suspend a stop rule, so that a loop can continue.",
+        "why": (
+            "loops:why",
+            "Explain why a loop or a stage continued and why it stopped.",
         ),
-        "cancel": ("loops:cancel", "End an open loop for good."),
-        "correct": (
-            "loops:correct",
-            "Give the right answer of a loop that did not pass.",
+        "loops": (
+            "loops:loops",
+            "List the newest loops; override, cancel, correct them.",
         ),
-    },
-    "Ask memory": {
+        "lessons": (
+            "lessons:lessons",
+            "List the lessons; show, edit, pin, prune, harden them.",
+        ),
         "seen": ("lessons:seen", "Say whether an error was seen, and what fixed it."),
         "before": (
             "lessons:before",
@@ -52,11 +48,11 @@ COMMAND_GROUPS = {
             "lessons:recall",
             "Show the answers that memory recalls for a task.",
         ),
-        "lessons": ("lessons:lessons", "List the lessons, most often seen first."),
         "proof": (
             "proof:proof",
             "Show whether memory helps, with confidence intervals.",
         ),
+        "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
     },
     "Learn and keep": {
         "reflect": (
@@ -69,7 +65,7 @@ COMMAND_GROUPS = {
         ),
         "rules": (
             "rules:rules",
-            "List your rules for agents; state and retire them.",
+            "List your rules for agents; state, retire and share them.",
         ),
         "trust": (
             "quarantine:trust",
@@ -79,89 +75,78 @@ COMMAND_GROUPS = {
             "quarantine:quarantine",
             "Review quarantined lessons; revoke sources.",
         ),
-        "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
-        "harden": (
-            "harden:harden",
-            "Let a lesson become a check; see what checks found.",
-        ),
-        "prune": ("lessons:prune", "Remove lessons of little use, and old loops."),
         "dream": ("dreams:dreams", "Reflect on what recurs, and end outdated rules."),
-        "share": ("rules:share", "Write reviewed rules into a file for the team."),
         "export": ("transfer:export", "Write all lessons to a file."),
         "import": (
             "transfer:import_",
             "Import lessons, also those of earlier systems.",
         ),
-        "reembed": ("lessons:reembed", "Compute vectors for examples that have none."),
-    },
-    "Choose when to stop": {
         "replay": (
             "replay:replay",
             "Compare what policies would cost on recorded loops.",
         ),
     },
     "Set up and serve": {
-        "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
-        "model": ("doctor:models", "Fetch the weights of embedded models."),
-        "judge": ("doctor:judges", "Check whether a model can judge answers."),
+        "model": (
+            "doctor:models",
+            "Fetch the weights of embedded models; check a judge.",
+        ),
         "hook": ("hook:hook", "Install the hooks of a coding agent, and answer them."),
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
         "ui": ("serve:ui", "Look at loops, lessons and proof in the browser."),
         "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
         "worker": ("worker:worker", "Run the jobs that services put on the queue."),
-        "jobs": ("jobs:jobs", "List failed jobs; retry or discard them."),
-        "key": (
-            "keys:service_keys",
-            "Create, list and revoke the keys of the service.",
-        ),
-        "audit": (
-            "keys:audit",
-            "List what was done through the service; verify the record.",
-        ),
+        "key": ("keys:service_keys", "Create, list and revoke keys; read the audit."),
         "db": (
             "transfer:db",
-            "Copy a SQLite file, as a backup or to PostgreSQL; count rows.",
+            "Copy a SQLite file; create the tables in PostgreSQL.",
         ),
-        "migrate": ("transfer:migrate", "Create the tables in a PostgreSQL database."),
     },
 }
-COMMAND_TABLE = dict(
-    chain.from_iterable(group.items() for group in COMMAND_GROUPS.values())
-)
-
-# The settings that are options of a command. Most commands also have --db and --json.
-COMMAND_SETTINGS = {
-    "run": "model prices policy memory holdout jobs timeout max_tokens",
-    "serve": "host port model key_required workers rate drain",
-    **dict.fromkeys(("demo", "reflect", "worker"), "model"),
-    "doctor": "model tenant",
-    "ui": "port tenant",
-    **dict.fromkeys(("jobs", "key", "audit", "mcp", "quarantine", "trust"), "tenant"),
+COMMAND_TABLE = {
+    name: command
+    for group in COMMAND_GROUPS.values()
+    for name, command in group.items()
 }
-COMMANDS_WITHOUT_DB = {
-    "hook",
-    "replay",
-    "policy",
-    "model",
-    "judge",
-    "db",
+# How commands were called in earlier versions, and how they are called now.
+RENAMED_COMMANDS = {
+    "ask": "why",
+    "audit": "key audit",
+    "cancel": "loops cancel",
+    "correct": "loops correct",
+    "harden": "lessons harden",
+    "jobs": "worker jobs",
+    "judge check": "model judge",
+    "migrate": "db migrate",
+    "override": "loops override",
+    "pin": "lessons pin",
+    "prune": "lessons prune",
+    "reembed": "lessons reembed",
+    "runs": "loops runs",
+    "share": "rules share",
 }
-COMMANDS_WITHOUT_JSON = {"serve", "ui", "worker"}
+# The options that commands share. Those of a group are those of its commands, too,
+# unless a command has a line of its own.
+SHARED_OPTIONS = {
+    **dict.fromkeys(COMMAND_TABLE, "db json"),
+    **dict.fromkeys(("before", "seen", "recall"), "db json as_hooks"),
+    **dict.fromkeys(("hook", "model", "db", "replay"), "json"),
+    **dict.fromkeys(("demo", "reflect"), "model db json"),
+    **dict.fromkeys(("key", "quarantine", "trust", "worker jobs"), "tenant db json"),
+    "run": "model prices policy memory holdout jobs timeout max_tokens db json",
+    "serve": "host port model key_required workers rate drain db",
+    "worker": "model db",
+    "doctor": "model tenant db json",
+    "ui": "port tenant db",
+    "mcp": "tenant db json as_hooks",
+    "db migrate": "db json",
+}
 
 
 class Group(TyperGroup):
     """A group whose help has the whole first paragraph of each command's
     description.
     """
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names.
-
-        A number in its place is the id of what the command `show` shows.
-        """
-        if args[0].isdecimal() and "show" in self.commands:
-            args = ["show", *args]
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names of the commands with their summaries."""
@@ -171,6 +156,15 @@ class Group(TyperGroup):
             rows.append((name, summary))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names.
+
+        A number in its place is the id of what the command `show` shows.
+        """
+        if args[0].isdecimal() and "show" in self.commands:
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
 
 
 def group() -> typer.Typer:
@@ -278,24 +272,25 @@ def _shared(
     """
 
 
-# What an agent calls by itself, in whatever folder it works.
-COMMANDS_OF_AGENTS = ("before", "seen", "recall", "mcp")
-
-
-def _shared_options(name: str) -> list[Any]:
-    """Return the options that the command `name` shares with others."""
-    names = set(COMMAND_SETTINGS.get(name, "").split())
-    if name not in COMMANDS_WITHOUT_DB:
-        names.add("db")
-    if name not in COMMANDS_WITHOUT_JSON:
-        names.add("json")
-    if name in COMMANDS_OF_AGENTS:
-        names.add("as_hooks")
+def _shared_options(path: str) -> list[Any]:
+    """Return the options that the command `path`, such as "db copy", shares."""
+    while path not in SHARED_OPTIONS:
+        path = path.rpartition(" ")[0]
+    names = SHARED_OPTIONS[path].split()
 
     options: list[Any] = _command_of(_shared).params
     for option in options:
         option.expose_value = False  # the function of the command has no such parameter
     return [option for option in options if option.name in names]
+
+
+def _add_shared_options(command: Any, path: str) -> None:
+    """Add the options that a command and the commands below it share with others."""
+    inner = getattr(command, "commands", {})
+    for name, part in inner.items():
+        _add_shared_options(part, f"{path} {name}")
+    if not inner or command.invoke_without_command:
+        command.params += _shared_options(path)
 
 
 class Commands(TyperGroup):
@@ -331,43 +326,45 @@ class Commands(TyperGroup):
     def main(
         self, args: Sequence[str] | None = None, *rest: Any, **options: Any
     ) -> Any:
-        """Run one command line and exit with its code.
+        """Run one command line, and exit with its code.
 
-        Without `standalone_mode`, return the code. `--debug` may be anywhere before a
-        `--`.
+        `--debug` may be anywhere before a `--`.
         """
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
         own_words = words[:end]
-        arguments = [word for word in own_words if word != "--debug"] + words[end:]
-
-        # Typer would print errors itself.
-        exits_process = options.get("standalone_mode", True)
-        options["standalone_mode"] = False
+        renamed = _renamed([word for word in own_words if word != "--debug"])
+        arguments = renamed + words[end:]
 
         running = output.CommandLine(
-            arguments=words,
+            arguments=arguments,
             json="--json" in own_words,
             debug="--debug" in own_words,
             as_hooks="--as-hooks" in own_words,
         )
         token = output.CURRENT_COMMAND.set(running)
+        # Typer would print errors itself.
+        options["standalone_mode"] = False
         try:
             code = super().main(arguments, *rest, **options)
             # Typer itself is silent about Ctrl-C outside of `drive`.
             if code == exits.INTERRUPTED_EXIT_CODE:
                 raise exits.Interrupted("interrupted")
-        except typer.Abort:  # Ctrl-C in earlier versions of Typer
-            code = exits.report_error(exits.Interrupted("interrupted"))
         except Exception as error:
             code = exits.report_error(error)
         finally:
             output.CURRENT_COMMAND.reset(token)
+        sys.exit(code if isinstance(code, int) else 0)
 
-        code = code if isinstance(code, int) else 0
-        if exits_process:
-            sys.exit(code)
-        return code
+
+def _renamed(words: list[str]) -> list[str]:
+    """Return a command line with the present name of a command that was renamed."""
+    for name, new_name in RENAMED_COMMANDS.items():
+        old_words = name.split()
+        if words[: len(old_words)] == old_words:
+            output.say(f"heedful {name} is now heedful {new_name}")
+            return new_name.split() + words[len(old_words) :]
+    return words
 
 
 # A process that calls `main` again and again would build the command each time: 5 ms,
@@ -379,19 +376,14 @@ def _import_command(name: str) -> Any:
     module, _, attribute = place.partition(":")
     target = getattr(import_module(f"heedful.cli.{module}"), attribute)
 
+    command: Any = None
     if isinstance(target, typer.Typer):
-        command: Any = typer.main.get_command(target)
-        parts = list(command.commands.values())
-        if command.invoke_without_command:
-            parts.append(command)
+        command = typer.main.get_command(target)
     else:
         command = _command_of(target)
-        parts = [command]
-
     command.name = name
     command.help = command.help or summary
-    for part in parts:
-        part.params += _shared_options(name)
+    _add_shared_options(command, name)
     return command
 
 

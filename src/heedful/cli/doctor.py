@@ -1,4 +1,4 @@
-"""`heedful doctor`, `model`, `judge`: check this machine, the database and models.
+"""`heedful doctor`, `model`: check this machine, the database and models.
 
 Each check of the doctor returns a `Sign`. No key and no password is in what it shows.
 """
@@ -205,7 +205,7 @@ def _describe_recall(values: Settings) -> Sign:
 
 
 def _check_stored_judge(values: Settings) -> Sign:
-    """Check what `heedful judge check` has stored about the judge."""
+    """Check what `heedful model judge` has stored about the judge."""
     doubt = judge_doubt(values)
     state = f"{values.judge}: {doubt}" if doubt else values.judge
     return Sign(name="judge", well=not doubt, found=state, todo=UNFIT_JUDGE_FIX)
@@ -256,7 +256,7 @@ async def _check_queue(values: Settings) -> list[Sign]:
     depths = workload.depths
     counts = [f"{depth.queue} {depth.number} {depth.state}" for depth in depths]
     states = {depth.state for depth in depths}
-    list_failed = command_line("jobs")
+    list_failed = command_line("worker", "jobs")
     jobs = Sign(
         name="queue",
         well=not states & {"stalled", "failed"},
@@ -287,7 +287,7 @@ def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
                 name="vectors",
                 well=not spaces.behind,
                 found=str(spaces),
-                todo=name_scope("heedful reembed", scope),
+                todo=name_scope("heedful lessons reembed", scope),
             )
         )
 
@@ -308,7 +308,7 @@ def _check_row_level_security(db: Db, url: str) -> Sign:
         name="database",
         well=not unprotected,
         found=state,
-        todo="run heedful migrate as the tables' owner",
+        todo="run heedful db migrate as the tables' owner",
     )
 
 
@@ -363,10 +363,7 @@ def fetch(
     return answer({**files[0], "files": files}, lines)
 
 
-judges: Typer = group()
-
-
-@judges.command("check")
+@models.command("judge")
 def check_judge(
     judge: Annotated[str | None, Argument(help="A model. [the setting judge]")] = None,
 ) -> int:

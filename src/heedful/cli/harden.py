@@ -1,4 +1,4 @@
-"""`heedful harden`: let a lesson become a check, and see what its check found."""
+"""`heedful lessons harden`: let a lesson become a check, and see what it found."""
 
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean
 
+PROPOSE_COMMAND = "heedful lessons harden LESSON"
 LESSON_CHECK_COLUMNS = columns(
     "check state why lesson hits false_alarms",
     check="about",
@@ -53,7 +54,7 @@ def harden(
         return _list_checks(limit)
 
     if lesson is None:
-        raise UsageError("no lesson is named: heedful harden LESSON, or --list")
+        raise UsageError(f"no lesson is named: {PROPOSE_COMMAND}, or --list")
     if len(chosen) > 1:
         raise UsageError("choose one of --accept, --reject and --false-alarm")
     if chosen and not by.strip():
@@ -81,7 +82,7 @@ def _list_checks(limit: int) -> int:
         LESSON_CHECK_COLUMNS,
         key="checks",
         text_columns=3,
-        empty=f"no lesson is a check in {where()}; heedful harden LESSON proposes one",
+        empty=f"no lesson is a check in {where()}; {PROPOSE_COMMAND} proposes one",
     )
 
 
@@ -108,7 +109,7 @@ def _show_check(check: LessonCheck) -> int:
     if check.hits:
         lines.append(f"found: {check.hits}, wrong: {check.false_alarms}")
 
-    then = following("harden", "--list")
+    then = following("lessons", "harden", "--list")
     if check.state == "proposed":
-        then = following("harden", check.lesson, "--accept", by="NAME")
+        then = following("lessons", "harden", check.lesson, "--accept", by="NAME")
     return answer(check, [clean(line, len(line)) for line in lines], then)

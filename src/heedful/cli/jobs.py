@@ -1,4 +1,4 @@
-"""`heedful jobs`: the jobs that failed for good, to try them again or discard them."""
+"""`heedful worker jobs`: jobs that failed for good, to retry or discard them."""
 
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ def list_failed(context: Context, limit: Limit = 50) -> int:
         key="jobs",
         text_columns=4,
         empty="no job has failed for good",
-        then=following("jobs", "retry", all=True),
+        then=following("worker", "jobs", "retry", all=True),
     )
 
 

@@ -1,4 +1,4 @@
-"""`heedful key` and `audit`: who may call the service, and what was done through it."""
+"""`heedful key`: who may call the service, and what was done through it."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ COMMAND_LINE_ACTOR = "the command line"
 DEFAULT_PERMISSIONS = ["recall,write"]
 service_keys: Typer = group()
 audit: Typer = group()
+service_keys.add_typer(audit, name="audit", help="Read and verify the audit.")
 
 
 def _end_cell(key: keys.Key) -> Any:

@@ -1,4 +1,4 @@
-"""`heedful seen`, `before`, `recall`, `lessons`, `pin`, `prune`, `reembed`.
+"""`heedful seen`, `before`, `recall` and `lessons`.
 
 They ask memory, and show and change what is in it. `seen`, `before` and `recall` ask
 your own memory as well as the project's. Texts in quarantine are never printed.
@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
+from heedful.cli.harden import harden
 from heedful.cli.output import (
     answer,
     columns,
@@ -46,6 +47,7 @@ from heedful.cli.settings import (
     seconds_if_given,
     where,
 )
+from heedful.episodes.error_lines import error_lines
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.commands import quote_words
@@ -57,6 +59,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
+from heedful.store import exposures, lessons as lesson_store, retention
 from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
 
@@ -100,8 +103,6 @@ async def _with_shown(
 
     Those that are only worked examples have the newest of them.
     """
-    from heedful.store import exposures, lessons as lesson_store
-
     ids = [lesson["id"] for lesson in lessons if lesson["kind"] == "example"]
     examples = await memory.store.read(memory.scope, lesson_store.newest_examples, ids)
     names = [f"{lesson['kind']}/{lesson['signature']}" for lesson in lessons]
@@ -122,6 +123,7 @@ REMOVED_LESSON_COLUMNS = columns(
 )
 
 lessons: Typer = group_with_default()
+lessons.command("harden")(harden)
 
 
 @lessons.callback(invoke_without_command=True)
@@ -174,7 +176,6 @@ def _show_related(lesson: int, limit: int) -> int:
 @lessons.command("show")
 def show_lesson(lesson: LessonId) -> int:
     """Show a lesson; `heedful lessons ID` does the same."""
-    from heedful.store import lessons as lesson_store
 
     async def read(memory: Memory) -> Mapping[str, Any]:
         lesson_record = await memory.store.read(
@@ -401,8 +402,6 @@ def _errors_of(content: bytes, name: str) -> str:
     if len(content) < MAX_WHOLE_FILE_BYTES:
         return text
 
-    from heedful.episodes.error_lines import error_lines
-
     return "\n".join(error_lines(text.splitlines()))
 
 
@@ -489,7 +488,7 @@ async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
     if spaces is not None and spaces.behind:
         examples = counted(spaces.behind, "example")
         say(f"recall compares {examples} by words only ({spaces})")
-        say(following("reembed"))
+        say(following("lessons", "reembed"))
     return Recalled(matches, waiting=bool(waiting), spaces=spaces)
 
 
@@ -538,6 +537,7 @@ def _explain_recall(task: str, key: str) -> int:
     return answer({**first.plain(), "beside": others}, lines)
 
 
+@lessons.command()
 def pin(
     lesson: LessonId,
     by: By,
@@ -553,6 +553,7 @@ def pin(
     return answer(document, f"lesson {lesson} is {state}", following("lessons"))
 
 
+@lessons.command()
 def prune(
     by: By,
     unused_for: UnusedFor = None,
@@ -582,8 +583,6 @@ def prune(
         if ended is None:
             return lessons, 0
 
-        from heedful.store import retention  # few commands need it
-
         if dry_run:
             expired = await memory.store.read(
                 memory.scope, retention.find, time.time() - ended
@@ -610,6 +609,7 @@ def prune(
     )
 
 
+@lessons.command()
 def reembed() -> int:
     """Compute vectors for examples that have none.
 
@@ -629,7 +629,7 @@ def reembed() -> int:
         return await memory.reembed(watch), await memory.spaces()
 
     embedded, spaces = ask(
-        embed, stopped="stopped; heedful reembed continues where it stopped"
+        embed, stopped="stopped; heedful lessons reembed continues where it stopped"
     )
     words = f"{counted(embedded, 'example')} embedded; {spaces}"
     return answer({"embedded": embedded, **asdict(spaces)}, words)

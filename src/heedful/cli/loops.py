@@ -1,4 +1,4 @@
-"""`heedful why`, `ask`, `runs`, `loops`, `override`, `cancel`: stored loops.
+"""`heedful why` and `loops`: stored loops and runs of pipelines.
 
 A run of a pipeline is stored as a loop, and so is each of its stages. Every command
 that names a loop takes the beginning of its id, or `last`.
@@ -13,8 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, Context, Option, Typer
 
+from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
 from heedful.cli.output import (
     TextTable,
@@ -36,7 +37,7 @@ from heedful.cli.settings import (
     where,
 )
 from heedful.display import ago
-from heedful.errors import NotFound, UsageError, similar_name
+from heedful.errors import NotFound, UnknownName, UsageError, similar_name
 from heedful.lessons.scope import Remembered, Scope
 from heedful.loop import codec
 from heedful.loop.decide import (
@@ -47,10 +48,13 @@ from heedful.loop.decide import (
 )
 from heedful.loop.failed_checks import describe_failures, describe_repeats
 from heedful.loop.record import DOUBT_STATES
+from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import Report
+from heedful.pages import questions
+from heedful.pages.report import write_bundle
 from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
-from heedful.store import loops
+from heedful.store import loops as stored_loops
 from heedful.store.loop_names import find_loop, known_names, short_id
 from heedful.store.loop_notes import LoopNote, notes_of
 from heedful.store.recent import (
@@ -85,8 +89,8 @@ def why(
         str, Argument(help="The id of a loop or run, its beginning, or `last`.")
     ],
     stage: Annotated[
-        str | None, Argument(help="The name or number of a stage.")
-    ] = None,
+        str, Argument(help="The name or number of a stage, or a question about a run.")
+    ] = "",
     full: Annotated[
         bool, Option("--full", help="Of a run: show every attempt, too.")
     ] = False,
@@ -99,7 +103,8 @@ def why(
 
     It shows the attempts, what was wrong, the feedback, and what would have changed the
     result. For a run, it says in a few lines how the run ended; --full or a stage shows
-    more.
+    more. A question of several words, such as why a stage was retried, is answered from
+    its keywords, without a model; the answer cites the run's reports.
     """
 
     notes: list[LoopNote] = []
@@ -107,16 +112,15 @@ def why(
     async def read(store: Store, scope: Scope) -> Report | StoredLoop:
         stored_loop = await _newest_or_named(store, scope, loop)
         if html is not None:
-            from heedful.pages.report import write_bundle  # slow to import
-
             report, sentence = await report_any(store, scope, stored_loop.id)
             write_bundle(report, sentence, html)
         if stored_loop.is_run:
             return await report_of(store, scope, stored_loop.id)
 
-        if stage is not None:
+        if stage:
+            hint = "it has no stages; heedful loops runs lists runs"
             raise UsageError(
-                f"loop {stored_loop.id!r} is not a run of a pipeline: it has no stages"
+                f"loop {stored_loop.id!r} is not a run of a pipeline: {hint}"
             )
         notes.extend(await store.read(scope, notes_of, stored_loop.id))
         return stored_loop
@@ -137,7 +141,7 @@ async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
     if name != LAST:
         return await loop_of(store, scope, name)
 
-    newest, _ = await store.read(scope, loops.newest, limit=1)
+    newest, _ = await store.read(scope, stored_loops.newest, limit=1)
     if not newest:
         raise NotFound("loop", name, f"{where()}, which has no loop yet")
 
@@ -152,8 +156,6 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
 
     `notes` are of persons.
     """
-    from heedful.loop.rungs import figure_loop  # slow to import
-
     explanation = stored_loop.explain()
     feedback_by_attempt = {}
     for decision in stored_loop.decisions:
@@ -197,23 +199,47 @@ def _mask_note(text: str) -> str:
     return MASK_NOTE if has_mark(text) else ""
 
 
-def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
-    """Print a summary of a run, its `full` report, or that of the stage named."""
-    from heedful.pages import questions  # slow to import
-
-    then = following("ask", report.run)
-    if not stage_name:
+def _explain_run(report: Report, stage: str, *, full: bool) -> int:
+    """Print a summary of a run, its `full` report, the report of a stage, or the answer
+    to a question.
+    """
+    if not stage:
         lines = questions.summarize_run(report)
         if not full:
             then = following("why", report.run, full=True)
             return answer(report.plain(), lines, then)
         text = page("run", report=report, only="")
-        return answer(report.plain(), [lines[0], text, _mask_note(text), then])
+        return answer(report.plain(), [lines[0], text, _mask_note(text)])
 
-    stage = questions.find_stage(report, stage_name)
-    text = page("run", report=report, only=stage.name)
-    document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
-    return answer(document, text, _mask_note(text), then)
+    try:
+        stage_report = questions.find_stage(report, stage)
+    except UnknownName:
+        if " " not in stage:
+            raise
+        return _answer_question(report, stage)
+    text = page("run", report=report, only=stage_report.name)
+    document = {
+        "pipeline": report.pipeline,
+        "run": report.run,
+        **stage_report.plain(),
+    }
+    return answer(document, text, _mask_note(text))
+
+
+def _answer_question(report: Report, question: str) -> int:
+    """Print the answer to a question about a run of a pipeline."""
+    run_answer = questions.answer(report, question)
+    then = following("why", report.run)
+    stages = {fact.stage for fact in run_answer.facts if fact.stage}
+    if len(stages) == 1:
+        then = following("why", report.run, stages.pop())
+
+    text = f"{run_answer}\n"
+    if not (run_answer.missing or run_answer.facts[0].stage):
+        names = ", ".join(stage.name for stage in report.stages)
+        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_CANDIDATE_CHARS)}\n{text}"
+    document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
+    return answer(document, text, then)
 
 
 def _shorten_value(value: Any) -> str:
@@ -233,14 +259,14 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
     except NotFound as error:
         if name != LAST:
             question = similar_name(name, await store.read(scope, known_names))
-            lists = f"{command_line('loops')} and {command_line('runs')}"
+            lists = f"{command_line('loops')} and {command_line('loops', 'runs')}"
             remedy = f"{question}; {lists} list them"
             raise NotFound("loop or run", name, where(), remedy=remedy) from error
         runs = await newest_runs(store, scope, 1)
         if runs:
             return runs[0]
         raise NotFound("run of a pipeline", name, where()) from error
-    return await store.read(scope, loops.read, id)
+    return await store.read(scope, stored_loops.read, id)
 
 
 async def newest_runs(
@@ -271,7 +297,7 @@ async def _newest_with(
     while more and len(wanted) < limit:
         newest, more = await store.read(
             scope,
-            loops.newest,
+            stored_loops.newest,
             max(limit, MIN_READ_LOOPS),
             before=before,
             state=state,
@@ -287,56 +313,174 @@ def _is_run_of(stored_loop: StoredLoop, pipeline: str) -> bool:
     return stored_loop.is_run and pipeline in ("", task["pipeline"])
 
 
-def ask(
-    run: Annotated[str, Argument(help="The id of a run, its beginning, or `last`.")],
-    question: Annotated[str, Argument(help="The question. [a summary]")] = "",
-) -> int:
-    """Answer a question about a run of a pipeline, such as why a stage was retried.
-
-    heedful looks for keywords in the question; it asks no model. The answer cites the
-    run's reports.
-    """
-    from heedful.pages import questions  # slow to import
-
-    async def read(store: Store, scope: Scope) -> Report:
-        stored_loop = await loop_of(store, scope, run)
-        if not stored_loop.is_run:
-            hint = f"heedful why {stored_loop.id} explains it, heedful runs lists runs"
-            raise UsageError(
-                f"loop {stored_loop.id!r} is not the run of a pipeline; {hint}"
-            )
-        return await report_of(store, scope, stored_loop.id)
-
-    report = ask_scope(read)
-    run_answer = questions.answer(report, question)
-
-    then = following("why", report.run)
-    stages = {fact.stage for fact in run_answer.facts if fact.stage}
-    if len(stages) == 1:
-        then = following("why", report.run, stages.pop())
-
-    text = f"{run_answer}\n"
-    is_whole = not (run_answer.missing or run_answer.facts[0].stage)
-    if question and is_whole:
-        names = ", ".join(stage.name for stage in report.stages)
-        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_CANDIDATE_CHARS)}\n{text}"
-
-    document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
-    return answer(document, text, then)
-
-
 NAMES_NO_STAGE = (
     "heedful answers only why stages were retried, and the question names none of them"
 )
 MASK_NOTE = (
     "[redacted: …] is written by heedful in place of a secret, which it does not store"
 )
+
+
+def _task_cell(row: Mapping[str, Any]) -> str:
+    """Return the task of a loop, or the name of the pipeline of a run."""
+    task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
+    return clean(_shorten_value(task), 200)
+
+
+def _state_cell(row: Mapping[str, Any]) -> str:
+    """Return the state of a loop, and the first of the rules that stopped it.
+
+    Of an open loop it says that its attempt failed, such as by a check that raised.
+    The only rule that ends a run is how it ended, such as degraded.
+    """
+    rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
+    if row["kind"] == "run" and rules:
+        return rules[0]
+    state = row["state"].replace("_", " ")
+    if row["failure"]:
+        state += ", failed"
+    return " ".join([state, *rules])
+
+
+def _attempts_cell(row: Mapping[str, Any]) -> object:
+    """Return the attempts of a loop; those of a run belong to its stages."""
+    return "–" if row["attempts"] is None else row["attempts"]
+
+
+def _cost_cell(row: Mapping[str, Any]) -> str:
+    """Return what a loop cost; a cost that nobody reported is not 0."""
+    return f"{row['cost']:.6g}" if row["cost"] else "–"
+
+
+def _age_cell(row: Mapping[str, Any]) -> str:
+    """Return how long ago a loop changed, in one unit."""
+    return ago(row["updated"], time.time()).removesuffix(" ago")
+
+
+loops: Typer = group_with_default()
+LOOP_COLUMNS = columns(
+    "loop kind state rung attempts cost age task",
+    loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
+    state=_state_cell,
+    attempts=_attempts_cell,
+    cost=_cost_cell,
+    age=_age_cell,
+    task=_task_cell,
+)
+
+
+def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
+    """Return True if lists show a loop in a state; None is any state."""
+    if state is None:
+        return True
+    if state == "failed":
+        return bool(stored_loop.failure)
+    return stored_loop.shown_state == state
+
+
+@loops.callback(invoke_without_command=True)
+def list_loops(
+    context: Context,
+    limit: Limit = 50,
+    state: Annotated[
+        LoopState | None, Option(help="Only loops in this state; failed are open.")
+    ] = None,
+) -> int:
+    """List the newest loops, one a line. An open loop still runs, or was interrupted.
+
+    Every command takes an id as shown here, or its beginning if no other id begins so.
+    For loops with several generators, the list shows the rung that answered. Runs of
+    pipelines and their stages are stored as loops, too: if the list has some, the
+    column `kind` says run, stage or loop. Below it stands how the newest 2,000 loops
+    went, and why those that stopped did; with --json also by memory key.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+
+    async def read(
+        store: Store, scope: Scope
+    ) -> tuple[list[StoredLoop], list[RecentLoop]]:
+        newest = await _newest_with(
+            store,
+            scope,
+            lambda loop: _is_in_state(loop, state),
+            limit=limit,
+            state=STORED_STATES.get(state or "", state or ""),
+        )
+        window = await store.read(scope, read_recent)
+        return newest, window.loops
+
+    newest_loops, window = ask_scope(read)
+    rows = []
+    kinds = Counter[str]()
+    has_ladder = False
+    for stored_loop in newest_loops:
+        head = stored_loop.head
+        facts = {
+            "state": stored_loop.shown_state,
+            "task": head.task,
+            "kind": head.kind,
+            "doubt": stored_loop.doubt,
+            "failure": stored_loop.failure,
+            "memory_key": head.memory_key,
+        }
+        if stored_loop.is_run:
+            facts["attempts"] = None  # its stages make the attempts
+        rows.append({**stored_loop.summary(), **facts})
+        kinds[head.kind] += 1
+        has_ladder = has_ladder or stored_loop.loop.ladder is not None
+
+    if not rows:
+        kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
+        return answer({"loops": []}, f"no {kind} in {where()}")
+
+    shown_columns = dict(LOOP_COLUMNS)
+    if not has_ladder:
+        del shown_columns["rung"]
+    if kinds.keys() == {"loop"}:
+        del shown_columns["kind"]
+    then = ""
+    if kinds["run"]:
+        number = counted(len(rows) - kinds["run"], "loop")
+        then = (
+            f"{number}, {kinds['stage']} of them stages, and "
+            f"{counted(kinds['run'], 'run')}; heedful loops runs counts their attempts"
+        )
+    failures = [
+        f"loop {short_id(row['id'])}: {row['failure']}"
+        for row in rows
+        if row["failure"]
+    ]
+    if failures:
+        then = f"{clean(failures[0], MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
+    totals = sum_loops(window)
+    causes = group_causes(window)
+    document = {
+        "loops": rows,
+        "totals": totals.plain,
+        "keys": [figures.plain for figures in count_keys(window)],
+        "causes": causes,
+    }
+    table = TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task")
+    lines = [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])]
+    return answer(document, table, lines, then)
+
+
+def _cause_line(cause: FailureCause) -> str:
+    """Return why loops failed, how many of them did, and since when."""
+    check = f"{cause.check}: " if cause.check else ""
+    finding = clean(f"{check}{cause.finding}", MAX_CANDIDATE_CHARS)
+    since = ago(cause.since, time.time())
+    return f"{counted(cause.loops, 'loop')}, first {since}: {finding}"
+
+
 RUN_COLUMNS = columns(
     "run pipeline state stages attempts retries seconds began",
     stages=lambda row: _stages_cell(row["stages"]),
 )
 
 
+@loops.command()
 def runs(
     pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
     limit: Limit = 20,
@@ -387,154 +531,7 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
-def _task_cell(row: Mapping[str, Any]) -> str:
-    """Return the task of a loop, or the name of the pipeline of a run."""
-    task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
-    return clean(_shorten_value(task), 200)
-
-
-def _state_cell(row: Mapping[str, Any]) -> str:
-    """Return the state of a loop, and the first of the rules that stopped it.
-
-    Of an open loop it says that its attempt failed, such as by a check that raised.
-    The only rule that ends a run is how it ended, such as degraded.
-    """
-    rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
-    if row["kind"] == "run" and rules:
-        return rules[0]
-    state = row["state"].replace("_", " ")
-    if row["failure"]:
-        state += ", failed"
-    return " ".join([state, *rules])
-
-
-def _attempts_cell(row: Mapping[str, Any]) -> object:
-    """Return the attempts of a loop; those of a run belong to its stages."""
-    return "–" if row["attempts"] is None else row["attempts"]
-
-
-def _cost_cell(row: Mapping[str, Any]) -> str:
-    """Return what a loop cost; a cost that nobody reported is not 0."""
-    return f"{row['cost']:.6g}" if row["cost"] else "–"
-
-
-def _age_cell(row: Mapping[str, Any]) -> str:
-    """Return how long ago a loop changed, in one unit."""
-    return ago(row["updated"], time.time()).removesuffix(" ago")
-
-
-LOOP_COLUMNS = columns(
-    "loop kind state rung attempts cost age task",
-    loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
-    state=_state_cell,
-    attempts=_attempts_cell,
-    cost=_cost_cell,
-    age=_age_cell,
-    task=_task_cell,
-)
-
-
-def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
-    """Return True if lists show a loop in a state; None is any state."""
-    if state is None:
-        return True
-    if state == "failed":
-        return bool(stored_loop.failure)
-    return stored_loop.shown_state == state
-
-
-def list_loops(
-    limit: Limit = 50,
-    state: Annotated[
-        LoopState | None, Option(help="Only loops in this state; failed are open.")
-    ] = None,
-) -> int:
-    """List the newest loops, one a line. An open loop still runs, or was interrupted.
-
-    Every command takes an id as shown here, or its beginning if no other id begins so.
-    For loops with several generators, the list shows the rung that answered. Runs of
-    pipelines and their stages are stored as loops, too: if the list has some, the
-    column `kind` says run, stage or loop. Below it stands how the newest 2,000 loops
-    went, and why those that stopped did; with --json also by memory key.
-    """
-
-    async def read(
-        store: Store, scope: Scope
-    ) -> tuple[list[StoredLoop], list[RecentLoop]]:
-        newest = await _newest_with(
-            store,
-            scope,
-            lambda loop: _is_in_state(loop, state),
-            limit=limit,
-            state=STORED_STATES.get(state or "", state or ""),
-        )
-        window = await store.read(scope, read_recent)
-        return newest, window.loops
-
-    stored_loops, window = ask_scope(read)
-    rows = []
-    kinds = Counter[str]()
-    has_ladder = False
-    for stored_loop in stored_loops:
-        head = stored_loop.head
-        facts = {
-            "state": stored_loop.shown_state,
-            "task": head.task,
-            "kind": head.kind,
-            "doubt": stored_loop.doubt,
-            "failure": stored_loop.failure,
-            "memory_key": head.memory_key,
-        }
-        if stored_loop.is_run:
-            facts["attempts"] = None  # its stages make the attempts
-        rows.append({**stored_loop.summary(), **facts})
-        kinds[head.kind] += 1
-        has_ladder = has_ladder or stored_loop.loop.ladder is not None
-
-    if not rows:
-        kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
-        return answer({"loops": []}, f"no {kind} in {where()}")
-
-    shown_columns = dict(LOOP_COLUMNS)
-    if not has_ladder:
-        del shown_columns["rung"]
-    if kinds.keys() == {"loop"}:
-        del shown_columns["kind"]
-    then = ""
-    if kinds["run"]:
-        number = counted(len(rows) - kinds["run"], "loop")
-        then = (
-            f"{number}, {kinds['stage']} of them stages, and "
-            f"{counted(kinds['run'], 'run')}; heedful runs counts the attempts of runs"
-        )
-    failures = [
-        f"loop {short_id(row['id'])}: {row['failure']}"
-        for row in rows
-        if row["failure"]
-    ]
-    if failures:
-        then = f"{clean(failures[0], MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
-    totals = sum_loops(window)
-    causes = group_causes(window)
-    document = {
-        "loops": rows,
-        "totals": totals.plain,
-        "keys": [figures.plain for figures in count_keys(window)],
-        "causes": causes,
-    }
-    table = TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task")
-    lines = [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])]
-    return answer(document, table, lines, then)
-
-
-def _cause_line(cause: FailureCause) -> str:
-    """Return why loops failed, how many of them did, and since when."""
-    check = f"{cause.check}: " if cause.check else ""
-    finding = clean(f"{check}{cause.finding}", MAX_CANDIDATE_CHARS)
-    since = ago(cause.since, time.time())
-    return f"{counted(cause.loops, 'loop')}, first {since}: {finding}"
-
-
+@loops.command()
 def override(
     loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     rule: Annotated[
@@ -606,6 +603,7 @@ def _state_words(id: str, verdict: Verdict) -> str:
     return "is open; resume it in the program that ran it"
 
 
+@loops.command()
 def cancel(
     loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     by: By = "",
@@ -646,6 +644,7 @@ def cancel(
     return answer(document, words, following("why", stored_loop.id))
 
 
+@loops.command()
 def correct(
     loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     accepted: Annotated[str, Argument(help="The right answer.")],

@@ -206,7 +206,7 @@ def _next_command(
             hurting.add(lesson["id"])
 
     if hurting:
-        return following("pin", min(hurting), undo=True, by="NAME")
+        return following("lessons", "pin", min(hurting), undo=True, by="NAME")
     if retired:
         return following("proof", restore=retired[0], by="NAME")
     return following("lessons")

@@ -201,7 +201,7 @@ def open_here(values: Settings) -> Model | None:
         context=values.context,
         timeout=values.timeout,
     )
-    # What heedful judge check found about a model is better than what its kind says.
+    # What heedful model judge found about a model is better than what its kind says.
     right, pairs = judge_results(values)[1].get(values.model, (0, 0))
     if pairs:
         is_capable = right >= MIN_JUDGE_RIGHT_SHARE * pairs
@@ -265,7 +265,7 @@ def judge_doubt(values: Settings) -> str:
     _, results = judge_results(values)
     right, pairs = results.get(values.judge, (0, 0))
     if not pairs:
-        return "nobody knows whether it can judge; run heedful judge check"
+        return "nobody knows whether it can judge; run heedful model judge"
     if right >= MIN_JUDGE_RIGHT_SHARE * pairs:
         return ""
     return (

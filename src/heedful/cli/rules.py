@@ -1,7 +1,7 @@
 """`heedful rules`: the rules that a user gave agents, for one project or for all.
 
 Hooks and `heedful learn-sessions` find them in what the user says. Those for all
-projects are in the user's own memory. `heedful share` writes reviewed ones into a
+projects are in the user's own memory. `heedful rules share` writes reviewed ones into a
 file for the team; `accept` shows what changed in it, and lets hooks follow it.
 """
 
@@ -99,7 +99,7 @@ def share(
 
 
 def _summary(new: int, old: int, dry_run: bool) -> str:
-    """Return the last line of `heedful share`."""
+    """Return the last line of `heedful rules share`."""
     if not new:
         return f"nothing new to share; {SHARED_FILE} has {counted(old, 'rule')}"
     verb = "would get" if dry_run else "has"
@@ -221,6 +221,7 @@ RULE_COLUMNS = columns(
     said="seen",
 )
 rules: Typer = group_with_default()
+rules.command("share")(share)
 
 
 def _ask(

@@ -1,4 +1,4 @@
-"""`heedful export`, `import`, `db`, `migrate`: lessons in files, and databases.
+"""`heedful export`, `import`, `db`: lessons in files, and databases.
 
 A file of `export` has the lessons of one project, and any other memory can import it. A
 copy of a database has everything, of every tenant.
@@ -120,6 +120,7 @@ def copy_(
     )
 
 
+@db.command()
 def migrate(
     role: Annotated[
         str, Option(help="Create this role for the service if it is missing.")

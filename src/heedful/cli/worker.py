@@ -16,9 +16,11 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Context, Option, Typer
 
+from heedful.cli.app import group_with_default
 from heedful.cli.databases import opened_store
+from heedful.cli.jobs import jobs
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import counted, current_command, say
 from heedful.cli.resources import embedder_of, look_here, model_here, opened_model
@@ -53,7 +55,13 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MAX_MESSAGE_CHARS = 200
 
 
-def worker(
+worker: Typer = group_with_default()
+worker.add_typer(jobs, name="jobs", help="List failed jobs; retry or discard them.")
+
+
+@worker.callback(invoke_without_command=True)
+def run_jobs(
+    context: Context,
     queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[
@@ -74,6 +82,8 @@ def worker(
     Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
     neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
     """
+    if context.invoked_subcommand is not None:
+        return 0
     values = settings().with_one_model()
     # Failures are printed by the listener.
     logging.getLogger("heedful").addHandler(logging.NullHandler())

@@ -32,8 +32,8 @@ PESSIMIST_ROLE = "pessimist"
 SUMMARY_ROLE = "summary"
 BIAS_FIX = "Write that part so that this no longer holds"
 JUDGE_FIX = (
-    "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge "
-    "check, or give GuardedLoops a judge"
+    "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful model "
+    "judge, or give GuardedLoops a judge"
 )
 
 

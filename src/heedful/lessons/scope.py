@@ -125,8 +125,8 @@ def name_scope(text: str, scope: Scope) -> str:
     Every command reads them, also one without the option --tenant. Those that are the
     defaults are left out.
 
-    >>> name_scope("heedful reembed", Scope("acme", "our docs"))
-    "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful reembed"
+    >>> name_scope("heedful lessons reembed", Scope("acme", "our docs"))
+    "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful lessons reembed"
     >>> name_scope("it was retired: heedful proof --restore 1", Scope("acme"))
     'it was retired: HEEDFUL_TENANT=acme heedful proof --restore 1'
     """

@@ -12,7 +12,7 @@ from heedful.errors import install_line
 from heedful.lessons.holdout import HOLDOUT_REASON
 
 PROOF_COMMAND = "heedful proof"
-EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
+EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful lessons reembed"
 LIST_COMMAND = "heedful quarantine list"
 # What a command is for that does not release, restore or edit the lesson.
 COMMAND_PURPOSES = {

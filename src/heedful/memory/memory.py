@@ -966,7 +966,7 @@ class Memory:
         return (
             f"{len(unused)} of {lessons} lessons seem unused for "
             f"{unused_for / 86_400:g} days, and stay; see that the clock is right, "
-            f"then run {name_scope('heedful prune', self.scope)}"
+            f"then run {name_scope('heedful lessons prune', self.scope)}"
         )
 
     async def spaces(self) -> Spaces:

@@ -306,7 +306,7 @@ class PostgresQueue(jobs.Work):
         return run
 
     async def _keep_reason(self, job: Row, reason: str) -> None:
-        """Store why a job is given up, for `heedful jobs`."""
+        """Store why a job is given up, for `heedful worker jobs`."""
         await self._app.connector.execute_query_async(
             _KEEP_REASON_SQL, id=job.id, reason=storable(reason)[:500]
         )

@@ -41,7 +41,7 @@ def open_store(url: str) -> Store:
 
     A process opens each store once and shares it, except `:memory:`, which is a new
     store each time. A SQLite file is created at its first use. A PostgreSQL database
-    needs `heedful migrate` first. Raises UnknownName, InvalidInput, PackageMissing.
+    needs `heedful db migrate` first. Raises UnknownName, InvalidInput, PackageMissing.
     """
     if not isinstance(url, str) or not url.strip():
         raise InvalidInput(

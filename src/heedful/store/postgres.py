@@ -72,7 +72,7 @@ def connect(address: Address) -> PostgresSession:
         if role["free"]:
             raise RoleRefused(
                 f"role {role['role']} {role['free']}, so row-level security would not "
-                "restrict it; heedful migrate --role heedful creates a role for the "
+                "restrict it; heedful db migrate --role heedful creates a role for the "
                 "service: use it in the URL"
             )
         check_schema(session, role)

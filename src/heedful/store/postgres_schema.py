@@ -37,7 +37,7 @@ MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
 MIN_PGVECTOR_VERSION = (0, 8)
 _MIGRATION_ROLE_FIX = (
-    "run heedful migrate as the role that owns heedful's tables, or as a role that "
+    "run heedful db migrate as the role that owns heedful's tables, or as a role that "
     "may create a schema in this database (grant create on database … to …) and, with "
     "--role, may create roles"
 )

@@ -425,7 +425,7 @@ def check_version(where: str, version: int | None) -> None:
     """
     if version is None:
         raise StoreOlder(
-            f"{where} has no schema; run heedful migrate as the role that owns, or "
+            f"{where} has no schema; run heedful db migrate as the role that owns, or "
             "will own, its tables"
         )
     if version > POSTGRES_SCHEMA_VERSION:
@@ -546,7 +546,7 @@ _SHARED_CONNECTIONS = (
     "transaction or statement), so settings and prepared statements of heedful would "
     "not stay; set pool_mode = session, or name PostgreSQL's own port in the URL"
 )
-_OLD_SCHEMA_FIX = "run heedful migrate as the role that owns the tables"
+_OLD_SCHEMA_FIX = "run heedful db migrate as the role that owns the tables"
 # Our error for a class of errors, and what a user can do about it
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _TRANSLATIONS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
@@ -581,7 +581,7 @@ _TRANSLATIONS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     ),
     errors.InsufficientPrivilege: (
         RoleRefused,
-        "run heedful migrate --role with the name of this role",
+        "run heedful db migrate --role with the name of this role",
     ),
     errors.DuplicatePreparedStatement: (PoolerRefused, _SHARED_CONNECTIONS),
     errors.InvalidSqlStatementName: (PoolerRefused, _SHARED_CONNECTIONS),

@@ -187,5 +187,5 @@ async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
     return (
         f"{expired} of {loops} loops seem to have ended more than {days} days ago, and "
         "stay; see that the clock is right, then run "
-        f"{name_scope('heedful prune', scope)} --by NAME --ended-for {days}d"
+        f"{name_scope('heedful lessons prune', scope)} --by NAME --ended-for {days}d"
     )

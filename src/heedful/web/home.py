@@ -226,7 +226,7 @@ async def troubled_queues(visit: Visit) -> list[Document]:
             reason = str(error)
         return [_need(reason, "the queue of jobs does not answer", "")]
     commands = {
-        "failed": name_tenant("heedful jobs", visit.caller.scope.tenant),
+        "failed": name_tenant("heedful worker jobs", visit.caller.scope.tenant),
         "stalled": "heedful worker",
     }
     return [
