@@ -36,9 +36,10 @@ RULES_HEADER = """\
 # Rules of this repository for coding agents
 
 > Written by `heedful rules share`, one rule a line. Each was released, written or
-> verified by somebody. Nobody signs this file: who reviews a change to it answers for its rules,
-> and the trust that a rule states is that of its reviewer. Hooks follow it only after
-> `heedful rules accept`, which shows what changed. You may add and remove lines.
+> verified by somebody. Nobody signs this file: who reviews a change to it answers for
+> its rules, and the trust that a rule states is that of its reviewer. Hooks follow it
+> only after `heedful rules accept`, which shows what changed. You may add and remove
+> lines.
 """
 _RULE_START = "- "
 # What separates two fields, and a piece of a field: an escape or any other character.
