@@ -11,14 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.integrations.agents import AGENTS, Kind
-from heedful.integrations.places import (
+from heedful.integrations.agents import (
+    AGENTS,
     NO_CONTEXT_BEFORE,
     NO_FAILURE_EVENT,
     NO_PROMPT_CONTEXT,
     NO_STOP,
-    TARGETS,
-    Target,
+    Agent,
+    Kind,
 )
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "coding-agents.md"
@@ -38,7 +38,7 @@ def agents_table() -> str:
     moments = [moment for moment, _ in _MOMENTS]
     heading = ["agent", *moments, "deny a call", "hold up a stop", "settings"]
     lines = [_row(heading), _row(["---"] * len(heading))]
-    lines += [_row(_cells(name, target)) for name, target in TARGETS.items()]
+    lines += [_row(_cells(name, agent)) for name, agent in AGENTS.items()]
     lines += ["", *_notes()]
     return "\n".join(lines)
 
@@ -47,19 +47,18 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cells(name: str, target: Target) -> list[str]:
+def _cells(name: str, agent: Agent) -> list[str]:
     """Return the cells of an agent."""
-    places = filter(None, (target.project, target.user))
+    places = filter(None, (agent.project, agent.user))
     place = ", ".join(f"`{place}`" for place in places)
-    cells = [f"[`{name}`]({target.source})"]
-    if not target.agent:
+    cells = [f"[`{name}`]({agent.source})"]
+    if not agent.events:
         return [*cells, "in its file", *["–"] * 5, place]
 
-    agent = AGENTS[target.agent]
     for _, kinds in _MOMENTS:
         cells.append("✓" if agent.takes.intersection(kinds) else "–")
     cells.append("✓" if agent.event_of("before") else "–")
-    can_block = bool(agent.event_of("stop")) and target.form != "plugin"
+    can_block = bool(agent.event_of("stop")) and agent.form != "plugin"
     cells.append("✓" if can_block else "–")
     return [*cells, place]
 
@@ -68,17 +67,15 @@ def _notes() -> Iterator[str]:
     """Yield a paragraph for each agent with a limit that neither the table nor the text
     above it says.
     """
-    for name, target in TARGETS.items():
-        limits = [limit for limit in target.cannot if limit not in _SAID_ON_PAGE]
-        if target.exit_rule != Target.exit_rule:
-            limits.append(target.exit_rule)
-        if NO_FAILURE_EVENT in target.cannot:
+    for name, agent in AGENTS.items():
+        limits = [limit for limit in agent.cannot if limit not in _SAID_ON_PAGE]
+        if NO_FAILURE_EVENT in agent.cannot:
             limits.append("the agent has no event for a failed call")
-        if target.next_step:
-            limits.append(f"after the installation, {target.next_step}")
+        if agent.next_step:
+            limits.append(f"after the installation, {agent.next_step}")
         sentences = [f"{_capitalised(limit)}." for limit in limits]
         if sentences:
-            yield f"- **{target.title}** (`{name}`): {' '.join(sentences)}"
+            yield f"- **{agent.title}** (`{name}`): {' '.join(sentences)}"
 
 
 def _capitalised(text: str) -> str:

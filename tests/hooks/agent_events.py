@@ -2,7 +2,7 @@
 
 `EVENTS` has, by agent, kind and event, what the agent sends. A session states a rule,
 and then makes a call that goes against it, so that each event that can be answered is
-answered. `source` of each agent is in `heedful.integrations.places`.
+answered. `source` of each agent is in `heedful.integrations.agents`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,6 @@ _CLAUDE_CALL = {
 }
 _CLI_HEAD = {"session_id": "f3c1", "timestamp": AT, "cwd": FOLDER}
 _COPILOT_CALL = {"tool_name": "Bash", "tool_input": {"command": COMMAND}}
-_VSCODE_HEAD = {
-    "timestamp": AT,
-    "cwd": FOLDER,
-    "sessionId": "session-identifier",
-    "transcript_path": "/srv/ann/.config/transcript.json",
-}
-_VSCODE_CALL = {
-    "tool_name": "run_in_terminal",
-    "tool_input": {"command": COMMAND},
-    "tool_use_id": "tool-123",
-}
 _GEMINI_HEAD = {**_CLI_HEAD, "transcript_path": "/srv/ann/.gemini/tmp/f3c1.json"}
 _GEMINI_CALL = {
     "tool_name": "run_shell_command",
@@ -94,7 +83,7 @@ EVENTS: Mapping[str, Events] = {
         Stop={"hook_event_name": "Stop", "stop_hook_active": False},
         SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
     ),
-    "copilot-cli": shared_events(
+    "copilot": shared_events(
         _CLI_HEAD,
         _COPILOT_CALL,
         SessionStart={"hook_event_name": "SessionStart", "source": "new"},
@@ -112,15 +101,6 @@ EVENTS: Mapping[str, Events] = {
             "stop_hook_active": False,
         },
         SessionEnd={"hook_event_name": "SessionEnd", "reason": "complete"},
-    ),
-    "vscode": shared_events(
-        _VSCODE_HEAD,
-        _VSCODE_CALL,
-        SessionStart={"hookEventName": "SessionStart", "source": "new"},
-        UserPromptSubmit={"hookEventName": "UserPromptSubmit", "prompt": RULE},
-        PreToolUse={"hookEventName": "PreToolUse"},
-        PostToolUse={"hookEventName": "PostToolUse", "tool_response": "ok"},
-        Stop={"hookEventName": "Stop", "stop_hook_active": False},
     ),
     "qwen-code": shared_events(
         {
@@ -248,15 +228,6 @@ EVENTS: Mapping[str, Events] = {
             **_GEMINI_HEAD,
             **_GEMINI_CALL,
             "hook_event_name": "BeforeTool",
-        },
-        "BeforeModel": {
-            **_GEMINI_HEAD,
-            "hook_event_name": "BeforeModel",
-            "llm_request": {
-                "model": "gemini-2.5-pro",
-                "messages": [{"role": "user", "content": RULE}],
-                "config": {"temperature": 0},
-            },
         },
         "AfterTool": {
             **_GEMINI_HEAD,

@@ -1,7 +1,7 @@
 """Schemas of the answers that agents document, written for these tests.
 
 Those of Codex follow the schemas in its repository, the others the documentation that
-`heedful.integrations.places` names. Where a schema of an agent refuses unknown fields,
+`heedful.integrations.agents` names. Where a schema of an agent refuses unknown fields,
 ours does, too.
 """
 
@@ -63,10 +63,6 @@ def _copilot_context(event: str) -> Schema:
     return _both(event, additionalContext=_TEXT)
 
 
-_MESSAGES: Schema = {
-    "type": "array",
-    "items": _flat(role={"enum": ["user", "model", "system"]}, content=_TEXT),
-}
 # What is answered to the events that may be answered, by agent and event; a denial of a
 # call has the name "deny".
 SCHEMAS: Mapping[str, Mapping[str, Schema]] = {
@@ -81,7 +77,7 @@ SCHEMAS: Mapping[str, Mapping[str, Schema]] = {
         }
         for name in ("claude-code", "qwen-code", "codex")
     },
-    "copilot-cli": {
+    "copilot": {
         "PreToolUse": _copilot_context("PreToolUse"),
         "PostToolUseFailure": _copilot_context("PostToolUseFailure"),
         "PostToolUse": _copilot_context("PostToolUse"),
@@ -99,12 +95,8 @@ SCHEMAS: Mapping[str, Mapping[str, Schema]] = {
     },
     "gemini-cli": {
         "BeforeAgent": _context("BeforeAgent"),
-        "BeforeModel": _nested(
-            "BeforeModel", "llm_request", llm_request=_flat(messages=_MESSAGES)
-        ),
         "AfterTool": _context("AfterTool"),
         "deny": _GEMINI_DENIAL,
         "AfterAgent": _GEMINI_DENIAL,
     },
 }
-SCHEMAS = {**SCHEMAS, "vscode": SCHEMAS["copilot-cli"]}

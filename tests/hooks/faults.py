@@ -26,7 +26,7 @@ import pytest
 from heedful.integrations import install
 from heedful.integrations.agents import Kind
 from heedful.integrations.file_changes import apply_all
-from heedful.integrations.places import HOOK_LIMIT_SECONDS, TARGETS
+from heedful.integrations.install import HOOK_LIMIT_SECONDS
 from heedful.store.projects import find_project
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hooks.support import as_user, environment, settle
@@ -158,18 +158,17 @@ def make_stage(folder: Path, name: str) -> Stage:
     module = f"exec {sys.executable} -P -m heedful.integrations.hook"
     _write_program(place, f'{module} "$@"')
 
-    target = TARGETS[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place.folder)
         patch.setenv("HOME", str(place.home))
-        apply_all(install.plan_target(name, user=False, run="heedful-hook"))
-        commands = install.target_commands(name, user=False)
+        apply_all([install.plan(name, user=False, run="heedful-hook")])
+        commands = install.installed(name, user=False)
 
     lines: dict[Kind, str] = {}
     events: dict[Kind, Mapping[str, Any]] = {}
     kinds: tuple[Kind, ...] = ("before", "after")
     for kind in kinds:
-        event, events[kind] = spoken_by(target.agent, kind, CALL)
+        event, events[kind] = spoken_by(name, kind, CALL)
         lines[kind] = commands[event] or _plugin_line(place)
     return Stage(name=name, place=place, lines=lines, events=events)
 

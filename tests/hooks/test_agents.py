@@ -17,8 +17,6 @@ import pytest
 from heedful import Memory
 from heedful.integrations import hook
 from heedful.integrations.agents import AGENTS, Kind
-from heedful.integrations.couriers import at_once
-from heedful.integrations.places import TARGETS
 from heedful.store.projects import prepare_database
 from tests.hooks.agent_events import EVENTS, RULE
 from tests.hooks.agent_schemas import SCHEMAS
@@ -48,7 +46,7 @@ class Shop:
         done = call_hook(
             self.folder,
             self.home,
-            [event, "--agent", TARGETS[name].agent, "--strict"],
+            [event, "--agent", name, "--strict"],
             json.dumps(data).encode(),
             {"HEEDFUL_HOOK": json.dumps(dict(settings))},
             start_work=lambda *_: None,
@@ -59,7 +57,7 @@ class Shop:
 
     def say_rule(self, name: str) -> None:
         """Let the user of an agent say the rule, at a terminal if that is needed."""
-        if TARGETS[name].agent not in TYPED_LINE_AGENTS:
+        if name not in TYPED_LINE_AGENTS:
             with as_user(self.folder, self.home):
                 settings = hook.read_settings(self.folder)
                 memory = Memory(prepare_database(settings["db"]))
@@ -84,22 +82,19 @@ def _in_folder(value: Any, folder: str) -> Any:
 
 
 def kind_of(name: str, event: str) -> Kind:
-    return AGENTS[TARGETS[name].agent].events[event]
+    return AGENTS[name].events[event]
 
 
 def event_of(name: str, kind: Kind) -> str:
     """Return the event of a kind that the examples of an agent have."""
-    events = AGENTS[TARGETS[name].agent].events.items()
+    events = AGENTS[name].events.items()
     of_kind = [event for event, other in events if other == kind]
     return next((event for event in of_kind if event in EVENTS[name]), "")
 
 
-@pytest.mark.parametrize("name", [name for name in TARGETS if name in EVENTS])
+@pytest.mark.parametrize("name", EVENTS)
 def test_there_is_an_example_of_each_event(name: str) -> None:
-    events = set(AGENTS[TARGETS[name].agent].events)
-    # VS Code has fewer events than Copilot CLI, whose file it reads.
-    missing = {"PostToolUseFailure", "SessionEnd"} if name == "vscode" else set()
-    assert set(EVENTS[name]) == events - missing
+    assert set(EVENTS[name]) == set(AGENTS[name].events)
 
 
 @pytest.mark.parametrize(("name", "event"), CASES)
@@ -108,21 +103,15 @@ def test_each_event_is_answered_in_the_documented_shape(
 ) -> None:
     if kind_of(name, event) != "start":
         shop.say_rule(name)
-    if kind_of(name, event) == "model":
-        assert shop.send(name, "BeforeTool") is None
     answer = shop.send(name, event)
 
     schema = SCHEMAS[name].get(event)
     if answer is not None:
         assert schema is not None
         jsonschema.validate(answer, schema)
-    agent = AGENTS[TARGETS[name].agent]
+    agent = AGENTS[name]
     kind = kind_of(name, event)
-    if (
-        kind in ("before", "model")
-        and "before" in agent.takes
-        and agent.courier is at_once
-    ):
+    if kind == "before" and kind in agent.takes and kind not in agent.later:
         assert RULE in json.dumps(answer)
 
 
@@ -130,11 +119,12 @@ def test_each_event_is_answered_in_the_documented_shape(
 def test_what_cannot_be_said_before_a_call_is_said_after_it(
     name: str, shop: Shop
 ) -> None:
-    agent = AGENTS[TARGETS[name].agent]
+    agent = AGENTS[name]
     shop.say_rule(name)
     shop.send(name, event_of(name, "before"))
     after = shop.send(name, event_of(name, "after"))
-    is_after = "after" in agent.takes and "before" not in agent.takes
+    is_told_before = "before" in agent.takes and "before" not in agent.later
+    is_after = "after" in agent.takes and not is_told_before
     assert (after is not None and RULE in json.dumps(after)) == is_after
 
 
@@ -156,23 +146,19 @@ def test_a_failing_command_holds_up_the_end_of_a_turn(name: str, shop: Shop) -> 
     assert "broken" in json.dumps(answer)
 
 
-def test_what_waits_for_the_model_is_told_once(shop: Shop) -> None:
+def test_what_waits_for_the_result_is_told_once_and_in_its_turn(shop: Path) -> None:
     shop.say_rule("gemini-cli")
-    assert shop.send("gemini-cli", "BeforeModel") is None
     assert shop.send("gemini-cli", "BeforeTool") is None
-    answer = shop.send("gemini-cli", "BeforeModel")
-    request = answer["hookSpecificOutput"]["llm_request"]
-    [old, new] = request["messages"]
-    assert old == {"role": "user", "content": RULE}
-    assert RULE in new["content"]
-    assert shop.send("gemini-cli", "BeforeModel") is None
+    answer = shop.send("gemini-cli", "AfterTool")
+    assert RULE in answer["hookSpecificOutput"]["additionalContext"]
+    assert shop.send("gemini-cli", "AfterTool") is None
 
 
-def test_what_waits_for_the_model_does_not_outlive_its_turn(shop: Shop) -> None:
+def test_what_waits_for_the_result_does_not_outlive_its_turn(shop: Path) -> None:
     shop.say_rule("gemini-cli")
     shop.send("gemini-cli", "BeforeTool")
     shop.send("gemini-cli", "BeforeAgent")
-    assert shop.send("gemini-cli", "BeforeModel") is None
+    assert shop.send("gemini-cli", "AfterTool") is None
 
 
 def test_a_prompt_that_the_user_did_not_submit_is_no_rule(shop: Shop) -> None:

@@ -127,8 +127,7 @@ def call(home: Home, situation: Situation, session: str, *, fails: bool) -> str:
 def test_what_was_put_right_is_told_in_the_next_session(name: str, home: Home) -> None:
     situation = SITUATIONS[name]
     agent = situation.agent
-    target = {"copilot": "copilot-cli"}.get(agent, agent)
-    run_command(home, f"hook install {target} --yes")
+    run_command(home, f"hook install {agent} --yes")
 
     for session in ("monday", "tuesday"):
         beginning = {"session_id": session, "source": situation.source}

@@ -22,9 +22,6 @@ import pytest
 from heedful.errors import UsageError
 from heedful.integrations import hook, install
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.file_changes import read_text
-from heedful.integrations.hook_text import own_hooks
-from heedful.integrations.places import TARGETS
 from heedful.store.projects import find_project
 from tests.cli.support import Desk
 from tests.hooks.support import (
@@ -367,61 +364,6 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     assert result == (0, "", "")
     await_learning(folder)
     assert not (folder / "ran").exists()
-
-
-MINE = (
-    '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
-)
-SETTINGS = {
-    None: "",
-    "": "",
-    '{"a":1}\n': '{\n  "a": 1,',
-    '{\r\n\t"a": [1, 2]\r\n}': '\r\n\t],\r\n\t"hooks": {',
-    f'{{\n    "a": 1,\n    "hooks": {{"PreToolUse": [{MINE}]}}\n}}\n': "./mine.sh",
-    '{"hooks": {"Stop": []}}\n': "",
-    '\ufeff{"a": "ü"}': '\ufeff{\n  "a": "ü",',
-}
-
-
-@pytest.mark.parametrize(
-    "text",
-    SETTINGS,
-    ids=[
-        "no file",
-        "an empty file",
-        "one line",
-        "tabs and carriage returns",
-        "other hooks",
-        "an empty list of hooks",
-        "a byte order mark",
-    ],
-)
-def test_installing_keeps_all_and_uninstalling_restores_it(
-    text: str | None, folder: Path
-) -> None:
-    path = folder / "there" / "settings.json"
-    wanted = install.target_hooks(TARGETS["claude-code"], "heedful-hook")
-    if text is not None:
-        path.parent.mkdir()
-        (folder / "dotfile").write_text(text, newline="")
-        path.symlink_to(folder / "dotfile")
-    install.plan_install(path, wanted).apply()
-    written = read_text(path) or ""
-    assert SETTINGS[text] in written
-    assert own_hooks("", written) == wanted
-    assert not install.plan_install(path, wanted)
-    install.plan_uninstall(path).apply()
-    assert read_text(path) == text
-    assert path.parent.exists() == (text is not None)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(written.replace('"heedful-hook ', '"/gone/heedful-hook '))
-    assert "/gone/heedful-hook is gone" in install.installed(path)[1]
-    path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
-    install.plan_install(path, wanted).apply()
-    install.plan_uninstall(path).apply()
-    assert install.installed(path) == ([], "")
-    assert '"own": 1' in path.read_text()
-    assert path.is_symlink() == (text is not None)
 
 
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from heedful import Memory
-from heedful.integrations.agents import Kind
-from heedful.integrations.places import HOOK_LIMIT_SECONDS, TARGETS
+from heedful.integrations.agents import AGENTS, Kind
+from heedful.integrations.install import HOOK_LIMIT_SECONDS
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.hooks.faults import FAULTS, Fault, Result, call_tool, make_stage
@@ -34,8 +34,8 @@ def _names() -> list[str]:
     """Return the agents with hooks; those with plugins need Node."""
     return [
         name
-        for name, target in TARGETS.items()
-        if target.agent and not (target.form == "plugin" and needs_node)
+        for name, agent in AGENTS.items()
+        if agent.events and not (agent.form == "plugin" and needs_node)
     ]
 
 

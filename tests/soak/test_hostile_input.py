@@ -14,8 +14,6 @@ import pytest
 
 from heedful.errors import UsageError
 from heedful.integrations import hooks
-from heedful.integrations.agents import AGENTS
-from heedful.integrations.places import TARGETS
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.conftest import SOAK
@@ -145,7 +143,7 @@ async def test_no_event_of_an_agent_breaks_the_answer_to_the_next(
         for event, data in events.items()
     ]
     host = patient_host(memory=Memory(store))
-    names = {name: _agent_of(name) for name in EVENTS}
+    names = {name: name for name in EVENTS}
     refused = 0
     for number in range(MUTATED_EVENTS):
         name, event, data = choose.choice(cases)
@@ -172,9 +170,3 @@ async def test_no_event_of_an_agent_breaks_the_answer_to_the_next(
             seed=seed,
         )
     )
-
-
-def _agent_of(name: str) -> str:
-    agent = TARGETS[name].agent
-    assert agent in AGENTS
-    return agent

@@ -16,10 +16,10 @@ from heedful.cli.output import answer, command_line, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process, install as plans
+from heedful.integrations.agents import AGENTS, agents_here
 from heedful.integrations.agents_md import EMPTY_SECTION, section_text
-from heedful.integrations.file_changes import FileChange, apply_all
+from heedful.integrations.file_changes import FileChange, apply_all, read_text
 from heedful.integrations.hooks import follow
-from heedful.integrations.places import TARGETS, expand, find_targets, settings_file
 from heedful.integrations.rules import doubt_about_rules
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.user_rules import StatedRule
@@ -39,7 +39,7 @@ from heedful.store.workspace import project_root
 
 def check_names(names: Sequence[str]) -> None:
     """Check names of agents. Raises UsageError."""
-    unknown = [name for name in names if name not in TARGETS]
+    unknown = [name for name in names if name not in AGENTS]
     if unknown:
         raise UsageError(
             f"{', '.join(unknown)}: no such agent; heedful hook install --list shows "
@@ -49,29 +49,23 @@ def check_names(names: Sequence[str]) -> None:
 
 def here() -> dict[str, str]:
     """Return the agents on this machine, and what shows each of them."""
-    return dict(find_targets(project_root(Path.cwd())))
+    return dict(agents_here(project_root(Path.cwd())))
 
 
 def describe_limits(names: Sequence[str]) -> Iterator[str]:
     """Yield what agents cannot do, what is not confirmed, and what is left to do."""
-    for name in names:
-        target = TARGETS[name]
-        yield from (f"{target.title}: {line}" for line in target.cannot)
-        yield from (f"{target.title}, unconfirmed: {t}" for t in target.unconfirmed)
-        if target.next_step:
-            yield f"next: {target.next_step}"
-
-
-def describe_doubles(names: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each agent that also runs the hooks of another agent."""
     root = project_root(Path.cwd())
     for name in names:
-        target = TARGETS[name]
-        for place in target.also_reads:
-            path = expand(target, place, root)
-            if plans.installed(path)[0]:
+        agent = AGENTS[name]
+        yield from (f"{agent.title}: {line}" for line in agent.cannot)
+        yield from (f"{agent.title}, unconfirmed: {t}" for t in agent.unconfirmed)
+        if agent.next_step:
+            yield f"next: {agent.next_step}"
+        for place in agent.also_reads:
+            path = agent.path_of(place, root)
+            if plans.own_hooks(path, read_text(path)):
                 yield (
-                    f"{target.title} also reads {path}, which has hooks of heedful: it "
+                    f"{agent.title} also reads {path}, which has hooks of heedful: it "
                     "runs both"
                 )
 
@@ -81,54 +75,44 @@ def list_agents() -> int:
     signs = here()
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
-    for name, target in TARGETS.items():
-        events = _installed_events(name)
+    for name, agent in AGENTS.items():
+        events = {
+            file: list(commands)
+            for file, commands in _commands_by_file(name).items()
+            if commands
+        }
         state = "installed" if events else "not installed"
         sign = signs.get(name, "")
         lines.append(f"{name}: {state}; {sign or 'not seen here'}")
-        lines += [f"  {line}" for line in target.cannot]
+        lines += [f"  {line}" for line in agent.cannot]
         rows.append(
             {
                 "agent": name,
-                "title": target.title,
+                "title": agent.title,
                 "seen": sign,
                 "installed": events,
-                "cannot": target.cannot,
-                "unconfirmed": target.unconfirmed,
-                "source": target.source,
+                "cannot": agent.cannot,
+                "unconfirmed": agent.unconfirmed,
+                "source": agent.source,
             }
         )
     return answer({"agents": rows}, lines)
 
 
-def other_settings() -> dict[str, list[str]]:
-    """Return the events with hooks of heedful in settings of other agents, by file."""
-    events: dict[str, list[str]] = {}
-    for name in TARGETS:
-        if name != plans.INSTALL_AGENT:
-            events |= _installed_events(name)
-    return events
+def _commands_by_file(name: str) -> dict[str, dict[str, str]]:
+    """Return the commands of heedful by event in each file of settings of an agent.
 
-
-def _commands(name: str, user: bool) -> dict[str, str]:
-    """Return the commands of an agent; none, with a message, in malformed settings."""
-    try:
-        return plans.target_commands(name, user)
-    except UsageError as error:
-        say(str(error))
-        return {}
-
-
-def _installed_events(name: str) -> dict[str, list[str]]:
-    """Return the events of an agent with hooks of heedful, by file."""
-    events: dict[str, list[str]] = {}
-    root = project_root(Path.cwd())
+    Malformed settings have none, with a message.
+    """
+    commands: dict[str, dict[str, str]] = {}
     for user in (False, True):
-        path = settings_file(TARGETS[name], root, user)
-        commands = _commands(name, user)
-        if path is not None and commands:
-            events[str(path)] = list(commands)
-    return events
+        try:
+            path = plans.settings_path(name, user)
+            if path is not None:
+                commands[str(path)] = plans.installed(name, user)
+        except UsageError as error:
+            say(str(error))
+    return commands
 
 
 def section() -> str:
@@ -194,35 +178,14 @@ def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     return list(signs)
 
 
-def _installable(agents: Sequence[str] | None, is_all: bool, user: bool) -> list[str]:
-    """Return the agents to install; of all, those with settings here.
-
-    Raises UsageError.
-    """
-    targets = _agents_of(agents, is_all)
-    return [name for name in targets if not is_all or _has_settings(name, user)]
-
-
-def _has_settings(name: str, user: bool) -> bool:
-    """Return True if an agent has settings here, and say where if it has none."""
-    if TARGETS[name].user or not user:
-        return True
-    say(f"{name} has no such settings; next: heedful hook install {name}")
-    return False
-
-
 def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
-    """Return the changes that install the hooks of agents. Raises UsageError.
-
-    Agents that share a file get it once.
-    """
+    """Return the changes that install the hooks of agents. Raises UsageError."""
     run = plans.command(everywhere=user)
-    changes: dict[Path, FileChange] = {}
+    changes = []
     for name in names:
-        text = section() if TARGETS[name].form == "section" else ""
-        for change in plans.plan_target(name, user, run=run, text=text):
-            changes.setdefault(change.path, change)
-    return list(changes.values())
+        text = section() if AGENTS[name].form == "section" else ""
+        changes.append(plans.plan(name, user, run=run, section=text))
+    return changes
 
 
 @hook.command("install")
@@ -238,7 +201,9 @@ def install(
     """Write the hooks into the settings of agents, after showing what changes."""
     if listed:
         return list_agents()
-    targets = _installable(agents, is_all, user)
+    targets = _agents_of(agents, is_all)
+    if is_all and user:
+        targets = [name for name in targets if AGENTS[name].user]
     changes = _plan(targets, user)
     memory_lines = [] if user else _describe_memory()
     written = _write_if_agreed(changes, yes)
@@ -248,7 +213,7 @@ def install(
         lines = [f"wrote {', '.join(written)}"]
     lines += memory_lines
     if written:
-        lines += [*describe_limits(targets), *describe_doubles(targets)]
+        lines += describe_limits(targets)
     past_sessions = plans.past_sessions()
     if plans.INSTALL_AGENT in targets and past_sessions is not None:
         command = command_line("learn-sessions", past_sessions)
@@ -280,20 +245,18 @@ def uninstall(
     """Remove the hooks and restore the settings. Say how to remove what stays."""
     if is_all and agents:
         raise UsageError("--all and names exclude each other; give one of them")
-    targets = list(TARGETS) if is_all else _agents_of(agents, is_all=False)
+    targets = list(AGENTS) if is_all else _agents_of(agents, is_all=False)
 
-    changes: dict[Path, FileChange] = {}
-    for name in targets:
-        for change in plans.plan_removal(name, user):
-            changes.setdefault(change.path, change)
-    written = _write_if_agreed(list(changes.values()), yes)
-    lines = [f"no hooks in {path}" for path in changes]
+    plans_of_agents = [plans.plan_removal(name, user) for name in targets]
+    changes = [change for change in plans_of_agents if change is not None]
+    written = _write_if_agreed(changes, yes)
+    lines = [f"no hooks in {change.path}" for change in changes]
     if written:
-        verbs = {
-            str(path): "removed" if change.after is None else "wrote"
-            for path, change in changes.items()
-        }
-        lines = [f"{verbs[path]} {path}" for path in written]
+        lines = [
+            f"{'removed' if change.after is None else 'wrote'} {change.path}"
+            for change in changes
+            if change
+        ]
 
     stays = plans.leftovers(Path.cwd(), everywhere=user)
     lines += [f"left behind: {line}" for line in stays]
@@ -350,18 +313,16 @@ def status() -> int:
     events_by_file = {}
     figures = SessionTally()
     lines = []
-    for is_user in (False, True):
-        try:
-            path = plans.settings_path(is_user)
-        except UsageError as error:
-            say(str(error))
-            continue
-        events, missing_programs = plans.installed(path)
-        events_by_file[str(path)] = events
-        lines.append(f"{path}: {', '.join(events) or 'no hooks'}{missing_programs}")
-    for file, events in other_settings().items():
-        events_by_file[file] = events
-        lines.append(f"{file}: {', '.join(events)}")
+    for name in AGENTS:
+        for file, commands in _commands_by_file(name).items():
+            if not commands and name != plans.INSTALL_AGENT:
+                continue
+            events_by_file[file] = list(commands)
+            lines.append(f"{file}: {', '.join(commands) or 'no hooks'}")
+            lines += [
+                f"{program} is gone: install again"
+                for program in plans.missing_programs(commands)
+            ]
 
     try:
         settings = process.read_settings(Path.cwd())

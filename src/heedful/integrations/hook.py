@@ -19,7 +19,14 @@ from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
-from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
+from heedful.integrations.agents import (
+    AGENTS,
+    Agent,
+    Answer,
+    Kind,
+    hex_digest,
+    in_our_names,
+)
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
@@ -31,11 +38,12 @@ from heedful.store.projects import (
     prepare_database,
     private,
     user_folder,
+    write_private,
 )
 from heedful.store.workspace import project_top
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.integrations.hooks import FailedCall, HookSettings
+    from heedful.integrations.hooks import FailedCall, HookSettings, Reply
     from heedful.integrations.host import Host
 
 HOOK_USAGE = (
@@ -222,11 +230,6 @@ def _answer_event(
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
     data = read_event(stdin)
-    if kind == "model":
-        # What memory has to say was said before; a model is not kept waiting for more.
-        _print_answer(row.courier(kind, data, None), stdout)
-        return
-
     folder = _project_folder(in_our_names(row, data))
     project = find_project(folder)
     notices: list[str] = []
@@ -254,11 +257,36 @@ def _answer_event(
     answer = reply.answer
     if notices:
         answer = _with_notices(answer, notices, row=row, event=event, project=project)
-    if kind is not None:
-        answer = row.courier(kind, data, answer)
+    if row.later:
+        answer = _delivered(row, event, reply)
     _print_answer(answer, stdout)
     if reply.work:
         start_work(reply.work, reply.session, folder)
+
+
+def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
+    """Return the answer to an event of an agent that shows some advice later.
+
+    The advice waits in a file of the user until the event that shows it. What none has
+    shown is out of date at the next prompt, when the user has gone on to something
+    else. Raises OSError.
+    """
+    kind = row.events[event]
+    path = user_folder() / "waiting" / hex_digest(reply.session)
+    if kind in row.later:
+        if reply.advice:
+            write_private(path, reply.advice.encode())
+            return None
+        return reply.answer
+
+    waiting = ""
+    with suppress(OSError, ValueError):
+        waiting = path.read_text("utf-8")
+        path.unlink()
+    if not waiting or kind not in row.later.values():
+        return reply.answer
+    lines = filter(None, [waiting, reply.advice])
+    return row.context(event, "\n".join(lines))
 
 
 def _with_notices(

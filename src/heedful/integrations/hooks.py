@@ -128,11 +128,15 @@ def follow(
 
 @dataclass(frozen=True)
 class Reply:
-    """The `answer` to print, None for nothing, and the `work` left for the session."""
+    """The `answer` to print, None for nothing, and the `work` left for the session.
+
+    `advice` is the text of memory in the answer.
+    """
 
     answer: Answer | None = None
     work: Work = ""
     session: str = ""
+    advice: str = ""
 
 
 async def _check_command(line: str, folder: str, seconds: float) -> Finding | None:
@@ -357,11 +361,11 @@ class _Moment:
 
     def advise(self, advice: Advice, work: Work = "") -> Reply:
         """Return the reply that shows an advice, if this event can show one."""
-        answer = None
-        if advice and self.agent.events[self.name] in self.agent.takes:
-            text = cut_middle(advice.text, self.agent.max_chars)
-            answer = self.agent.context(self.name, text)
-        return Reply(answer, work, self.run.id)
+        if not advice or self.agent.events[self.name] not in self.agent.takes:
+            return Reply(None, work, self.run.id)
+        text = cut_middle(advice.text, self.agent.max_chars)
+        answer = self.agent.context(self.name, text)
+        return Reply(answer, work, self.run.id, advice=text)
 
 
 async def _keep_unheard(
