@@ -111,9 +111,6 @@ def call(home: Home, situation: Situation, session: str, *, fails: bool) -> str:
         "tool_input": situation.failed if fails else situation.worked,
     }
     answers = send(home, agent, "before", data)
-    if "model" in AGENTS[agent].events.values():
-        request: Any = {"llm_request": {"messages": []}}
-        answers += send(home, agent, "model", {"session_id": session, **request})
     if fails and has_failures:
         return answers + send(home, agent, "failed", {**data, "error": situation.error})
     if fails:

@@ -85,7 +85,7 @@ async def run_working_call(
     await send_event(memory, "after", agent, call, tool_response=FINE)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", sorted(set(AGENTS) - {"agents-md"}))
 async def test_a_known_failure_is_shown_and_denied_only_if_asked(
     agent: str, memory: Memory
 ) -> None:

@@ -273,10 +273,10 @@ def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
     """
     kind = row.events[event]
     path = user_folder() / "waiting" / hex_digest(reply.session)
-    if kind in row.later:
-        if reply.advice:
-            write_private(path, reply.advice.encode())
-            return None
+    if kind in row.later and reply.advice:
+        write_private(path, reply.advice.encode())
+        return None
+    if kind not in ("prompt", "end", *row.later.values()):
         return reply.answer
 
     waiting = ""
