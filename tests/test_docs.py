@@ -127,7 +127,7 @@ def test_every_setting_is_there_with_its_default():
         Obstacle("harmful memory").reason,
         Obstacle("holdout").reason,
         Obstacle("no room").reason,
-        Obstacle("others first").reason,
+        Obstacle("filter").reason,
         Obstacle("particulars").reason,
         Obstacle("same rule").reason,
         Obstacle("told").reason,

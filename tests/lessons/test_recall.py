@@ -198,13 +198,13 @@ def test_what_does_not_fit_is_left_out_whole():
     assert accepted.content == "x. " * 400
 
 
-def test_a_lesson_that_is_left_out_says_whether_others_took_its_place():
+def test_a_lesson_that_has_no_room_is_listed():
     long = build_match(1, "task one", accepted="x. " * 900, cosine=1.0)
     short = [build_match(n, f"task {n}", cosine=0.9 - n / 100) for n in range(2, 6)]
     selection = choose_for_loop("task", [long, *short], 0.0)
     assert ids(selection.chosen) == [2, 3, 4]
-    reasons = {match.id: obstacle.reason for match, obstacle in selection.others}
-    assert reasons == {1: "it is too long for the prompt", 5: "others come first"}
+    codes = {match.id: obstacle.code for match, obstacle in selection.others}
+    assert codes == {1: "no room", 5: "no room"}
 
 
 @given(st.lists(finds, max_size=12), st.integers(0, 300), st.integers(0, 2**64 - 1))

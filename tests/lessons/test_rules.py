@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.learn import learn
-from heedful.lessons.lesson import Example
-from heedful.lessons.signature import (
+from heedful.lessons.finding_rules import (
     Declared,
     constant_rule,
     declared_by,
     mask_finding,
 )
+from heedful.lessons.learn import learn
+from heedful.lessons.lesson import Example
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import requirement_of
 

@@ -25,6 +25,7 @@ from heedful.lessons.briefing import (
     Tell,
     choose_for_loop,
 )
+from heedful.lessons.finding_rules import MAX_COMPARED_SIGHTINGS
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
@@ -36,7 +37,6 @@ from heedful.lessons.lesson import (
     Scope,
 )
 from heedful.lessons.ranking import MAX_PROMPT_RULES, MIN_PROMPT_WORD_SHARE
-from heedful.lessons.signature import MAX_COMPARED_SIGHTINGS
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -302,9 +302,9 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
 @pytest.mark.parametrize(
     ("memory_key", "reason"),
     [
-        pytest.param("L", "no rule of the loop's memory key", id="its own key"),
+        pytest.param("L", "it has no accepted answer", id="its own key"),
         pytest.param("K", "key 'L', and the loop has 'K': if they", id="another key"),
-        pytest.param("", "key 'L', and the loop has none: pass it", id="no key"),
+        pytest.param("", "key 'L', and the loop has ''", id="no key"),
     ],
 )
 def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):

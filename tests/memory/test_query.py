@@ -174,26 +174,30 @@ EMPTY_QUERIES = [
     pytest.param(
         {"text": "Name a river"}, "no lesson is about a similar task", id="unlike"
     ),
-    pytest.param({"tags": ["red"]}, "it lacks the tags", id="another tag"),
+    pytest.param({"tags": ["red"]}, "it does not match the filter", id="another tag"),
     pytest.param(
         {"tags": ["sql", "red"], "match": "all"},
-        "it lacks the tags",
+        "it does not match the filter",
         id="one of two tags",
     ),
     pytest.param(
         {"kind": ("strategy", "reflection")},
-        "it is of the kind error, and the filter wants strategy or reflection",
+        "it does not match the filter",
         id="another kind",
     ),
-    pytest.param({"error_type": "disk"}, "another error type", id="another type"),
-    pytest.param({"since": 9e9}, "it is older", id="older"),
+    pytest.param(
+        {"error_type": "disk"}, "it does not match the filter", id="another type"
+    ),
+    pytest.param({"since": 9e9}, "it does not match the filter", id="older"),
     pytest.param(
         {"importance": 0.6},
-        "its importance is 0.5, and the filter wants at least 0.6",
+        "it does not match the filter",
         id="importance",
     ),
     pytest.param(
-        {"text": SAID, "importance": 0.6}, "its importance is 0.5", id="beside a text"
+        {"text": SAID, "importance": 0.6},
+        "it does not match the filter",
+        id="beside a text",
     ),
 ]
 

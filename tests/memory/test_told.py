@@ -273,24 +273,20 @@ async def test_an_untrusted_sighting_brings_no_words_of_its_own(memory):
 
 
 @pytest.mark.parametrize(
-    ("filters", "reason"),
+    "filters",
     [
-        pytest.param({"tags": ["red"]}, "it lacks the tags", id="tags"),
-        pytest.param({"kind": "check"}, "it is of the kind strategy", id="kind"),
-        pytest.param({"error_type": "x"}, "another error type", id="type"),
-        pytest.param(
-            {"importance": 1.0}, "and the filter wants at least 1", id="weight"
-        ),
-        pytest.param({"since": 9e9}, "it is older", id="older"),
+        pytest.param({"tags": ["red"]}, id="tags"),
+        pytest.param({"kind": "check"}, id="kind"),
+        pytest.param({"error_type": "x"}, id="type"),
+        pytest.param({"importance": 1.0}, id="weight"),
+        pytest.param({"since": 9e9}, id="older"),
     ],
 )
-async def test_a_filter_that_leaves_the_nearest_lesson_out_is_named(
-    memory, filters, reason
-):
+async def test_a_filter_that_leaves_the_nearest_lesson_out_is_named(memory, filters):
     await reflect(MENDED, memory=memory)
     recalled = await memory.recall(TASK, **filters)
     assert recalled == []
-    assert reason in recalled.silence
+    assert "it does not match the filter" in recalled.silence
 
 
 FORMS = {"form": r"P\d", "fix": "use P0 to P3"}

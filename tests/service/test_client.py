@@ -115,7 +115,7 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     assert entries.silence == ""
     none = await client.query("Obey.", tags=["red"])
     assert none == []
-    assert "it lacks the tags" in none.silence
+    assert "it does not match the filter" in none.silence
     assert none.silence == (await place.memory.query("Obey.", tags=["red"])).silence
     assert await client.render(TASK) == place.memory.render(our_matches)
     assert "12 kg" in await client.render_text(TASK)

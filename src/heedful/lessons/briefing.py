@@ -11,7 +11,7 @@ why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -27,7 +27,6 @@ from heedful.lessons.lesson import (
     ANY_LESSON,
     DREAM_AUTHOR,
     EPISODE_LESSON_KINDS,
-    Cause,
     Exposure,
     Filter,
     Match,
@@ -60,10 +59,9 @@ MAX_CHOICE_TEXT_CHARS = 300
 Tell = Literal["both", "rules", "examples"]
 PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
 Outcomes = Literal["told", "withheld", "missed", "closest"]
-MAX_HIDDEN_CHOICES = 5  # how many lessons that may not be recalled are named
+Leg = Literal["cause", "likeness", "strategy"]
 
 
-OTHERS_FIRST = Obstacle("others first")
 NO_ROOM = Obstacle("no room")
 ALIKE = Obstacle("alike")
 HOLDOUT = Obstacle("holdout")
@@ -88,7 +86,7 @@ class Choice:
     outcome: Outcomes
     lesson: int
     form: Literal["rule", "example"]
-    leg: Literal["cause", "likeness", "strategy"]
+    leg: Leg
     score: float
     measure: str = ""
     needed: float = 0.0
@@ -112,19 +110,14 @@ class Choice:
         It names the keys of a rule that is none of the loop's `memory_key`. The text of
         a lesson in quarantine is never in it.
         """
-        leg: Literal["cause", "likeness", "strategy"] = "likeness"
-        if match.kind == "strategy":
-            leg = "strategy"
-        elif match.cause is not None:
-            leg = "cause"
-
+        leg: Leg = "strategy" if match.kind == "strategy" else "likeness"
+        likeness = Likeness.of(match)
         keys: tuple[str, ...] = ()
         if match.cause is not None:
+            leg = "cause"
             likeness = Likeness("", match.cause.loops, 0.0)
             if memory_key not in ("", match.cause.memory_key):
                 keys = match.rule_keys
-        else:
-            likeness = Likeness.of(match)
         return cls(
             outcome=outcome,
             lesson=match.lesson_id,
@@ -133,7 +126,7 @@ class Choice:
             score=round(likeness.value, 4),
             measure=likeness.measure,
             needed=likeness.needed,
-            keys=tuple(keys),
+            keys=keys,
             text=_words_of(match, outcome) if words else "",
             kept_back=obstacle,
             models=match.models,
@@ -499,7 +492,6 @@ def choose_for_loop(
     hidden: Sequence[Match] = (),
     model: str = "",
     memory_key: str = "",
-    stage_keys: frozenset[str] = frozenset(),
     check_ids: Sequence[str] = (),
 ) -> Selection:
     """Select what a loop is shown before its task.
@@ -514,8 +506,8 @@ def choose_for_loop(
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
     What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
-    of the loop, and the `stage_keys` are those of other stages of its pipeline. The
-    `checks` of the loop are names, and the `check_ids` tell their arguments apart.
+    of the loop. The `checks` of the loop are names, and the `check_ids` tell their
+    arguments apart.
     """
     matches = list(found)
     if before is not None:
@@ -524,7 +516,9 @@ def choose_for_loop(
     rules: list[Match] = []
     similar: list[Match] = []
     barred: list[Match] = []
-    fitting, others = _set_alike_apart(task, matches)
+    fitting = list(keep_fitting(task, matches))
+    fitting_ids = {match.id for match in fitting}
+    others = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
     for match in fitting:
         form_obstacle = _form_obstacle(match, tell)
         if form_obstacle and (match.cause or not Likeness.of(match).nearness):
@@ -537,25 +531,20 @@ def choose_for_loop(
             continue
 
         if before is None:
-            obstacle = obstacle or _rule_obstacle(
-                match,
-                match.cause,
-                task=task,
-                rules=rules,
-                checks=checks,
-                check_ids=check_ids,
+            obstacle = (
+                obstacle
+                or _wording_obstacle(match, rules)
+                or match.cause.rests(task, checks, match.verified, check_ids)
             )
         if obstacle is None:
             rules.append(match)
         else:
             others.append((match, obstacle))
 
-    if tell == "both" and before is None:
-        rules, vague_rules = _set_vague_apart(rules, similar, task, now)
-        others += [(rule, Obstacle("answers")) for rule in vague_rules]
     if before is None:
-        similar, foreign = _set_foreign_apart(similar, task, memory_key)
-        others += [(match, Obstacle("other function")) for match in foreign]
+        if tell == "both":
+            others += _set_vague_apart(rules, similar, task, now)
+        others += _set_foreign_apart(similar, task, memory_key)
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
@@ -564,72 +553,40 @@ def choose_for_loop(
     chosen_ids = {match.id for match in chosen}
     others += [(match, NO_ROOM) for match in rules if match.id not in chosen_ids]
     listed = chosen_ids | {match.id for match, _ in others}
-    nearest_hidden = _nearest(with_overlap(task, hidden))[:MAX_HIDDEN_CHOICES]
-    candidates = [*similar, *_without_rules(barred, matches), *nearest_hidden]
-    unlisted = sorted(candidates, key=_distance)
-    find = partial(_obstacle_of, tell=tell, model=model, memory_key=memory_key)
+    rule_lessons = {match.lesson_id for match in matches if match.cause}
+    barred = [match for match in barred if match.lesson_id not in rule_lessons]
+    hidden = [m for m in with_overlap(task, hidden) if Likeness.of(m).nearness]
+    unlisted = sorted([*similar, *barred, *hidden], key=_distance)
     others += [
-        (match, find(match, is_of_stage=match.memory_key in stage_keys))
+        (match, _obstacle_of(match, tell, model, memory_key))
         for match in unlisted
         if match.id not in listed
     ]
-    return Selection(
-        chosen,
-        [(match, _exact(why, match)) for match, why in others],
-        memory_key=memory_key,
-    )
-
-
-def _set_alike_apart(
-    task: str, matches: Sequence[Match]
-) -> tuple[list[Match], list[tuple[Match, Obstacle]]]:
-    """Return the matches that fit, and those that many others are as near as."""
-    fitting = list(keep_fitting(task, matches))
-    fitting_ids = {match.id for match in fitting}
-    alike = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
-    return fitting, alike
-
-
-def _exact(obstacle: Obstacle, match: Match) -> Obstacle:
-    """Return the obstacle; without room, whether the lesson would fit alone."""
-    if obstacle != NO_ROOM:
-        return obstacle
-    rules = [match] if match.cause else []
-    fits_alone = choose([match], advice=True, rules=rules)
-    return OTHERS_FIRST if fits_alone else NO_ROOM
-
-
-def _without_rules(barred: Sequence[Match], matches: Sequence[Match]) -> list[Match]:
-    """Return those that are no example of a lesson that is among the rules."""
-    rule_lessons = {match.lesson_id for match in matches if match.cause}
-    return [match for match in barred if match.lesson_id not in rule_lessons]
-
-
-def _nearest(matches: Iterable[Match]) -> list[Match]:
-    """Return the lessons that are near the task, nearest first."""
-    near = [match for match in matches if Likeness.of(match).nearness]
-    return sorted(near, key=_distance)
+    return Selection(chosen, others, memory_key=memory_key)
 
 
 def _set_foreign_apart(
-    similar: Sequence[Match], task: str, memory_key: str
-) -> tuple[list[Match], list[Match]]:
-    """Return the lessons for a prompt, and the answers that are none for this function.
+    similar: list[Match], task: str, memory_key: str
+) -> list[tuple[Match, Obstacle]]:
+    """Take away and return the answers that are none for this function.
 
     Functions may get equal tasks and want different answers. So another memory key does
     not answer the task that this loop has, nor any near one once this key has answers
     of its own. That both have a check of one name, such as `regex`, says nothing.
     """
     answers = [match for match in similar if match.example.accepted and memory_key]
-    own_answers = [match for match in answers if match.memory_key == memory_key]
-    has_own = bool(_nearest(own_answers))
+    has_own = any(
+        match.memory_key == memory_key and Likeness.of(match).nearness
+        for match in answers
+    )
     foreign = [
         match
         for match in answers
         if match.memory_key not in ("", memory_key)
         and (has_own or match.example.task.strip() == task.strip())
     ]
-    return [match for match in similar if match not in foreign], foreign
+    similar[:] = [match for match in similar if match not in foreign]
+    return [(match, Obstacle("other function")) for match in foreign]
 
 
 def _choose_with(
@@ -650,76 +607,59 @@ def _choose_with(
 
 def _set_vague_apart(
     rules: list[Match], similar: Sequence[Match], task: str, now: float
-) -> tuple[list[Match], list[Match]]:
-    """Return the rules for a prompt, and those that its accepted answers stand for.
+) -> list[tuple[Match, Obstacle]]:
+    """Take away and return the rules that accepted answers of a prompt stand for.
 
-    The latter are rules that do not say what to do, unless an operator wrote them or a
+    They are rules that do not say what to do, unless an operator wrote them or a
     proof says that they help. They stand aside if the prompt is full of answers of the
     loop's key.
     """
-    vague_rules: list[Match] = []
-    clear_rules: list[Match] = []
-    for rule in rules:
-        says_fix = rule.cause is not None and rule.cause.says_fix
-        is_vague = not says_fix and rule.trust != "user" and rule.useful <= 1
-        group = vague_rules if is_vague else clear_rules
-        group.append(rule)
-    if not vague_rules:
-        return rules, []
-
+    clear_rules = [
+        rule
+        for rule in rules
+        if (rule.cause and rule.cause.says_fix)
+        or rule.trust == "user"
+        or rule.useful > 1
+    ]
+    vague_rules = [rule for rule in rules if rule not in clear_rules]
     chosen, _ = _choose_with(clear_rules, similar, task, now)
-    if sum(match.own for match in chosen) < MAX_PROMPT_LESSONS:
-        return rules, []
-    return clear_rules, vague_rules
+    if not vague_rules or sum(match.own for match in chosen) < MAX_PROMPT_LESSONS:
+        return []
+    rules[:] = clear_rules
+    return [(rule, Obstacle("answers")) for rule in vague_rules]
 
 
 def _obstacle_of(
-    match: Match,
-    tell: Tell,
-    model: str = "",
-    memory_key: str = "",
-    is_of_stage: bool = False,
+    match: Match, tell: Tell, model: str = "", memory_key: str = ""
 ) -> Obstacle:
     """Return why a lesson was not chosen for a loop.
 
     A task that is not similar enough is always the reason: no release would change it.
-    `is_of_stage` is true for a lesson of another stage of the loop's pipeline.
     """
     if not Likeness.of(match).nearness:
         return _distance_obstacle(match)
     return (
         _form_obstacle(match, tell)
-        or find_obstacle(match, memory_key, is_of_stage)
+        or find_obstacle(match, memory_key)
         or _model_obstacle(match, model)
         or NO_ROOM
     )
 
 
-def _rule_obstacle(
-    match: Match,
-    cause: Cause,
-    *,
-    task: str,
-    rules: Sequence[Match],
-    checks: Sequence[str],
-    check_ids: Sequence[str],
-) -> Obstacle | None:
-    """Return why a loop with these checks and `rules` is not shown a rule, or None."""
+def _wording_obstacle(match: Match, rules: Sequence[Match]) -> Obstacle | None:
+    """Return the obstacle of a rule without words, or with those of another one."""
     if not match.lesson:
         return Obstacle("particulars")
-
-    obstacle = cause.rests(task, checks, match.verified, check_ids)
-    if obstacle is None and any(rule.lesson == match.lesson for rule in rules):
+    if any(rule.lesson == match.lesson for rule in rules):
         return Obstacle("same rule")
-    return obstacle
+    return None
 
 
 def _model_obstacle(match: Match, model: str) -> Obstacle | None:
     """Return the obstacle of a lesson that hurts loops of this model, or None."""
     if model not in match.unfit_for:
         return None
-    restore = f"heedful proof --restore {match.lesson_id} --by NAME"
-    return Obstacle("harmful", restore, figures={"model": model})
+    return Obstacle("harmful", _restore_command(match), figures={"model": model})
 
 
 def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
@@ -736,44 +676,29 @@ def _distance_obstacle(match: Match) -> Obstacle:
     return Obstacle("distance", command)
 
 
-def find_obstacle(
-    match: Match, memory_key: str = "", is_of_stage: bool = False
-) -> Obstacle | None:
+def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
     If there are several, it is the one that stays when the others are gone. The
-    `memory_key` is that of the loop, if it has one. `is_of_stage` is true for a lesson
-    of another stage of the loop's pipeline.
+    `memory_key` is that of the loop, if it has one.
     """
     if match.kind == "reflection" and not is_correction(match):
         return Obstacle("no strategy", _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
-        if match.own:
+        if match.memory_key in ("", memory_key):
             return Obstacle("no answer")
-        return _key_obstacle(match, memory_key, is_of_stage)
+        figures = {"key": match.memory_key, "loop_key": memory_key}
+        return Obstacle("other key", figures=figures)
     return find_recall_obstacle(match)
-
-
-def _key_obstacle(match: Match, memory_key: str, is_of_stage: bool) -> Obstacle:
-    """Return the obstacle of a rule that is not one of a loop with this key."""
-    if match.memory_key in ("", memory_key):
-        return Obstacle("no rule of the key")
-
-    code = "key missing"
-    if is_of_stage:
-        code = "other stage"
-    elif memory_key:
-        code = "other key"
-    figures = {"key": match.memory_key, "loop_key": memory_key}
-    return Obstacle(code, figures=figures)
 
 
 def find_recall_obstacle(match: Match) -> Obstacle | None:
     """Return what keeps a lesson from recall for its task; None if nothing does."""
-    state_obstacle = find_state_obstacle(match)
-    if state_obstacle is not None:
-        return state_obstacle
-
+    if match.state == "quarantined":
+        figures = {"trust": match.trust}
+        return Obstacle("quarantine", match.release, figures=figures)
+    if match.state == "retired":
+        return Obstacle("retired", _restore_command(match))
     if not has_evidence(match):
         is_dreamt = match.meta.get("by") == DREAM_AUTHOR
         code = "dreamt" if is_dreamt else "no evidence"
@@ -781,15 +706,9 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
     return None
 
 
-def find_state_obstacle(match: Match) -> Obstacle | None:
-    """Return the obstacle that a lesson waits in quarantine or was retired, or None."""
-    if match.state == "quarantined":
-        figures = {"trust": match.trust}
-        return Obstacle("quarantine", match.release, figures=figures)
-    if match.state == "retired":
-        restore = f"heedful proof --restore {match.lesson_id} --by NAME"
-        return Obstacle("retired", restore)
-    return None
+def _restore_command(match: Match) -> str:
+    """Return the command with which a person lets the lesson be shown again."""
+    return f"heedful proof --restore {match.lesson_id} --by NAME"
 
 
 def _edit_command(match: Match) -> str:
@@ -805,57 +724,31 @@ def explain_silence(
     only: Filter = ANY_LESSON,
     least: float = 0.0,
     every: bool = False,
-    find: Callable[[Match], Obstacle | None] = find_recall_obstacle,
 ) -> str:
     """Return why nothing is found for a text: what keeps the nearest lesson back.
 
     `matches` are the lessons that a search without the filter `only` finds, and
     `hidden` those that wait in quarantine or were retired. `least` is the importance
     that a query asks for, as the author of a lesson claims it. With `every`, the text
-    is blank, and all lessons are near. `find` returns what else keeps a lesson back.
+    is blank, and all lessons are near.
     """
-    all_matches = [*matches, *hidden]
-    near = [
-        match for match in with_overlap(text, all_matches) if every or is_related(match)
-    ]
-    candidates = near or list(with_overlap(text, matches))
+    candidates = list(with_overlap(text, [*matches, *hidden]))
+    near = [match for match in candidates if every or is_related(match)]
+    if not near:
+        candidates = list(with_overlap(text, matches))
     if not candidates:
         return Obstacle("empty" if every else "no lesson").reason
 
-    def order(match: Match) -> tuple[bool, tuple[float, bool]]:
-        obstacle = _find_filter_obstacle(match, only, least)
-        return obstacle is not None, _distance(match)
+    def is_filtered(match: Match) -> bool:
+        return not only.allows(match) or claimed_importance(match) < least
 
-    nearest = min(candidates, key=order)
+    nearest = min(near or candidates, key=lambda m: (is_filtered(m), *_distance(m)))
     obstacle = _distance_obstacle(nearest)
     if near:
-        filtered = _find_filter_obstacle(nearest, only, least)
-        obstacle = filtered or find(nearest) or ALIKE
+        obstacle = find_recall_obstacle(nearest) or ALIKE
+    if near and is_filtered(nearest):
+        obstacle = Obstacle("filter")
     return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
-
-
-def _find_filter_obstacle(match: Match, only: Filter, least: float) -> Obstacle | None:
-    """Return by which field of a filter a lesson is left out; None if it passes."""
-    common_tags = set(only.tags).intersection(match.tags)
-    needed_tags = len(set(only.tags)) if only.match == "all" else min(1, len(only.tags))
-
-    if len(common_tags) < needed_tags:
-        return Obstacle("tags")
-    if only.kind and match.kind not in only.kind:
-        figures = {"kind": match.kind, "kinds": " or ".join(only.kind)}
-        return Obstacle("kind", figures=figures)
-    if only.error_type not in ("", match.error_type):
-        return Obstacle("error type")
-    if match.at < only.since:
-        return Obstacle("age")
-    for importance, needed in (
-        (match.importance, only.importance),
-        (claimed_importance(match), least),
-    ):
-        if importance < needed:
-            bounds = {"importance": importance, "needed": needed}
-            return Obstacle("importance", figures=bounds)
-    return None
 
 
 def explain_unshown(

@@ -21,9 +21,9 @@ from typing import Literal
 
 from heedful.lessons import render
 from heedful.lessons.lesson import Signature, digest_of
-from heedful.lessons.links import LessonWords, Link, is_shell, link_lesson, weigh_links
+from heedful.lessons.links import LessonWords, Link, link_lesson, weigh_links
 from heedful.lessons.mistake import Mistake
-from heedful.lessons.origin import Origin
+from heedful.lessons.origin import Origin, is_shell
 from heedful.lessons.silence import say
 from heedful.lessons.words import words
 from heedful.loop.runs import iso

@@ -108,8 +108,7 @@ class LoopExposures:
     position of this loop among them, 0 if it has no outcome. `verdict` is what the last
     proof concluded on memory as a whole, "" if it could not conclude. `memory_key` is
     the key of the loop, `model` makes its attempts, and `waiting` counts what waits in
-    quarantine, at most 100. `stage_keys` are the memory keys of other stages of its
-    pipeline, as far as the search found lessons of them. Only `brief` reads these four.
+    quarantine, at most 100. Only `brief` reads these three.
     """
 
     exposures: tuple[Exposure, ...] = ()
@@ -119,7 +118,6 @@ class LoopExposures:
     memory_key: str = ""
     model: str = ""
     waiting: int = 0
-    stage_keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from heedful.lessons.finding_rules import CHANGE_LABEL, Declared, mask_finding
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
     Cause,
@@ -27,12 +28,7 @@ from heedful.lessons.lesson import (
     clip,
 )
 from heedful.lessons.lesson_check import LESSON_CHECK_PREFIX
-from heedful.lessons.signature import (
-    CHANGE_LABEL,
-    Declared,
-    mask_finding,
-    signature,
-)
+from heedful.lessons.signature import signature
 from heedful.lessons.words import difference
 from heedful.loop.record import (
     Attempt,

@@ -370,6 +370,17 @@ class Filter:
         check_share("importance", self.importance)
         check_number("since", self.since, low=0, high=MAX_SCORE)
 
+    def allows(self, match: "Match") -> bool:
+        """Return True if a search with this filter may return the match."""
+        wanted = set(self.tags)
+        has_tags = wanted <= set(match.tags)
+        if self.match == "any" and wanted:
+            has_tags = not wanted.isdisjoint(match.tags)
+        is_kind = not self.kind or match.kind in self.kind
+        is_type = self.error_type in ("", match.error_type)
+        is_worth = match.importance >= self.importance and match.at >= self.since
+        return has_tags and is_kind and is_type and is_worth
+
 
 ANY_LESSON = Filter()
 

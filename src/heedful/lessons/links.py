@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State
 from heedful.lessons.mistake import Mistake
-from heedful.lessons.origin import SHELL_TOOLS, Origin
+from heedful.lessons.origin import Origin, is_shell
 from heedful.lessons.shell import programs_of
 from heedful.lessons.silence import say
 
@@ -36,7 +36,6 @@ MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared
 MAX_LINK_SHARE = 0.1
 MIN_COMMON_LESSONS = 10
 _ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
-_SHELL_TOOL_PATTERN = re.compile(r"\w{0,4}sh")  # a tool that is called as a shell is
 BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
 # The last part of a path, with an ending: "app.py" in "src/app.py:3".
 _FILE_PATTERN = re.compile(
@@ -228,12 +227,6 @@ def is_command(tool: str, call: str) -> bool:
     if not tool:
         return " " in call.strip()
     return is_shell(tool)
-
-
-def is_shell(tool: str) -> bool:
-    """Return True if a tool is a shell: what fails is the program that it ran."""
-    tool = tool.lower()
-    return tool in SHELL_TOOLS or _SHELL_TOOL_PATTERN.fullmatch(tool) is not None
 
 
 def _name(text: str) -> str:

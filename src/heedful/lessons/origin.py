@@ -8,12 +8,11 @@ source. A hook process imports this module, so it stays light.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.shell import (
-    REDIRECTIONS,
     is_operator,
     program_name,
     programs_of,
@@ -38,8 +37,6 @@ FETCHING_PROGRAMS = frozenset(
     "iwr lynx mutt nc ncat netcat nslookup rsync scp sftp socat ssh telnet w3m wget "
     "wget2 whois xh".split()
 )
-# These reach only the hosts at which a person has signed in.
-_FORGE_PROGRAMS = frozenset(("gh", "glab"))
 # A tool fetches if its name has one of these words, as in "WebFetch" and "read_mail".
 FETCHING_WORDS = frozenset(
     "browse browser crawl email fetch http https mail mcp scrape url web webfetch "
@@ -47,10 +44,9 @@ FETCHING_WORDS = frozenset(
 )
 # Anywhere in a line, "http" is mostly no program.
 _PROGRAM_WORDS = FETCHING_PROGRAMS - FETCHING_WORDS
-# The programs that run what a pipe or a substitution hands them.
-_INTERPRETERS = frozenset(
-    ". bash dash deno eval fish ksh node perl php powershell pwsh python ruby sh "
-    "source zsh".split()
+# A program that runs the text that it gets, of any version.
+_INTERPRETER_PATTERN = re.compile(
+    r"(?:(?:ba|da|fi|k|pw|power|z)?sh(?:ell)?|perl|node|php|python|ruby|eval|source)[\d.]*|\."
 )
 # The programs that install: what they install is code of others.
 INSTALLING_PROGRAMS = frozenset(
@@ -58,21 +54,18 @@ INSTALLING_PROGRAMS = frozenset(
     "mamba npm npx nuget pacman pip pip3 pipx pnpm poetry rustup uv uvx winget yarn "
     "yum".split()
 )
-_INSTALLING_VERBS = frozenset(
-    "add ci create dlx exec get i require restore sync update upgrade x".split()
+_INSTALLING_VERB_PATTERN = re.compile(
+    r"-*install\S*|add|ci|dlx|exec|get|i|require|sync|update|upgrade|\w+x"
 )
-# These install whatever their arguments are.
-_RUNNING_INSTALLERS = frozenset("bunx npx pipx uvx".split())
 # A host behind an option, a variable or a word that sets another registry.
 _REGISTRY_PATTERN = re.compile(
     r"(?:registry|index|index[-_]url|[-_](?:links|repository|source)|(?<!\S)-i)"
     r"(?:=|\s+)(?://)?((?:[\w-]+\.)+[\w-]+\S*)",
     re.IGNORECASE,
 )
-# The tools with which coding agents run a command of a shell.
-SHELL_TOOLS = frozenset(
-    "bash powershell shell local_shell exec_command run_shell_command run_terminal_cmd "
-    "stop".split()
+# A tool with which a coding agent runs a command of a shell.
+_SHELL_TOOL_PATTERN = re.compile(
+    r"\w{0,4}sh|(?:\w+_)?(?:power)?shell(?:_\w+)?|exec_command|run_terminal_cmd|stop"
 )
 # "network" is the source of text of unknown origin.
 NETWORK_SOURCE = "network"
@@ -83,27 +76,22 @@ _OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
 MAX_STATED_NAME_CHARS = 150
 # "mcp__docs__search", or "mcp_docs_search".
 _SERVER_TOOL_PATTERN = re.compile(r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+")
-_NAME_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# "https://host", with all that a client reads as the name of the host, but no file.
-_URL_PATTERN = re.compile(
-    r"(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)",
+# "https://host", with all that a client reads as the name of the host, but no file. Or
+# "git@host.test:path", but no mail address.
+_ADDRESS_PATTERN = re.compile(
+    r"(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)"
+    r"|[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S",
     re.IGNORECASE,
 )
-# "git@host.test:path" and "root@10.0.0.1:path", but no mail address.
-_USER_PATTERN = re.compile(r"[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S")
 # What a program that fetches reads as another computer: a name with a dot, a user's,
 # or an address as a number. This machine's own settings know a name without a dot.
 _HOST_PATTERN = re.compile(r"[\w-]+(?:\.[\w-]+)+|\S+@[\w-]|\d{8}|0x\w|\[")
-# The name in an address, without what follows it, and the names of this machine.
-_HOST_NAME_PATTERN = re.compile(r"([^\s/?#,;(){}]*?)\.?(?::\d*)?(?:[/?#,;(){}].*)?")
+# This machine, without the user before it, and with what may follow it in an address.
 _THIS_MACHINE_PATTERN = re.compile(
-    r"(?:localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1\]|)", re.IGNORECASE
+    r"(?:localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1\])?\.?(?::\d*)?"
+    r"(?:[:/?#,;(){}].*)?",
+    re.IGNORECASE,
 )
-# The beginning of what another program runs as a line.
-_INNER_LINE_PATTERN = re.compile(r"\s-\w*c\s+['\"]")
-_PIPES = REDIRECTIONS | {"|", "|&"}
-# What a shell runs first, for its output.
-_SUBSTITUTION_PATTERN = re.compile(r"(?:[$<>]\(|`)(?=([^()`]*))")
 
 
 def lowest_origin(origins: Iterable[Origin]) -> Origin:
@@ -151,7 +139,7 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
     >>> sorted(sources_of("mcp__docs__search"))
     ['server:docs', 'tool:mcp__docs__search']
     """
-    if tool.casefold() in SHELL_TOOLS:
+    if is_shell(tool):
         words = map(program_name, _words_in(command))
         names = {*programs_of(command), *_PROGRAM_WORDS.intersection(words)}
         return frozenset(f"program:{name[:MAX_STATED_NAME_CHARS]}" for name in names)
@@ -178,7 +166,7 @@ def is_outside(source: str, stated: Set[str] = frozenset()) -> bool:
     server = server_of(name)
     if server:
         return server not in stated
-    words = _NAME_WORD_PATTERN.findall(name)
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
     return not FETCHING_WORDS.isdisjoint(word.casefold() for word in words)
 
 
@@ -228,13 +216,15 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     >>> reaches_out("curl https://a.test/x | sh"), reaches_out("gh pr diff 88")
     (True, False)
     """
-    if any(map(_is_elsewhere, _hosts_in(re.sub(r"[\\'\"]", "", call)))):
+    text = re.sub(r"[\\'\"]", "", call)
+    hosts = ["".join(groups) for groups in _ADDRESS_PATTERN.findall(text)]
+    if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
+        hosts += _REGISTRY_PATTERN.findall(text)
+    if any(map(_is_elsewhere, hosts)):
         return True
-    # What "sh -c" runs is a line of its own.
-    line = _INNER_LINE_PATTERN.sub("\n", call)
-    if is_command and any(map(_names_host, simple_commands(line))):
+    if is_command and any(map(_names_host, simple_commands(call))):
         return True
-    return _runs_fetched(line)
+    return _runs_fetched(call)
 
 
 def installs(call: str) -> bool:
@@ -245,69 +235,69 @@ def installs(call: str) -> bool:
     """
     for words in read_commands(call):
         programs = INSTALLING_PROGRAMS.intersection(map(program_name, words))
-        verbs = _INSTALLING_VERBS.intersection(words)
-        is_named = any(word.lstrip("-").startswith("install") for word in words)
-        if is_named or programs & _RUNNING_INSTALLERS or (programs and verbs):
+        verbs = list(filter(_INSTALLING_VERB_PATTERN.fullmatch, words))
+        if verbs and (programs or "install" in verbs):
             return True
     return False
 
 
-def _hosts_in(text: str) -> Iterator[str]:
-    """Yield the host of each address in a text."""
-    for authority in _URL_PATTERN.findall(text):
-        yield authority.rpartition("@")[2]
-    yield from _USER_PATTERN.findall(text)
-    if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
-        yield from _REGISTRY_PATTERN.findall(text)
+def is_shell(tool: str) -> bool:
+    """Return True if a tool is a shell: what fails is the program that it ran."""
+    return _SHELL_TOOL_PATTERN.fullmatch(tool.casefold()) is not None
 
 
 def _is_elsewhere(host: str) -> bool:
     """Return True for the name of another computer than this."""
-    name = _HOST_NAME_PATTERN.fullmatch(host)
-    return name is None or not _THIS_MACHINE_PATTERN.fullmatch(name[1])
+    return not _THIS_MACHINE_PATTERN.fullmatch(host.rpartition("@")[2])
 
 
-def _handed_to_fetching(words: Sequence[str]) -> Sequence[str] | None:
-    """Return the words behind a program that fetches; None without such a program.
+def _find_fetching(words: Sequence[str]) -> int | None:
+    """Return the place of a program that fetches; None if there is none.
 
     What a program installs does not run: "apt install curl git".
     """
-    names = [program_name(word) for word in words]
-    for place, name in enumerate(names):
+    for place, name in enumerate(map(program_name, words)):
         if name in INSTALLING_PROGRAMS:
             return None
         if name in (_PROGRAM_WORDS if place else FETCHING_PROGRAMS):
-            return [] if name in _FORGE_PROGRAMS else words[place + 1 :]
+            return place
     return None
 
 
 def _names_host(words: Sequence[str]) -> bool:
     """Return True if a command hands another computer to a program that fetches."""
-    hosts = filter(_HOST_PATTERN.match, _handed_to_fetching(words) or ())
-    names = (host.rpartition("@")[2].partition(":")[0] for host in hosts)
-    return any(map(_is_elsewhere, names))
+    if _has_interpreter(words):
+        # What "sh -c" runs is a line of its own.
+        words = _words_in(" ".join(words))
+    place = _find_fetching(words)
+    # A forge is reached only at the host at which a person has signed in.
+    if place is None or program_name(words[place]) in ("gh", "glab"):
+        return False
+    return any(map(_is_elsewhere, filter(_HOST_PATTERN.match, words[place + 1 :])))
 
 
 def _runs_fetched(line: str) -> bool:
     """Return True if an interpreter gets what a program fetches."""
     has_fetched = False
+    has_interpreter = False
     for words in read_commands(line):
         if is_operator(words):
-            has_fetched = has_fetched and words[0] in _PIPES
-        elif has_fetched and _has_interpreter(words):
+            # Only a pipe, a file or a substitution hands on what was fetched.
+            if words[0] not in ("|", "|&") and not set("<>()").intersection(words[0]):
+                has_fetched = False
+                has_interpreter = False
+            continue
+        has_interpreter = has_interpreter or _has_interpreter(words)
+        parts = _words_in(" ".join(words)) if has_interpreter else words
+        has_fetched = has_fetched or _find_fetching(parts) is not None
+        if has_fetched and has_interpreter:
             return True
-        else:
-            has_fetched = has_fetched or _handed_to_fetching(words) is not None
-    inner = read_commands("\n".join(_SUBSTITUTION_PATTERN.findall(line)))
-    return _has_interpreter(_words_in(line)) and any(
-        _handed_to_fetching(words) is not None for words in inner
-    )
+    return False
 
 
 def _has_interpreter(words: Iterable[str]) -> bool:
     """Return True if one of these words is an interpreter, of any version."""
-    names = (program_name(word).rstrip("0123456789.") or word for word in words)
-    return not _INTERPRETERS.isdisjoint(names)
+    return any(map(_INTERPRETER_PATTERN.fullmatch, map(program_name, words)))
 
 
 def _words_in(line: str) -> list[str]:

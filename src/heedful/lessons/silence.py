@@ -21,7 +21,6 @@ COMMAND_PURPOSES = {
     LIST_COMMAND: "see what",
 }
 _SELDOM = "so only one loop in {interval} is shown it"
-_OTHER_KEY = "it is a rule of the memory key {key!r}"
 # The words of each code, of a lesson that is not shown and then of a silent memory.
 _WORDS = {
     "holdout": HOLDOUT_REASON,
@@ -32,8 +31,7 @@ _WORDS = {
     "alike": (
         "many lessons are near the task, and its words do not tell that this one fits"
     ),
-    "others first": "others come first",
-    "no room": "it is too long for the prompt",
+    "no room": "others come first, or it is too long for the prompt",
     "same rule": "another rule says the same",
     "quarantine": "it waits in quarantine with the trust {trust}",
     "retired": "it was retired",
@@ -58,25 +56,16 @@ _WORDS = {
         "`before` and `seen` show it"
     ),
     "no answer": "it has no accepted answer",
-    "no rule of the key": "it is no rule of the loop's memory key",
-    "other stage": _OTHER_KEY + ", another stage of the pipeline",
     "other key": (
-        _OTHER_KEY + ", and the loop has {loop_key!r}: if they are one function, pass "
-        "the same memory_key for both"
+        "it is a rule of the memory key {key!r}, and the loop has {loop_key!r}: if "
+        "they are one function, pass the same memory_key for both"
     ),
-    "key missing": _OTHER_KEY + ", and the loop has none: pass it as memory_key",
     "no evidence": (
         "nothing in its run shows that it helps; it is shown after another run has "
         "the same failure"
     ),
     "dreamt": "a dream wrote it; it is shown after a failure that it cites recurs",
-    "tags": "it lacks the tags of the filter",
-    "kind": "it is of the kind {kind}, and the filter wants {kinds}",
-    "error type": "it has another error type than the filter",
-    "age": "it is older than the filter allows",
-    "importance": (
-        "its importance is {importance:g}, and the filter wants at least {needed:g}"
-    ),
+    "filter": "it does not match the filter",
     "lesson": "lesson {lesson} is not shown: {words}",
     "no holdout": "a memory with holdout=0 withholds nothing",
     "rules rest": "rules under the key {key!r}: {rules}, none shown now",

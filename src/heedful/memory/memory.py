@@ -547,7 +547,7 @@ class Memory:
         Raises InvalidInput, StoreError.
         """
         from heedful.lessons import ranking
-        from heedful.lessons.briefing import explain_silence, find_state_obstacle
+        from heedful.lessons.briefing import explain_silence
         from heedful.lessons.lesson import ANY_LESSON, Filter, Matches
 
         check_integer("limit", limit)
@@ -588,7 +588,6 @@ class Memory:
             only=only,
             least=importance,
             every=is_blank,
-            find=find_state_obstacle,
         )
         return Matches(silence=silence)
 
@@ -704,7 +703,6 @@ class Memory:
             before=shown_before,
             model=past.model,
             memory_key=past.memory_key,
-            stage_keys=past.stage_keys,
             check_ids=check_ids,
         )
         selection = choose(matches)

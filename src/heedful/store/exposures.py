@@ -245,16 +245,11 @@ def brief(
 
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())
-    other_keys = {match.memory_key for match in matches} - {"", memory_key}
-    stage_keys: frozenset[str] = frozenset()
-    if memory_key and other_keys:
-        stage_keys = search.keys_of_stages(db, scope, memory_key, other_keys)
     history = replace(
         past(db, scope, loop),
         memory_key=memory_key,
         model=model,
         waiting=waiting,
-        stage_keys=stage_keys,
     )
 
     return matches, history, active_checks(db, scope, memory_key)

@@ -17,6 +17,11 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from heedful.lessons.finding_rules import (
+    MAX_COMPARED_SIGHTINGS,
+    constant_rule,
+    with_rule,
+)
 from heedful.lessons.lesson import (
     ANY_LESSON,
     Cause,
@@ -27,11 +32,6 @@ from heedful.lessons.lesson import (
     clip,
 )
 from heedful.lessons.scope import TOLD_STATES
-from heedful.lessons.signature import (
-    MAX_COMPARED_SIGHTINGS,
-    constant_rule,
-    with_rule,
-)
 from heedful.lessons.words import coverage, weights, words
 from heedful.store.connection import (
     MAX_ROWS,
@@ -674,15 +674,6 @@ def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
     key = {name: lesson[name] for name in ("kind", "signature")}
     rows = db.select("distinct memory_key", "cause", {**key_of(scope), **key})
     return sorted(row["memory_key"] for row in rows)
-
-
-def keys_of_stages(
-    db: Db, scope: Scope, memory_key: str, others: Iterable[str]
-) -> frozenset[str]:
-    """Return the `others` whose stages ran in one run with a stage of `memory_key`."""
-    values = {"memory_key": memory_key, "others": json.dumps(sorted(others))}
-    rows = db.all("keys_of_stages", scope, **values)
-    return frozenset(row["memory_key"] for row in rows)
 
 
 def by_cause(

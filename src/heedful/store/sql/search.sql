@@ -43,17 +43,6 @@ select memory_key from loop where tenant = :tenant and project = :project and me
 union
 select memory_key from example where scope = :scope and memory_key <> '';
 
--- name: keys_of_stages
--- The keys among :others of stages that broke a rule in a run that has a stage of :memory_key, too.
-select distinct c.memory_key from json_each(:others) o cross join cause c cross join loop l
-where c.tenant = :tenant and c.project = :project and c.memory_key = o.value
-  and l.tenant = :tenant and l.project = :project and l.id = c.loop and l.kind = 'stage'
-  and exists (
-    select 1 from loop s
-    where s.tenant = :tenant and s.project = :project and s.id > l.run || '/' and s.id < l.run || '0' and s.run = l.run
-      and s.memory_key = :memory_key
-  );
-
 -- name: by_cause
 -- The rules of a memory key, then those that other keys broke under the checks :check_ids, each with the lesson that has
 -- its words: its own, or the one that superseded it. How long loops of another key have kept a rule says nothing here.
