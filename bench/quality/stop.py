@@ -18,7 +18,7 @@ from bench.quality import traces
 from bench.quality.rows import Row, read
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.replay import Figures
-from heedful.loop.stop import find_near_repeat as near
+from heedful.loop.similarity import find_near_repeat as near
 
 REPEATS = tuple(
     f"repeat.times={times}{near}"

@@ -22,7 +22,6 @@ from heedful.loop.decide import (
     consume_overrides,
     decide,
 )
-from heedful.loop.reasons import Stop
 from heedful.loop.record import Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import (
     RULE_PRECEDENCE,
@@ -32,6 +31,7 @@ from heedful.loop.stop import (
     MaxAttempts,
     Plateau,
     Repeat,
+    Stop,
     StopRule,
     ask,
 )

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 
 from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.explain import changes, explain
-from heedful.loop.reasons import Stop
 from heedful.loop.record import Evaluation, Finding, Loop, Override
-from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Repeat
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Repeat, Stop
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_from, loop_of, scored
 

@@ -2,8 +2,13 @@
 
 from dataclasses import replace
 
-from heedful.loop.ladder import Climb, Overhead, RungAttempt
-from heedful.loop.rungs import LadderFigures, figure_ladders
+from heedful.loop.ladder import (
+    Climb,
+    LadderFigures,
+    Overhead,
+    RungAttempt,
+    figure_ladders,
+)
 
 NAMES = ("small", "large")
 SMALL_FAILS = RungAttempt(1, False, tokens=10, cost=0.5, seconds=2.0)

@@ -17,6 +17,7 @@ from heedful.loop.record import (
     Loop,
     Usage,
 )
+from heedful.loop.similarity import find_near_repeat as near
 from heedful.loop.stop import (
     Budget,
     Echo,
@@ -24,7 +25,6 @@ from heedful.loop.stop import (
     MaxAttempts,
     Plateau,
     Repeat,
-    find_near_repeat as near,
 )
 from heedful.testing import history
 from tests.loop import support

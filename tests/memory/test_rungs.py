@@ -12,8 +12,8 @@ from heedful.drive.report import open_loop
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.proof import MeanCost
 from heedful.loop.decide import Policy
+from heedful.loop.ladder import LadderFigures
 from heedful.loop.record import Evaluation, Finding, Usage
-from heedful.loop.rungs import LadderFigures
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer

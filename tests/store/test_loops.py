@@ -23,8 +23,8 @@ from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
-from heedful.loop.reasons import Stop
 from heedful.loop.record import Candidate, Loop, Override, Usage
+from heedful.loop.stop import Stop
 from heedful.store import lessons, loops as loop_store
 from heedful.store.connection import storable
 from heedful.store.loop_names import find_loop, short_id

@@ -1,7 +1,7 @@
 """Tables of what each rung of the ladders answered and spent."""
 
 from heedful.cli.output import TextTable, columns
-from heedful.loop.rungs import LadderFigures, RungFigures
+from heedful.loop.ladder import LadderFigures, RungFigures
 
 
 def _answered(figures: RungFigures) -> str:

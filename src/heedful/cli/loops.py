@@ -47,8 +47,8 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.failed_checks import describe_failures, describe_repeats
+from heedful.loop.ladder import figure_loop
 from heedful.loop.record import DOUBT_STATES
-from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import Report
 from heedful.pages import questions
 from heedful.pages.report import write_bundle

@@ -27,7 +27,8 @@ from heedful.loop.replay import (
     Figures,
     RecordedLoop,
 )
-from heedful.loop.stop import find_near_repeat, rule_name
+from heedful.loop.similarity import find_near_repeat
+from heedful.loop.stop import rule_name
 from heedful.store import loops, shown
 from heedful.store.records import StoredLoop
 from heedful.validation import MAX_SCORE

@@ -47,8 +47,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
-from heedful.loop.ladder import Climb
-from heedful.loop.rungs import figure_ladders
+from heedful.loop.ladder import Climb, figure_ladders
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import write_html

@@ -38,8 +38,7 @@ from heedful.cli.settings import (
 )
 from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.loop.limits import LoopLimits
-from heedful.loop.policies import policy
+from heedful.loop.policies import LoopLimits, policy
 from heedful.memory.arrivals import Patience
 from heedful.memory.memory import MAX_EMBEDDER_LOAD_SECONDS, log_failure
 from heedful.pipeline.thresholds import read_settings

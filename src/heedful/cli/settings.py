@@ -327,7 +327,7 @@ def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
 
 def warn_of_unknown_variables() -> None:
     """Print a line for each variable HEEDFUL_* that has no effect."""
-    from heedful.loop.limits import LoopLimits  # slow to import
+    from heedful.loop.policies import LoopLimits  # slow to import
     from heedful.pipeline.thresholds import Guardrails
 
     names = set(VARIABLES_WITHOUT_SETTING)

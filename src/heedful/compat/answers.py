@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from heedful.loop import codec, decide, record, stop
-from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
+from heedful.loop.policies import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import StoredLoop
 

@@ -13,7 +13,7 @@ from heedful.checks import critic, critique
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
+from heedful.loop.policies import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX

@@ -20,7 +20,7 @@ from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons import learn
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, record, stop
-from heedful.loop.limits import LoopLimits
+from heedful.loop.policies import LoopLimits
 from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model

@@ -37,7 +37,6 @@ from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm, alarms_of
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder
-from heedful.loop.reasons import Stop
 from heedful.loop.record import (
     Attempt,
     Candidate,
@@ -48,7 +47,7 @@ from heedful.loop.record import (
     as_data,
 )
 from heedful.loop.runs import Report as RunReport
-from heedful.loop.stop import counts_scope
+from heedful.loop.stop import Stop, counts_scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LOOP_LEASE_SECONDS

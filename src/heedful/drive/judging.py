@@ -17,6 +17,7 @@ from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
 from heedful.lessons.lesson_check import add_findings
 from heedful.loop import record, stop
+from heedful.loop.similarity import find_near_repeat
 from heedful.models.answers import CALL_KEY
 
 
@@ -34,7 +35,7 @@ def find_repeated(
     """Return the number of the attempt of this rung that a candidate repeats."""
     if not loop.attempts or loop.rung != rung:
         return None
-    return stop.find_near_repeat(candidate, loop.of_rung().attempts)
+    return find_near_repeat(candidate, loop.of_rung().attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

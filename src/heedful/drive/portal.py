@@ -13,20 +13,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.checks.evaluate import blocking, key_of
 from heedful.checks.output import declared_output, returned_type
 from heedful.drive.drive import RUN_OPTIONS, Run
-from heedful.drive.generate import (
-    HINT_PARAMETERS,
-    Generator,
-    Generators,
-    Rung,
-    Writer,
-)
+from heedful.drive.generate import HINT_PARAMETERS
 from heedful.drive.options import validate_options
 from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.memory.memory import Memory
@@ -152,7 +146,6 @@ def self_correcting(
     /,
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
-    then: Sequence[Generator] = (),
     **options: Any,
 ) -> Callable[[Callable[P, T]], Callable[..., T]]: ...
 def self_correcting(
@@ -160,7 +153,6 @@ def self_correcting(
     /,
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
-    then: Sequence[Generator] = (),
     **options: Any,
 ) -> Any:
     """Decorate `generate(task, hint, …)`: each call of it runs a whole loop.
@@ -171,18 +163,13 @@ def self_correcting(
     parameter gets no hint; it may read `heedful.context().hint`. If no candidate
     passes, raises NotPassed with the result, or with `on_exhausted="best"` returns the
     best candidate. If no candidate was evaluated, always raises NotPassed. Methods
-    (first parameter `self` or `cls`) work too. `then` are further generators, each
-    dearer than the one before: if a rule ends the attempts of the function, the next
-    one takes over. A function among them gets the same arguments. Raises InvalidInput,
-    and UnknownName for an unknown option.
+    (first parameter `self` or `cls`) work too. Raises InvalidInput, and
+    UnknownName for an unknown option.
     """
     is_choice = on_exhausted in ("raise", "best")
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
-    names = [*RUN_OPTIONS, "on_exhausted", "then"]
-    check_options("self_correcting", options, names)
+    check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted"])
     validate_options(**options)
-    is_list = isinstance(then, list | tuple)
-    require(is_list, "then", then, "a list of generators")
     options["output"] = declared_output(options.get("output"))
     # All calls of the function share one memory.
     if options.get("memory") == ":memory:":
@@ -191,7 +178,6 @@ def self_correcting(
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         """Return the function whose calls run loops; async if `function` is."""
         call = _TaskFunction.of(function)
-        rungs = [call.rung(generator) for generator in then]
         settings = dict(options)
         if settings.get("memory_key") is None:
             settings["memory_key"] = key_of(function)
@@ -202,7 +188,7 @@ def self_correcting(
             arguments = call.bind(args, named)
             result = await Run[Any](
                 arguments[call.task],
-                generate=_generators(call, rungs, arguments),
+                generate=call.generator(arguments),
                 **settings,
             ).finish()
 
@@ -222,28 +208,6 @@ def self_correcting(
         return cast("Callable[..., T]", wrapper)
 
     return decorate if function is None else decorate(function)
-
-
-def _generators(
-    call: "_TaskFunction",
-    rungs: "Sequence[_TaskFunction | Generator]",
-    arguments: Mapping[str, Any],
-) -> Generators:
-    """Return what makes the candidates of a call with these arguments, rung by rung."""
-    first = call.generator(arguments)
-    if not rungs:
-        return first
-
-    generators: list[Generator] = [first]
-    for rung in rungs:
-        if isinstance(rung, _TaskFunction):
-            generators.append(rung.generator(arguments))
-        elif isinstance(rung, Rung) and isinstance(rung.generate, _TaskFunction):
-            generate = rung.generate.generator(arguments)
-            generators.append(replace(rung, generate=generate))
-        else:
-            generators.append(rung)
-    return generators
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,18 +247,6 @@ class _TaskFunction:
             returns=returned_type(function),
         )
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The parameters without a default besides the task and the hint."""
-        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        return tuple(
-            parameter.name
-            for parameter in self.outer.parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in variable
-            and parameter.name != self.task
-        )
-
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name, with defaults. Raises TypeError."""
         try:
@@ -306,27 +258,6 @@ class _TaskFunction:
             ) from None
         bound.apply_defaults()
         return bound.arguments
-
-    def rung(self, generator: Generator) -> "_TaskFunction | Generator":
-        """Return what another rung calls; a function gets the arguments of this one.
-
-        Raises InvalidInput if the function needs other arguments.
-        """
-        if isinstance(generator, Rung):
-            return replace(
-                generator, generate=cast("Any", self.rung(generator.generate))
-            )
-        if isinstance(generator, Writer) or callable(
-            getattr(generator, "complete", None)
-        ):
-            return generator
-
-        other = _TaskFunction.of(generator)
-        allowed = f"a function whose parameters after the task are in {self.outer}"
-        shown_call = f"{key_of(generator)}{other.signature}"
-        is_same = set(other.needs) <= self.outer.parameters.keys()
-        require(is_same, "then", shown_call, allowed)
-        return other
 
     def generator(self, arguments: Mapping[str, Any]) -> Callable[[Any, str], Any]:
         """Return the function of task and hint that makes candidates in a loop."""

@@ -30,6 +30,7 @@ from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
+from heedful.loop.similarity import find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
 from heedful.models.answers import answer_of, unfinished, usage_of
@@ -190,7 +191,7 @@ class AttemptReport:
 
         near_repeat = None
         if loop.attempts and loop.rung == rung:
-            near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
+            near_repeat = find_near_repeat(candidate, loop.of_rung().attempts)
 
         usage = self.usage
         if evaluation is not None:

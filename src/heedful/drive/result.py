@@ -7,7 +7,7 @@ from heedful.display import html_form, line_text, screen_text
 from heedful.lessons.briefing import Briefing
 from heedful.loop import decide, record
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.reasons import Stop
+from heedful.loop.stop import Stop
 
 C = TypeVar("C")
 

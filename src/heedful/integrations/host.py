@@ -506,9 +506,9 @@ class HostRun:
 
     def _set_unjudged(self, reason: str) -> None:
         """Note the failure of heedful for which the last output has no verdict."""
-        from heedful.loop import decide, reasons
+        from heedful.loop import decide, stop
 
-        rule = reasons.Stop("unjudged", figures={"why": reason})
+        rule = stop.Stop("unjudged", f"not judged: {reason}")
         self.unjudged = decide.Done(None, passed=False, stopped_by=(rule,))
 
     @property

@@ -16,9 +16,8 @@ from heedful.episodes.signals import canonical_json
 from heedful.lessons.lesson import digest_of
 from heedful.lessons.signature import mask_moments
 from heedful.loop.decide import Done
-from heedful.loop.reasons import Stop
 from heedful.loop.record import Candidate
-from heedful.loop.stop import Repeat
+from heedful.loop.stop import Repeat, Stop
 from heedful.models.call import count_cancels
 from heedful.sanitize import clean
 

@@ -27,7 +27,7 @@ from heedful.lessons.origin import Origin, is_shell
 from heedful.lessons.silence import say
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
-from heedful.loop.stop import decisive_tokens
+from heedful.loop.similarity import decisive_tokens
 from heedful.sanitize import clean
 
 Difference = Literal["digits", "negation"]

@@ -17,7 +17,7 @@ from math import exp, floor, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
 from heedful.display import html_form, line_text, screen_text
-from heedful.loop.rungs import LadderFigures
+from heedful.loop.ladder import LadderFigures
 from heedful.loop.share import percent, points, without
 
 # How often each result of a loop occurred: (the probability that the lesson is

@@ -15,7 +15,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import decide
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
-from heedful.loop.reasons import Stop
 from heedful.loop.record import (
     Attempt,
     Evaluation,
@@ -24,7 +23,7 @@ from heedful.loop.record import (
     Loop,
     Override,
 )
-from heedful.loop.stop import STOP_RULES, All, StopRule, rule_name
+from heedful.loop.stop import STOP_RULES, All, Stop, StopRule, rule_name
 
 T = TypeVar("T")
 Plain = dict[str, Any]

@@ -13,7 +13,6 @@ from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
 from heedful.loop.feedback import feedback
 from heedful.loop.ladder import Ladder, rung_label
-from heedful.loop.reasons import Stop
 from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
     FINAL_RULES,
@@ -21,6 +20,7 @@ from heedful.loop.stop import (
     RULE_PRECEDENCE,
     Echo,
     Fatigue,
+    Stop,
     StopRule,
     ask,
     flat,

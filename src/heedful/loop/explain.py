@@ -8,7 +8,7 @@ reported.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from heedful.loop import record
 from heedful.loop.decide import (
@@ -30,8 +30,13 @@ from heedful.loop.record import (
     Loop,
     format_score,
 )
-from heedful.loop.sentence import Value, describe_end, describe_value
-from heedful.loop.stop import All, StopRule, rule_name
+from heedful.loop.stop import (
+    All,
+    StopRule,
+    describe_stops,
+    limit_words,
+    rule_name,
+)
 from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
@@ -40,6 +45,114 @@ Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
 Path = tuple[str | int, ...]
+MAX_SENTENCE_REASON_CHARS = 240  # of all the rules that stopped a loop
+MAX_SENTENCE_NAME_CHARS = 60  # of a score
+MIN_GAIN_WORDS = "a least gain of {to} instead of {was}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A score, a threshold of a goal, or a number of a rule: what can change.
+
+    `now` is its size and `path` its place; an integer changes in steps of 1, any other
+    value in steps of 0.001. The number of a member of an `All` is `within` its name.
+    """
+
+    kind: Literal["score", "threshold", "limit"]
+    name: str
+    now: float
+    path: tuple[str | int, ...]
+    within: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of the value, with what it is the value of."""
+        prefixes = {"score": "score ", "threshold": "threshold of ", "limit": ""}
+        if self.within:
+            return f"{self.within}: {self.name}"
+        return prefixes[self.kind] + self.name
+
+
+def describe_reason(verdict: Verdict) -> str:
+    """Return in plain words why a loop stopped, or why it goes on; "" if it passed."""
+    if isinstance(verdict, Again):
+        reasons = [trigger.detail for trigger in verdict.reasons[:1]]
+    else:
+        reasons = describe_stops(verdict.stopped_by)
+    return clean(", and ".join(reasons), MAX_SENTENCE_REASON_CHARS)
+
+
+def describe_end(
+    verdict: Verdict, attempts: int, doubt: str = "", *, unjudged: bool = False
+) -> str:
+    """Return in one sentence how a loop stands after so many attempts, and why.
+
+    `doubt` says why nothing judged the answer that passed; `unjudged` is true if
+    nothing could.
+
+    >>> from heedful.loop.decide import Done
+    >>> from heedful.loop.stop import Stop
+    >>> stop = Stop("attempts", figures={"count": 4, "limit": 4})
+    >>> describe_end(Done(2, passed=False, stopped_by=(stop,)), 4)
+    'Stopped after attempt 4: all 4 attempts are made.'
+    """
+    reason = describe_reason(verdict)
+    if unjudged:
+        reason = UNJUDGED
+    elif doubt:
+        reason = clean(doubt, MAX_SENTENCE_REASON_CHARS)
+    if isinstance(verdict, Again):
+        if not attempts:
+            return "Open: no attempt has been judged yet."
+        opening = f"Open after attempt {attempts}"
+    elif unjudged:
+        opening = f"Unchecked at attempt {attempts}"
+    elif doubt:
+        opening = f"Not validated at attempt {attempts}"
+    elif verdict.passed:
+        opening = f"Passed at attempt {attempts}"
+        if attempts == 1:
+            opening = "Passed at the first attempt"
+    elif attempts:
+        opening = f"Stopped after attempt {attempts}"
+    else:
+        opening = "Stopped before the first attempt"
+
+    # A reason may be a whole sentence of a check.
+    return f"{opening}: {reason.removesuffix('.')}." if reason else f"{opening}."
+
+
+def describe_value(value: Value, to: float) -> str:
+    """Return a change of one threshold or score in plain words.
+
+    >>> from dataclasses import replace
+    >>> repeat = Value(kind="limit", name="repeat.times", now=1, path=())
+    >>> describe_value(replace(repeat, within="repeat+nothing_met"), 2)
+    'a limit of 2 repeated answers instead of 1 while nothing has passed'
+    >>> describe_value(Value(kind="limit", name="attempts.limit", now=4, path=()), 1)
+    'a limit of 1 attempt instead of 4'
+    >>> describe_value(Value(kind="score", name="alignment", now=0.42, path=()), 0.75)
+    'alignment 0.75 instead of 0.42'
+    """
+    old = format_score(value.now)
+    new = format_score(to)
+    name = clean(value.name, MAX_SENTENCE_NAME_CHARS)
+    if value.kind == "score":
+        return f"{name} {new} instead of {old}"
+    if value.kind == "threshold":
+        return f"a goal of {new} for {name} instead of {old}"
+    if name == "fatigue.limit" and to > value.now:
+        # Any higher limit would do; the least one is a number that nobody would choose.
+        return f"a limit of fatigue above {value.now:.2f}"
+
+    is_early = "nothing_met" in value.within.split("+")
+    condition = " while nothing has passed" if is_early else ""
+    rule, _, field = name.partition(".")
+    words = limit_words(rule, field) if field else MIN_GAIN_WORDS
+    if not words:
+        return f"{name} {new} instead of {old}"
+    plural = "" if new == "1" else "s"
+    return words.format(to=new, was=old, s=plural) + condition
 
 
 @dataclass(frozen=True, slots=True)

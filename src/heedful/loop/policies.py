@@ -6,7 +6,7 @@ Use a preset as it is, or change parts of it with `policy` or `dataclasses.repla
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
@@ -15,8 +15,18 @@ from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import STOP_RULES, All, NothingMet, Repeat, StopRule, rule_name
-from heedful.validation import check_integer, require
+from heedful.validation import check_integer, check_number, require
 
+ALIGNMENT_SCORE = "alignment"
+DRIFT_SCORE = "drift"
+MIN_LIMIT = 0.001  # of limits that must not be 0
+POSITIVE_LIMITS = (
+    "fatigue_threshold",
+    "base_increment",
+    "improvement_threshold",
+    "critical_threshold",
+)
+SHARE_LIMITS = ("alignment_threshold", "drift_threshold", "decay_rate")
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the
 # program bench/quality/stop.py prints the results. A loop stops at its first repeated
 # candidate if no test passed so far, otherwise at the second, because a later attempt
@@ -29,7 +39,7 @@ orchestrator: Policy = Policy(
     (stop.MaxAttempts(4), stop.Fatigue(0.5), stop.Echo(3, across="scope")),
     improvement=Improvement(against="previous"),
     name="orchestrator",
-    goals=(Goal("alignment", 0.75), Goal("drift", 0.25, "at_most")),
+    goals=(Goal(ALIGNMENT_SCORE, 0.75), Goal(DRIFT_SCORE, 0.25, "at_most")),
 )
 reflection: Policy = Policy(
     (stop.MaxAttempts(3), stop.Plateau(patience=1, floor=0.3)),
@@ -262,3 +272,64 @@ def _with_rule(
         rule_from({**rule_to(rule), **settings}) if rule_name(rule) == name else rule
         for rule in rules
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """The limits that decide when a loop runs again and when it must end.
+
+    A loop passes if its alignment is at least `alignment_threshold` and its drift at
+    most `drift_threshold`. It ends after `max_reruns` reruns, after
+    `bias_repetition_threshold` occurrences of a bias tag, or when its fatigue reaches
+    the lower of `fatigue_threshold` and `critical_threshold`. A rerun in which no score
+    improves by `improvement_threshold` adds `base_increment` to the fatigue, up to
+    `max_fatigue`; others subtract `decay_rate`. Raises InvalidInput.
+    """
+
+    alignment_threshold: float = 0.75
+    drift_threshold: float = 0.25
+    max_reruns: int = 3
+    fatigue_threshold: float = 0.5
+    bias_repetition_threshold: int = 3
+    base_increment: float = 0.15
+    improvement_threshold: float = 0.05
+    decay_rate: float = 0.05
+    critical_threshold: float = 0.5
+    max_fatigue: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_integer("max_reruns", self.max_reruns, least=0)
+        check_integer("bias_repetition_threshold", self.bias_repetition_threshold)
+
+        for name in SHARE_LIMITS:
+            check_number(name, getattr(self, name), low=0, high=1)
+        for name in POSITIVE_LIMITS:
+            check_number(name, getattr(self, name), low=MIN_LIMIT, high=1)
+        check_number("max_fatigue", self.max_fatigue, self.fatigue_limit, high=1)
+
+    @property
+    def fatigue_limit(self) -> float:
+        """The fatigue that ends a loop: the lower of the two thresholds."""
+        return min(self.fatigue_threshold, self.critical_threshold)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy with these limits; with default limits, the preset
+        `orchestrator`.
+        """
+        rules = (
+            stop.MaxAttempts(self.max_reruns + 1),
+            stop.Fatigue(
+                limit=self.fatigue_limit,
+                increment=self.base_increment,
+                decay=self.decay_rate,
+                most=self.max_fatigue,
+            ),
+            stop.Echo(self.bias_repetition_threshold, across="scope"),
+        )
+        goals = (
+            Goal(ALIGNMENT_SCORE, self.alignment_threshold),
+            Goal(DRIFT_SCORE, self.drift_threshold, "at_most"),
+        )
+        improvement = Improvement(self.improvement_threshold, "previous")
+        return Policy(rules, improvement, name="orchestrator", goals=goals)

@@ -29,7 +29,7 @@ from heedful.loop.decide import (
     latest_verdict,
 )
 from heedful.loop.feedback import MAX_FEEDBACK_CHARS, feedback
-from heedful.loop.ladder import Climb
+from heedful.loop.ladder import Climb, RungFigures, figure_ladders
 from heedful.loop.record import (
     NO_USAGE,
     Attempt,
@@ -39,7 +39,6 @@ from heedful.loop.record import (
     Loop,
     Usage,
 )
-from heedful.loop.rungs import RungFigures, figure_ladders
 from heedful.loop.stop import MaxAttempts
 
 Status = Literal["passed", "warning", "failed", "not_validated"]

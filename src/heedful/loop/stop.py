@@ -1,27 +1,27 @@
-"""The rules that end a loop.
+"""The rules that end a loop, and why one ended.
 
 A rule is a callable that takes a loop and returns why it must end, or None: a rule of
-heedful returns a `Stop` with the figures that it saw, whose words are in
-`heedful.loop.reasons`, and a rule of a user's own may return a text. The name of a rule
-is its attribute `name` or the name of the function. Each rule alone stops a loop; `All`
-stops only if all of its members stop. `find_near_repeat`
-finds an earlier candidate that is nearly the same; the program that drives the loop
-stores the result in the attempt, for `Repeat`.
+heedful returns a `Stop` with the figures that it saw, and a rule of a user's own may
+return a text. The name of a rule is its attribute `name` or the name of the function.
+Each rule alone stops a loop; `All` stops only if all of its members stop.
+
+All about a rule of heedful stands in its class: `words` say what it stops loops for,
+`say` makes a sentence of the figures of a stop, and `limits` are the words for its
+numbers in an explanation. A `final` rule ends a loop on any rung of its ladder, and an
+override may suspend any other rule. Its place in `RULES` is its
+precedence in a verdict.
 """
 
 import inspect
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
 from functools import reduce
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
 from heedful.loop.ladder import Allowance
-from heedful.loop.reasons import Stop
-from heedful.loop.record import Attempt, Candidate, Loop
+from heedful.loop.record import Attempt, Loop
 from heedful.sanitize import clean
 from heedful.validation import (
     MAX_SCORE,
@@ -32,19 +32,48 @@ from heedful.validation import (
 )
 
 StopRule = Callable[[Loop], "Stop | str | None"]
-# The order of the rules in a verdict; all other rules follow in the order of the
-# policy.
-RULE_PRECEDENCE = tuple(
-    "cancelled budget unscored attempts echo repeat fatigue plateau".split()
-)
-# Rules that an override may suspend: not cancellation, budgets and user code.
-LIFTABLE_RULES = frozenset(
-    {"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"}
-)
+Figures = Mapping[str, Any]  # JSON data
 
 
-# Rules that end a loop on any rung of its ladder; all other rules end only a rung.
-FINAL_RULES = frozenset({"cancelled", "budget", "unscored"})
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why the rule with the name `rule` stops a loop.
+
+    `figures` are what a rule of heedful saw. `text` is the reason that a rule of a
+    user's own or a person gave. `members` are the stops of the members of an `All`, or
+    of a rule under another name.
+    """
+
+    rule: str
+    text: str = ""
+    _: KW_ONLY
+    figures: Figures = field(default_factory=dict, hash=False)
+    members: "tuple[Stop, ...]" = ()
+
+    @property
+    def detail(self) -> str:
+        """The reason in words."""
+        if self.members:
+            return " and ".join(member.detail for member in self.members)
+        rule: Any = _RULES_BY_NAME.get(self.rule)
+        return rule.say(self.figures) if rule and self.figures else self.text
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+def join_spent(
+    spent: Mapping[str, float | None], limits: Mapping[str, float | None]
+) -> str:
+    """Return in words what was spent of each limit.
+
+    >>> join_spent({"calls": 2, "cost": 0.5}, {"calls": 2})
+    '2 of 2 calls spent'
+    """
+    parts = [
+        f"{spent[unit]:.12g} of {limit:.12g} {unit}" for unit, limit in limits.items()
+    ]
+    return f"{', '.join(parts)} spent"
 
 
 def requirement_of(check: Callable[..., object]) -> str:
@@ -108,6 +137,11 @@ class MaxAttempts:
     limit: int = 4
     rungs: tuple[int, ...] = field(default=(), repr=False)
     name: ClassVar[str] = "attempts"
+    words: ClassVar[str] = "all attempts made"
+    limits: ClassVar[Mapping[str, str]] = {
+        "limit": "a limit of {to} attempt{s} instead of {was}"
+    }
+    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("limit", self.limit)
@@ -120,6 +154,21 @@ class MaxAttempts:
         if not self.rungs:
             return self.limit
         return self.rungs[min(rung, len(self.rungs)) - 1]
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        if "died" in figures:
+            return (
+                f"{figures['died']} calls, one after another, ended with their process "
+                f"and left no answer; {figures['limit']} attempts are allowed"
+            )
+        count = figures["count"]
+        if count != figures["limit"]:
+            return f"{count} of {figures['limit']} attempts made"
+        if count == 1:
+            return "the only attempt is made"
+        return f"all {count} attempts are made"
 
     def __call__(self, loop: Loop) -> Stop | None:
         limit = self.limit_of(loop.rung)
@@ -152,6 +201,14 @@ class Budget:
     seconds: float | None = None
     calls: int | None = None
     name: ClassVar[str] = "budget"
+    words: ClassVar[str] = "budget spent"
+    limits: ClassVar[Mapping[str, str]] = {
+        "tokens": "a budget of {to} token{s} instead of {was}",
+        "cost": "a budget of {to} $ instead of {was}",
+        "seconds": "a budget of {to} second{s} instead of {was}",
+        "calls": "a budget of {to} call{s} instead of {was}",
+    }
+    final: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         limits = self._limits()
@@ -170,6 +227,11 @@ class Budget:
             "calls": self.calls,
         }
         return {unit: limit for unit, limit in limits.items() if limit is not None}
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        return join_spent(figures["spent"], figures["limits"])
 
     def __call__(self, loop: Loop) -> Stop | None:
         limits = self._limits()
@@ -214,6 +276,15 @@ class Fatigue:
     decay: float = 0.05
     most: float = 1.0
     name: ClassVar[str] = "fatigue"
+    words: ClassVar[str] = "too many attempts without improvement"
+    limits: ClassVar[Mapping[str, str]] = {
+        "limit": "a limit of fatigue of {to} instead of {was}",
+        "increment": (
+            "a fatigue of {to} instead of {was} for an attempt without improvement"
+        ),
+        "decay": "{to} less fatigue for an improvement instead of {was}",
+    }
+    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number("limit", self.limit, low=0.001, high=1)
@@ -236,6 +307,14 @@ class Fatigue:
         new_level = max(0, record.thousandths(level) + change)
         return min(record.thousandths(self.most), new_level) / 1000
 
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        return (
+            "too many attempts without improvement "
+            f"(fatigue {figures['level']:.2f}, limit {figures['limit']:.2f})"
+        )
+
     def __call__(self, loop: Loop) -> Stop | None:
         level = self.level(loop)
         if record.thousandths(level) < record.thousandths(self.limit):
@@ -256,6 +335,11 @@ class Echo:
     times: int = 3
     across: Literal["loop", "scope"] = "loop"
     name: ClassVar[str] = "echo"
+    words: ClassVar[str] = "the same finding again"
+    limits: ClassVar[Mapping[str, str]] = {
+        "times": ("a limit of {to} attempt{s} with the same finding instead of {was}")
+    }
+    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
@@ -272,6 +356,12 @@ class Echo:
         counts = loop.count_findings()
         keys = [finding.key for finding in last.findings if finding.level != "note"]
         return {key: earlier.get(key, 0) + counts[key] for key in keys}
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        texts = [f"{key} in {count} attempts" for key, count in figures["findings"]]
+        return f"the same finding again: {'; '.join(texts)}"
 
     def __call__(self, loop: Loop) -> Stop | None:
         if self.across == "loop" and len(loop.attempts) < self.times:
@@ -299,10 +389,28 @@ class Repeat:
     times: int = 1
     near: bool = True
     name: ClassVar[str] = "repeat"
+    words: ClassVar[str] = "repeated answer"
+    limits: ClassVar[Mapping[str, str]] = {
+        "times": "a limit of {to} repeated answer{s} instead of {was}"
+    }
+    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
         require(isinstance(self.near, bool), "near", self.near, "true or false")
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        nearly = "" if figures["exact"] else "nearly "
+        distance = figures["distance"]
+        manner = "minimal change" if distance == 1 else f"a cycle of {distance}"
+        repeat = f"the answer {nearly}repeats attempt {figures['first']} ({manner})"
+        if figures["times"] == 1:
+            return repeat
+        return (
+            f"{repeat}, the {ordinal(figures['count'])} of {figures['times']} repeats"
+        )
 
     def __call__(self, loop: Loop) -> Stop | None:
         if len(loop.attempts) <= self.times:
@@ -360,6 +468,12 @@ class Plateau:
     patience: int | None = 2
     floor: float | None = None
     name: ClassVar[str] = "plateau"
+    words: ClassVar[str] = "no improvement"
+    limits: ClassVar[Mapping[str, str]] = {
+        "patience": "a patience of {to} attempt{s} instead of {was}",
+        "floor": "a least severity of {to} instead of {was}",
+    }
+    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.patience is not None:
@@ -368,6 +482,16 @@ class Plateau:
             check_number("floor", self.floor, low=0.001, high=1)
         if self.patience is None and self.floor is None:
             raise InvalidInput("plateau", "silent", "a rule with patience or floor")
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        if "floor" in figures:
+            return f"worst severity {figures['worst']} is below {figures['floor']}"
+        return (
+            f"no improvement since attempt {figures['since']}: {figures['later']} of "
+            f"at most {figures['patience']} attempts"
+        )
 
     def __call__(self, loop: Loop) -> Stop | None:
         last = loop.attempts[-1].evaluation if loop.attempts else None
@@ -401,16 +525,70 @@ class NothingMet:
     """
 
     name: ClassVar[str] = "nothing_met"
+    words: ClassVar[str] = "nothing passed yet"
+    limits: ClassVar[Mapping[str, str]] = {}
+    final: ClassVar[bool] = False
+
+    @staticmethod
+    def say(_: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        return "no test or check has passed so far"
 
     def __call__(self, loop: Loop) -> Stop | None:
         shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
         return Stop(self.name, figures={"met": 0}) if shares == {0} else None
 
 
-_RULE_CLASSES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
+class Cancelled:
+    """What ends a loop that somebody cancelled; it is in no policy."""
+
+    name = "cancelled"
+    words = "cancelled"
+    limits: ClassVar[Mapping[str, str]] = {}
+    final = True
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        return f"it was cancelled: {figures['why']}"
+
+
+class Unscored:
+    """What ends a loop whose goals have no score; it is in no policy."""
+
+    name = "unscored"
+    words = "unscored"
+    limits: ClassVar[Mapping[str, str]] = {}
+    final = True
+
+    @staticmethod
+    def say(figures: Figures) -> str:
+        """Return the sentence of a stop with these figures."""
+        names = ", ".join(figures["scores"])
+        return f"no score for {names or 'the candidate: give checks'}"
+
+
+# By precedence in a verdict; rules of a user's own follow in the order of the policy.
+RULES = (
+    Cancelled,
+    Budget,
+    Unscored,
+    MaxAttempts,
+    Echo,
+    Repeat,
+    Fatigue,
+    Plateau,
+    NothingMet,
+)
+_RULES_BY_NAME = {rule.name: rule for rule in RULES}
+# The rules that a policy can have.
 STOP_RULES: Mapping[str, Callable[..., StopRule]] = {
-    rule.name: rule for rule in _RULE_CLASSES
+    rule.name: rule for rule in RULES if is_dataclass(rule)
 }
+LIFTABLE_RULES = frozenset(rule.name for rule in RULES if not rule.final)
+FINAL_RULES = frozenset(rule.name for rule in RULES if rule.final)
+# The place of each rule in a verdict. `NothingMet` is a condition for other rules.
+RULE_PRECEDENCE = tuple(rule.name for rule in RULES if rule is not NothingMet)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -462,61 +640,57 @@ def counts_scope(rule: StopRule) -> bool:
 
 def has_user_code(rules: Iterable[StopRule]) -> bool:
     """Return True if any rule is user code, such as a subclass of a built-in rule."""
-    return any(type(part) not in _RULE_CLASSES for part in flat(rules))
+    return any(type(part) not in RULES for part in flat(rules))
 
 
-# A word with its digits, also with an apostrophe before a last "t"; a mark; or "_". The
-# text "don't use x_1" has the tokens don't, use, x, _ and 1.
-_CONTENT_TOKEN_PATTERN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
-_NEGATIONS = frozenset(
-    "no not never none nor neither without cannot nothing nobody".split()
-)
-MIN_PLATEAU_SIMILARITY = 0.9
-MAX_COMPARED_CHARS = 100_000
+def describe_rule_name(name: str) -> str:
+    """Return in plain words what a rule of this name stops loops for.
 
-
-def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
-    """Return the number of the first earlier attempt with nearly the same text.
-
-    Texts are nearly the same if the Dice similarity of their tokens is at least 0.9 and
-    if they have equal digits, English negations and operators in the same order. A
-    candidate of more than 100,000 characters is never nearly the same. None means that
-    there is no such attempt.
+    >>> describe_rule_name("repeat+nothing_met"), describe_rule_name("mine")
+    ('repeated answer, nothing passed yet', 'mine')
     """
-    text = candidate.text
-    if text is None or len(text) > MAX_COMPARED_CHARS:
-        return None
-
-    tokens: Counter[str] | None = None
-    for attempt in earlier:
-        if attempt.candidate.digest == candidate.digest:
-            return attempt.number
-
-        # Texts of other lengths cannot have enough tokens in common.
-        other = attempt.candidate.text
-        if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
-            continue
-
-        if tokens is None:
-            tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(text))
-        other_tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(other))
-
-        shared = (tokens & other_tokens).total()
-        similarity_base = tokens.total() + other_tokens.total()
-        alike = 2 * shared >= MIN_PLATEAU_SIMILARITY * similarity_base
-        if alike and decisive_tokens(text) == decisive_tokens(other):
-            return attempt.number
-
-    return None
+    return ", ".join(
+        _RULES_BY_NAME[part].words if part in _RULES_BY_NAME else part
+        for part in name.split("+")
+    )
 
 
-def decisive_tokens(text: str) -> list[str]:
-    """Return the numbers, negations and operators of a text, in order."""
-    decisive = []
-    for token in _CONTENT_TOKEN_PATTERN.findall(text):
-        word = token.lower()
-        negates = word in _NEGATIONS or word.endswith(("n't", "n’t"))
-        if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
-            decisive.append(token)
+def limit_words(rule: str, field: str) -> str:
+    """Return the words for another value of a rule's number, with blanks; "" without.
 
-    return decisive
+    >>> limit_words("plateau", "patience")
+    'a patience of {to} attempt{s} instead of {was}'
+    """
+    known_rule = _RULES_BY_NAME.get(rule)
+    return known_rule.limits.get(field, "") if known_rule else ""
+
+
+def describe_stops(stops: Sequence[Stop]) -> list[str]:
+    """Return in words why rules stopped a loop, each reason once.
+
+    >>> late = Stop("mine", "it is late")
+    >>> both = Stop("repeat+mine", members=(Stop("repeat", "again the same"), late))
+    >>> describe_stops([late, both])
+    ['it is late', 'again the same']
+    """
+    rules = {stop.rule for stop in stops}
+    reasons = []
+    for stop in stops:
+        parts = [part for part in stop.members if part.rule not in rules]
+        if not stop.members:
+            parts = [stop]
+        reasons.append(" and ".join(part.detail for part in parts))
+    return list(filter(None, dict.fromkeys(reasons)))
+
+
+def ordinal(number: int) -> str:
+    """Return a number with its ending.
+
+    >>> ordinal(2), ordinal(11), ordinal(23)
+    ('2nd', '11th', '23rd')
+    """
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = "th"
+    if number % 100 not in (11, 12, 13):
+        ending = endings.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -29,8 +29,7 @@ from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.lessons.sentence import ProofWords
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
-from heedful.loop.ladder import MAX_RUNGS
-from heedful.loop.rungs import LadderFigures, figure_loop
+from heedful.loop.ladder import MAX_RUNGS, LadderFigures, figure_loop
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
 from heedful.service.wire import CommandText, Page, SentLessonState, Shape

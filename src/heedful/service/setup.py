@@ -14,8 +14,7 @@ from heedful.errors import StoreError, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.loop.limits import LoopLimits
-from heedful.loop.policies import goal
+from heedful.loop.policies import LoopLimits, goal
 from heedful.loop.record import Goal
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model

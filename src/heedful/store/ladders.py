@@ -8,9 +8,16 @@ import json
 from typing import Any
 
 from heedful.lessons.scope import Scope
-from heedful.loop.ladder import Allowance, Climb, Overhead, RungAttempt, Spending
+from heedful.loop.ladder import (
+    Allowance,
+    Climb,
+    LadderFigures,
+    Overhead,
+    RungAttempt,
+    Spending,
+    figure_ladders,
+)
 from heedful.loop.record import Usage
-from heedful.loop.rungs import LadderFigures, figure_ladders
 from heedful.store.connection import Db, Row, bulk, key_of, storable
 from heedful.validation import MAX_INTEGER, MAX_SCORE
 

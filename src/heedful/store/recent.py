@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from heedful.lessons.ranking import count_loops
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
-from heedful.loop.reasons import describe_rule_name
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
 from heedful.loop.share import Share, percent
+from heedful.loop.stop import describe_rule_name
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 

@@ -8,8 +8,8 @@ from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.loop.codec import policy_from
 from heedful.loop.failed_checks import describe_failures, describe_repeats
+from heedful.loop.ladder import figure_loop
 from heedful.loop.record import Loop
-from heedful.loop.rungs import figure_loop
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     Echo,

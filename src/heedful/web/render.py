@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 from heedful.display import ago
 from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.loop.codec import from_document
-from heedful.loop.reasons import Stop, describe_rule_name, describe_stops
 from heedful.loop.share import percent
+from heedful.loop.stop import Stop, describe_rule_name, describe_stops
 from heedful.pages.report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id

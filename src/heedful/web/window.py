@@ -16,6 +16,7 @@ from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again
+from heedful.loop.explain import describe_end
 from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import Attempt, Goal
 from heedful.loop.runs import (
@@ -25,7 +26,6 @@ from heedful.loop.runs import (
     report_attempt,
     with_reported_names,
 )
-from heedful.loop.sentence import describe_end
 from heedful.pages.report import is_quiet, text
 from heedful.store.connection import Db, bulk
 from heedful.store.loops import MAX_LISTING_BYTES
