@@ -72,8 +72,7 @@ GOOD = {
         "id name may projects secret key",
     ),
     "key list": ("this tenant has no key", "keys"),
-    "key audit list": ("nothing was done in this tenant yet", "audit"),
-    "key audit verify": ("the audit has no row yet", "rows head broken what"),
+    "key audit": ("nothing was done in this tenant yet", "audit"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }

@@ -74,7 +74,7 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
             "no key '0f' in tenant default; if it belongs to another tenant, add",
         ),
         ("quarantine revoke page --by ann --yes", 3),
-        ("key audit list", 0, "quarantine.revoke", "key:0f", "ann"),
+        ("key audit", 0, "quarantine.revoke", "key:0f", "ann"),
     )
 
 
@@ -367,7 +367,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         ("quarantine undo 3 --by bob", 3, "no decision about example '3'"),
         ("quarantine reject 3 --by ann --json", 0, '"rejected": [\n    3\n  ]'),
         (
-            "key audit list",
+            "key audit",
             0,
             "quarantine.release",
             "quarantine.reject",

@@ -35,7 +35,7 @@ override {run}/never attempts --by ada --why again
 doctor --model toy:answer
 key create --name ci --may read
 key list
-audit verify
+key audit
 worker --once
 """.strip().splitlines()
 WELL = ["database", "queue", "workers"]

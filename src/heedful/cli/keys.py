@@ -7,7 +7,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_scope, read
-from heedful.cli.output import answer, columns, command_line, counted, emit, when
+from heedful.cli.output import answer, columns, command_line, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import Scope
@@ -18,8 +18,6 @@ from heedful.store.store import Store
 COMMAND_LINE_ACTOR = "the command line"
 DEFAULT_PERMISSIONS = ["recall,write"]
 service_keys: Typer = group()
-audit: Typer = group()
-service_keys.add_typer(audit, name="audit", help="Read and verify the audit.")
 
 
 def _end_cell(key: keys.Key) -> Any:
@@ -122,7 +120,7 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 
 
-@audit.command("list")
+@service_keys.command("audit")
 def list_audit(limit: Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
     return emit(
@@ -132,29 +130,3 @@ def list_audit(limit: Limit = 50) -> int:
         text_columns=4,
         empty="nothing was done in this tenant yet",
     )
-
-
-@audit.command()
-def verify(
-    kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "",
-) -> int:
-    """Check that no row of the audit was changed or removed, by the hashes that link
-    the rows.
-
-    The command prints the last hash; keep it in another place. If you pass it later as
-    --kept HASH, the command also finds out whether all rows were rewritten.
-    """
-    result = read(keys.verify_audit, kept)
-    if result.broken:
-        answer(
-            result,
-            f"{result.what}; something other than heedful wrote to the database, or "
-            "an older backup was restored",
-        )
-        return 1
-
-    rows = counted(result.rows, "row")
-    sentence = f"{rows}, all as they were written; last hash {result.head}"
-    if not result.head:
-        sentence = "the audit has no row yet: nothing was done through the service"
-    return answer(result, sentence)

@@ -1,7 +1,6 @@
 """The API keys and the audit log of a service.
 
-The store holds only a hash of a key's secret. Each audit row holds the hash of the
-previous row, so that a check finds changed and missing rows.
+The store holds only a hash of a key's secret.
 """
 
 import hashlib
@@ -22,7 +21,6 @@ from heedful.redact import redact, redact_data
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
-    Row,
     from_row,
     holds,
     resumable,
@@ -267,36 +265,6 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-# The columns of an audit row that its hash covers, in this order.
-AUDIT_COLUMNS = (
-    "tenant",
-    "projects",
-    "n",
-    "at",
-    "by",
-    "action",
-    "subject",
-    "detail",
-    "previous",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditVerification:
-    """The result of a check of all audit rows of a tenant.
-
-    `broken` is the number of the first changed or missing row, or 0; `what` says what
-    is wrong. `head` is the hash of the last row. Keep this hash elsewhere: with it, a
-    later check detects that somebody rewrote the whole chain.
-    """
-
-    tenant: str
-    rows: int
-    head: str
-    broken: int = 0
-    what: str = ""
-
-
 def append(
     db: Db,
     tenant: str,
@@ -310,21 +278,17 @@ def append(
 
     Keys that are limited to other projects than these cannot read the row.
     """
-    # The number of the new row, and the hash of the row before it.
-    next_row = db.run("next_audit", {"tenant": tenant}).fetchall()[0]
     values = {
         "tenant": tenant,
         "projects": json.dumps(projects),
-        "n": next_row["n"],
         "at": time.time(),
         "by": redact(by),
         "action": action,
         "subject": redact(subject),
         "detail": json.dumps(redact_data(dict(detail)), sort_keys=True),
-        "previous": next_row["hash"],
     }
-    values["hash"] = _hash_audit(values)
-    db.insert("audit", values)
+    db.send("lock_audit", {"tenant": tenant})
+    db.send("append_audit", values)
 
 
 def audit_rows(
@@ -347,51 +311,3 @@ def audit_rows(
         audit.append({**dict(row), **parsed})
 
     return audit
-
-
-def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
-    """Check that no audit row of a tenant was changed or removed.
-
-    `kept` is the `head` of an earlier check, or "". If no row has this hash, somebody
-    rewrote the chain.
-    """
-    tenant = scope.tenant
-    heads = db.select("n, hash", "audit_head", {"tenant": tenant})
-    count, head = heads[0] if heads else (0, "")
-    broken, problem = _broken_row(db, tenant, count=count, head=head, old_head=kept)
-
-    return AuditVerification(
-        tenant=tenant, rows=count, head=head, broken=broken, what=problem
-    )
-
-
-def _broken_row(
-    db: Db, tenant: str, count: int, head: str, old_head: str
-) -> tuple[int, str]:
-    """Return the number of the first broken row, or 0, and what is wrong with it.
-
-    There must be `count` rows, the last with the hash `head`. One row must have the
-    hash `old_head`, unless that is "".
-    """
-    number = 0
-    previous = ""
-    has_old_head = not old_head
-    for row in db.run("all_audit", {"tenant": tenant}):
-        number += 1
-        if row["n"] != number:
-            return number, f"row {number} is missing"
-        if row["previous"] != previous or row["hash"] != _hash_audit(row):
-            return number, f"row {number} was changed"
-        previous = row["hash"]
-        has_old_head = has_old_head or previous == old_head
-
-    if number != count or previous != head:
-        return number + 1, f"row {number + 1} is missing"
-    if not has_old_head:
-        return max(count, 1), f"no row has the hash {old_head}"
-    return 0, ""
-
-
-def _hash_audit(row: Row | Mapping[str, Any]) -> str:
-    """Return the hash of an audit row, which covers the hash of the row before it."""
-    return _hash(json.dumps([row[column] for column in AUDIT_COLUMNS]))

@@ -164,7 +164,7 @@ def _grant_rights(db: PostgresSession, role: str) -> None:
     """Let `role` read and write rows under row-level security; create it if necessary.
 
     This includes tables that are created later. The role may add audit rows, but not
-    change them or their head.
+    change them.
     """
     if not role.isprintable() or len(role) > MAX_ROLE_CHARS:
         raise InvalidInput("role", role, "1 to 63 printable characters")
@@ -186,7 +186,6 @@ def _grant_rights(db: PostgresSession, role: str) -> None:
           grant usage, select on sequences to {name};
         revoke insert, update, delete on schema_version, queue_version from {name};
         revoke update, delete on audit from {name};
-        revoke insert, update, delete on audit_head from {name};
         grant usage, select on all sequences in schema {SCHEMA_NAME} to {name};
         grant execute on all functions in schema {SCHEMA_NAME} to {name}
     """)

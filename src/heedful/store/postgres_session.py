@@ -53,7 +53,7 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "60s",
 }
 _PROCESS_SQL = "select pg_backend_pid()"
-POSTGRES_SCHEMA_VERSION: Final = 6  # that of `postgres_schema.sql`
+POSTGRES_SCHEMA_VERSION: Final = 7  # that of `postgres_schema.sql`
 # One row: whether the server takes no writes, and the version of the schema.
 _STATE_SQL = f"""
 select current_setting('transaction_read_only') = 'on' as reads_only,

@@ -371,7 +371,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
-SCHEMA_VERSION = 6  # that of `sqlite_schema.sql`
+SCHEMA_VERSION = 7  # that of `sqlite_schema.sql`
 BUSY_TIMEOUT_SECONDS = 20.0
 
 

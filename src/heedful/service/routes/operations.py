@@ -156,8 +156,7 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
 
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
-    """List the audit log of the tenant, newest first; the hash of each entry covers the
-    hash of the entry before.
+    """List the audit log of the tenant, newest first.
 
     A caller limited to projects sees only entries about these projects.
     """

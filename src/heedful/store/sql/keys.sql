@@ -15,14 +15,20 @@ update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id =
 returning id, tenant, name, hash, projects, may, by, at, expires, revoked, outside;
 
 -- name: newest_audit
-select n, projects, at, by, action, subject, detail, hash from audit
+select n, projects, at, by, action, subject, detail from audit
 where tenant = :tenant and (:before = 0 or n < :before)
   and (:projects = '[]' or projects <> '[]' and not exists (
     select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
 order by n desc limit :limit;
 
--- name: all_audit
-select tenant, projects, n, at, by, action, subject, detail, previous, hash from audit where tenant = :tenant order by n;
+-- name: lock_audit
+-- The next row has the next number, until the end of the transaction. In SQLite one transaction writes.
+select /*postgres pg_advisory_xact_lock(hashtextextended('audit ' || :tenant, 0)) */ /*sqlite :tenant */;
+
+-- name: append_audit
+insert into audit (tenant, projects, n, at, by, action, subject, detail)
+select :tenant, :projects, coalesce(max(n), 0) + 1, :at, :by, :action, :subject, :detail from audit where tenant = :tenant;
+
 -- name: read_answer
 select n, digest, record from answer
 where tenant = :tenant and caller = :caller and once = :once and at > :after

@@ -32,9 +32,6 @@ among as materialized (
 )
 select example from among where far is not null order by far, example limit :limit;
 
--- name: next_audit
-select n, hash from next_audit(:tenant);
-
 -- name: failed_jobs
 -- The jobs of a tenant that were given up, newest first. The worker has added to the arguments of a job why and when.
 select id, args ->> 'project' as project, replace(task_name, 'heedful.', '') as task,

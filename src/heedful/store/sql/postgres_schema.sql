@@ -163,15 +163,6 @@ create function keys_there() returns boolean
 language sql stable security definer set search_path = heedful, pg_temp
 as $$ select exists (select 1 from key) $$;
 
--- The audit is append-only for the role of the service: only an added row moves the head. The lock makes appends wait for
--- each other until the end of the transaction.
-alter function audit_added() security definer set search_path = heedful, pg_temp;
-create function next_audit(whose text) returns table (n bigint, hash text) language plpgsql as $$
-begin
-  perform pg_advisory_xact_lock(hashtextextended('audit ' || whose, 0));
-  return query select coalesce(max(h.n), 0) + 1, coalesce(max(h.hash), '') from audit_head h where h.tenant = whose;
-end $$;
-
 -- The ids of a new scope begin after this number: 0 in the first scope, and elsewhere a random number with room for 10**8
 -- ids. This looks at the scopes of all tenants, one new scope at a time.
 create function new_base() returns bigint language plpgsql security definer set search_path = heedful, pg_temp as $$

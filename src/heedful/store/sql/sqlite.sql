@@ -37,9 +37,6 @@ select example, data from vector
 where tenant = :tenant and project = :project and space = :space and changed > :since
 order by changed;
 
--- name: next_audit
-select coalesce(max(n), 0) + 1 as n, coalesce(max(hash), '') as hash from audit_head where tenant = :tenant;
-
 -- name: failed_jobs
 -- The queue is in a process: of a job that was given up, only an episode is left on which nobody could reflect.
 select id, project, 'reflect' as task, json_object('digest', digest) as arguments, error, taken as at

@@ -554,8 +554,7 @@ create table key (
   outside boolean not null default false
 ) without rowid;
 
--- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`. `hash`
--- covers the row and the hash of the previous row, so that a check finds a changed or removed row.
+-- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`.
 create table audit (
   tenant text not null,
   projects text not null,
@@ -565,17 +564,8 @@ create table audit (
   action text not null,
   subject text not null,
   detail text not null,
-  previous text not null,
-  hash text not null,
   primary key (tenant, n)
 ) without rowid;
--- The number of audit rows and the hash of the last row, so that a check finds its removal too. A trigger keeps it.
-create table audit_head (
-  tenant text not null primary key,
-  n integer not null,
-  hash text not null
-) without rowid;
-
 -- A call with an Idempotency-Key. `n` numbers its effects from 0; row -1 is the answer. A row is written in the
 -- transaction of the effect and has the result of the effect. `digest` covers the request, `once` the Idempotency-Key.
 create table answer (
@@ -670,12 +660,6 @@ end;
 create trigger exposure_shown after insert on exposure when new.shown begin
   update lesson set last_shown = max(last_shown, new.at)
   where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
-end;
-
-create trigger audit_added after insert on audit begin
-  insert into audit_head (tenant, n, hash) values (new.tenant, new.n, new.hash)
-  on conflict (tenant) do update set n = excluded.n, hash = excluded.hash
-  where audit_head.n = new.n - 1 and audit_head.hash = new.previous;
 end;
 
 -- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does
