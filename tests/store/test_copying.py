@@ -45,7 +45,7 @@ insert into override (loop, seq, rule, by, why, decisions, created, until)
 insert into key
   values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null, true);
 insert into audit
-  values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
+  values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}');
 insert into hardened (lesson_id, tenant, project, memory_key, kind, rule, about, by)
   select id, tenant, project, 'k', 'word', '{"word": "x"}', 'no x', 'ada' from lesson;
 insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);

@@ -15,7 +15,7 @@ from heedful.errors import (
 )
 from heedful.store import postgres_schema
 from heedful.store.postgres_schema import migrate
-from heedful.store.statements import read_sql
+from heedful.store.statements import schema
 from tests.postgres import Urls, blank, drop, rows
 
 TABLES = """
@@ -132,10 +132,8 @@ def test_a_newer_schema_is_left_alone(empty):
 
 
 def test_of_a_schema_that_fails_nothing_is_left(empty, monkeypatch):
-    def read_broken(name: str) -> str:
-        return f"{read_sql(name)}; select 1 / 0"
-
-    monkeypatch.setattr(postgres_schema, "read_sql", read_broken)
+    broken = f"{schema('postgres')}; select 1 / 0"
+    monkeypatch.setattr(postgres_schema, "schema", lambda _: broken)
     with pytest.raises(StoreError, match="division by zero"):
         migrate(empty.owner)
     assert tables(empty) == []

@@ -1,6 +1,6 @@
 """The schema of a PostgreSQL database, and the rights of the service's role.
 
-`postgres_schema.sql` is the whole schema; the table `schema_version` has its number.
+`schema_postgres.sql` is the whole schema; the table `schema_version` has its number.
 The job queue has migrations of its own.
 """
 
@@ -29,7 +29,7 @@ from heedful.store.postgres_session import (
     parse_url,
     translate_error,
 )
-from heedful.store.statements import read_sql
+from heedful.store.statements import read_sql, schema
 
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
@@ -91,7 +91,7 @@ def _migrate(db: PostgresSession, role: str) -> bool:
 
     version = db.execute("select max(number) from schema_version").fetchone()[0]
     if version is None:
-        db.script(read_sql("postgres_schema.sql"))
+        db.script(schema("postgres"))
         values = {"number": POSTGRES_SCHEMA_VERSION, "at": time.time()}
         db.execute("insert into schema_version values (:number::int, :at)", values)
     else:
@@ -126,7 +126,7 @@ def _migrate_jobs(db: PostgresSession) -> None:
                 db.script(file.read())
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
-    db.script(read_sql("postgres_queue.sql"))
+    db.script(read_sql("schema_queue.sql"))
 
 
 def check_server(version: int) -> None:

@@ -6,9 +6,8 @@ mode sends them in one round trip.
 """
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -17,7 +16,6 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
-from psycopg.sql import quote
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
@@ -44,24 +42,22 @@ POOL_CONNECTIONS = 12
 MAX_POOL_CONNECTIONS = 500
 # The schema of heedful's tables; the types of pgvector are in the schema `public`.
 SCHEMA_NAME = "heedful"
-# The time-outs limit the harm of a server that hangs. `options` in the URL override
-# them.
-SERVER_SETTINGS: Mapping[str, str] = {
-    "search_path": f"{SCHEMA_NAME},public",
-    "statement_timeout": "30s",
-    "lock_timeout": "10s",
-    "idle_in_transaction_session_timeout": "60s",
-}
-_PROCESS_SQL = "select pg_backend_pid()"
-POSTGRES_SCHEMA_VERSION: Final = 7  # that of `postgres_schema.sql`
+# The time-outs limit the harm of a server that hangs, unless URL, role or server state
+# others.
+SETTINGS_SQL = f"""
+select set_config('search_path', '{SCHEMA_NAME},public', false),
+  (select count(set_config(name, time, false)) from pg_settings join (values
+    ('statement_timeout', '30s'), ('lock_timeout', '10s'),
+    ('idle_in_transaction_session_timeout', '60s')
+  ) as timeout (name, time) using (name) where source = 'default')
+"""
+POSTGRES_SCHEMA_VERSION: Final = 7  # that of `schema_postgres.sql`
 # One row: whether the server takes no writes, and the version of the schema.
 _STATE_SQL = f"""
 select current_setting('transaction_read_only') = 'on' as reads_only,
   max(number)::int as schema
 from {SCHEMA_NAME}.schema_version
 """
-# One of `options`: `-c name=value` or `--name=value`; a backslash escapes a space.
-_SERVER_OPTION_PATTERN = re.compile(r"\s*(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)")
 # For a slow transaction, which may also wait for work elsewhere.
 PATIENT_TRANSACTION_SQL = (
     "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
@@ -85,11 +81,10 @@ LOST_SEVERITIES = ("FATAL", "PANIC")
 class Address:
     """A database: its `conninfo`, the URL `shown` without password, and a pool's size.
 
-    A pool has at most `size` connections. Each begins with the SQL text `settings`.
+    A pool has at most `size` connections.
     """
 
     conninfo: str = field(repr=False)
-    settings: str = field(repr=False)
     shown: str
     size: int
 
@@ -116,47 +111,20 @@ def parse_url(url: str) -> Address:
 
     if parameters:
         place += "?" + "&".join(parameters)
-    settings = dict[str, Any]()
+    conninfo = ""
     problem = ""
     try:
-        settings = dict(conninfo_to_dict(place))
+        conninfo = make_conninfo(
+            "", **{**CONNECTION_DEFAULTS, **conninfo_to_dict(place)}
+        )
     except psycopg.Error as error:
         # What follows the first quote or colon may be a part of the password.
-        problem = re.split('[:"]', str(error))[0].strip()
+        problem = str(error).partition('"')[0].partition(":")[0].strip()
     # Raised here, so that the error of psycopg is not shown as its context.
     if problem:
         allowed = f"like postgresql://user@host:5432/db ({problem})"
         raise InvalidInput("store", shown(url), allowed)
-
-    server_settings = {**SERVER_SETTINGS, **_parse_options(settings.get("options", ""))}
-    # A pooler refuses `options`; an empty text is not sent.
-    settings = {**CONNECTION_DEFAULTS, **settings, "options": ""}
-    return Address(
-        conninfo=make_conninfo("", **settings),
-        settings=settings_sql(server_settings),
-        shown=shown(url),
-        size=int(size),
-    )
-
-
-def _parse_options(options: str) -> dict[str, str]:
-    """Return the server's settings in libpq's `options`. Raises InvalidInput."""
-    rest = _SERVER_OPTION_PATTERN.sub("", options).strip()
-    if rest:
-        raise InvalidInput("options", rest, "like -c%20statement_timeout=60s")
-    return {
-        name.replace("-", "_"): re.sub(r"\\(.)", r"\1", value)
-        for name, value in _SERVER_OPTION_PATTERN.findall(options)
-    }
-
-
-def settings_sql(settings: Mapping[str, str]) -> str:
-    """Return SQL that makes settings of a connection, and selects its process."""
-    calls = [
-        f"set_config({quote(name)}, {quote(value)}, false)"
-        for name, value in settings.items()
-    ]
-    return f"{_PROCESS_SQL}, {', '.join(calls)}"
+    return Address(conninfo=conninfo, shown=shown(url), size=int(size))
 
 
 class Row(tuple[Any, ...]):
@@ -218,15 +186,10 @@ class PostgresSession(Db):
         self._connection.prepared_max = MAX_PREPARED_STATEMENTS
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
-        # The server's process if a pooler is between, which could exchange it.
-        self._pooled_process: int | None = None
         with ExitStack() as opened:
             opened.callback(self.close)
-            process = _process_of(self._connection, address.settings)
-            # A pooler has numbers of its own for its clients.
-            if process != self._connection.info.backend_pid:
-                self._pooled_process = process
-                _check_pooler(self._connection, process, address)
+            # Not prepared: behind a pooler, another client may have prepared that name.
+            self._connection.execute(SETTINGS_SQL.encode(), prepare=False)
             opened.pop_all()  # it stays open
 
         # What the next statement is sent with: SQL that begins the transaction, and
@@ -301,9 +264,6 @@ class PostgresSession(Db):
         """
         self._begin = begin
         self._expected = []
-        if self._pooled_process is not None:
-            self._begin = [*begin, _same_process_sql(self._pooled_process)]
-            self._expected.append(PoolerRefused(f"{self.url}: {_SHARED_CONNECTIONS}"))
         self._reads = reads
         self._has_ended = False
         try:
@@ -331,18 +291,22 @@ class PostgresSession(Db):
             try:
                 if self._connection.pgconn.pipeline_status != PipelineStatus.OFF:
                     self.close()  # a rollback would wait for ever
-                elif self._connection.info.transaction_status != TransactionStatus.IDLE:
+                elif self._status != TransactionStatus.IDLE:
                     self._connection.execute("rollback")
             except psycopg.Error:
                 self.close()
         return value
+
+    @property
+    def _status(self) -> TransactionStatus:
+        return self._connection.info.transaction_status
 
     def commit(self) -> None:
         """Send what waits, and commit; a transaction that fails is rolled back.
 
         Raises CommitInDoubt if it is unknown whether the commit happened.
         """
-        if self._connection.info.transaction_status == TransactionStatus.INERROR:
+        if self._status == TransactionStatus.INERROR:
             raise StoreError(
                 "a statement failed and the work went on; nothing was written"
             )
@@ -490,47 +454,6 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
 
     numbered_sql = _SQL_PARAMETER_PATTERN.sub(numbered, sql)
     return numbered_sql, tuple(names)
-
-
-# The poolers that keep a connection of the server for each client, by `conninfo`.
-_session_poolers: set[str] = set()
-_pooler_check = threading.Lock()
-
-
-def _check_pooler(
-    connection: psycopg.Connection[Any], process: int, address: Address
-) -> None:
-    """Check that a pooler keeps the server's `process` for this connection.
-
-    A pooler that shares processes gives it to a second client, or exchanges it after
-    that. Raises PoolerRefused.
-    """
-    # One client more at a time: the pooler may have few connections.
-    with _pooler_check:
-        if address.conninfo in _session_poolers:
-            return
-        with closing(psycopg.connect(address.conninfo, autocommit=True)) as other:
-            is_shared = (
-                _process_of(other) == process or _process_of(connection) != process
-            )
-        if is_shared:
-            raise PoolerRefused(f"{address.shown}: {_SHARED_CONNECTIONS}")
-        _session_poolers.add(address.conninfo)
-
-
-def _process_of(connection: psycopg.Connection[Any], sql: str = _PROCESS_SQL) -> int:
-    """Return the number of the server's process, the first column of `sql`."""
-    # Not prepared: in a shared process, another client may have prepared that name.
-    rows: Rows = connection.execute(sql.encode(), prepare=False)
-    return int(rows.fetchone()[0])
-
-
-def _same_process_sql(process: int) -> str:
-    """Return SQL that fails with the first expected error in another process."""
-    return (
-        f"do $$ begin if pg_backend_pid() <> {process} then raise exception '' using "
-        f"errcode = '{UNMET_EXPECTATION_STATE}', detail = '0'; end if; end $$"
-    )
 
 
 class CommitInDoubt(psycopg.OperationalError):

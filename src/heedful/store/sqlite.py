@@ -21,7 +21,7 @@ from heedful import errors
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
-from heedful.store.statements import Dialect, read_sql
+from heedful.store.statements import Dialect, schema
 from heedful.store.store import Store
 from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
 
@@ -371,7 +371,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
-SCHEMA_VERSION = 7  # that of `sqlite_schema.sql`
+SCHEMA_VERSION = 7  # that of `schema_sqlite.sql`
 BUSY_TIMEOUT_SECONDS = 20.0
 
 
@@ -558,7 +558,7 @@ def _check_version(db: Connection, path: str) -> None:
 def _create_schema(db: Connection) -> None:
     """Create the tables of an empty database, in one transaction."""
     db.execute("begin immediate")
-    for statement in _split_statements(read_sql("sqlite_schema.sql")):
+    for statement in _split_statements(schema("sqlite")):
         db.execute(statement)
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute(f"pragma user_version = {SCHEMA_VERSION}")

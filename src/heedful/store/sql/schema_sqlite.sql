@@ -1,5 +1,5 @@
--- Schema 4 for SQLite. Every index of SQLite ends with the number of the row.
--- include tables.sql
+-- The schema of SQLite. Every index of SQLite ends with the number of the row.
+-- include schema_tables.sql
 
 -- The vector of an example as little-endian 32-bit floats. The name of a space has its embedder and its length.
 -- `changed` is the value of `corpus.changed` when the vector became searchable.

@@ -1,4 +1,4 @@
--- Schema 3: the tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
+-- The tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
 
@@ -40,6 +40,7 @@ create table loop (
 -- An attempt of a loop, the text of its candidate, and the value that it produced, all as JSON. The record has no text, so
 -- that lists need not read it. `text` is '' if it equals the value.
 create table attempt (
+  /*postgres tenant text not null, */
   loop integer not null references loop (n) on delete cascade,
   number integer not null check (number > 0),
   record text not null,
@@ -52,6 +53,7 @@ create table attempt (
 
 -- The verdicts of a loop, in order.
 create table decision (
+  /*postgres tenant text not null, */
   loop integer not null references loop (n) on delete cascade,
   seq integer not null,
   attempt integer not null,
@@ -62,6 +64,7 @@ create table decision (
 
 -- Permissions to continue past a stop rule, until they expire or are used up.
 create table override (
+  /*postgres tenant text not null, */
   loop integer not null references loop (n) on delete cascade,
   seq integer not null,
   rule text not null,
@@ -77,6 +80,7 @@ create table override (
 
 -- What persons wrote about a loop, in order: each note with its author, for the next reader.
 create table loop_note (
+  /*postgres tenant text not null, */
   loop integer not null references loop (n) on delete cascade,
   seq integer not null,
   text text not null,
@@ -87,6 +91,7 @@ create table loop_note (
 
 -- The journal: the finished steps of the current attempt. They are deleted when the attempt is recorded.
 create table step (
+  /*postgres tenant text not null, */
   loop integer not null references loop (n) on delete cascade,
   key text not null,
   record text not null,
@@ -169,6 +174,7 @@ create table tally (
 
 -- A sighting of a lesson: its loop, its words and their source, and the record of what went wrong in it.
 create table occurrence (
+  /*postgres tenant text not null, */
   id integer primary key,
   lesson_id integer not null references lesson (id) on delete cascade,
   loop text not null,
@@ -188,6 +194,7 @@ create index occurrence_source on occurrence (lesson_id, source);
 -- lesson that came with the example, and `mistake` its record. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
 -- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
 create table example (
+  /*postgres tenant text not null, */
   id integer primary key,
   lesson_id integer not null references lesson (id) deferrable initially deferred,
   scope text not null,
@@ -211,6 +218,7 @@ create index example_oldest on example (scope, at, id) where indexed;
 -- that derive from it. Both tables keep the rows of evicted examples, so that the chain stays complete. Storing all
 -- earlier sources with each example would need about n ** (5/3) rows for n examples.
 create table origin (
+  /*postgres tenant text not null, */
   example integer not null,
   source text not null,
   scope text not null,
@@ -219,6 +227,7 @@ create table origin (
 create index origin_source on origin (scope, source);
 
 create table lineage (
+  /*postgres tenant text not null, */
   child integer not null,
   parent integer not null,
   primary key (child, parent)
@@ -531,6 +540,7 @@ create table dream (
 );
 -- An example that moved from a superseded lesson to its successor.
 create table moved (
+  /*postgres tenant text not null, */
   n integer primary key,
   example integer not null references example (id) on delete cascade,
   lesson_id integer not null references lesson (id) on delete cascade

@@ -1,4 +1,4 @@
--- Schema 4 for PostgreSQL, in a schema that comes first in search_path.
+-- The schema of PostgreSQL, in a schema that comes first in search_path.
 --
 -- Every table has a tenant, and row-level security hides the rows of other tenants from all but the owner. Text is ordered
 -- by its bytes, as in SQLite.
@@ -48,7 +48,7 @@ exception when untranslatable_character or invalid_text_representation then
   return null;
 end $$;
 
--- include tables.sql
+-- include schema_tables.sql
 create index example_digest on example (scope, digest);
 
 -- The vector of an example: `data` as little-endian 32-bit floats, and `near` as a halfvec, null if that is impossible.
