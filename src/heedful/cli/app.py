@@ -111,7 +111,7 @@ COMMAND_TABLE = {
 # How commands were called in earlier versions, and how they are called now.
 RENAMED_COMMANDS = {
     "ask": "why",
-    "audit": "key audit",
+    "audit list": "key audit",
     "cancel": "loops cancel",
     "correct": "loops correct",
     "harden": "lessons harden",
