@@ -46,7 +46,11 @@ from heedful.service.jobs import (
     no_listener,
 )
 from heedful.store.connection import storable
-from heedful.store.postgres_session import parse_url, translate_error
+from heedful.store.postgres_session import (
+    SETTINGS_SQL,
+    parse_url,
+    translate_error,
+)
 
 # The queue of the periodic tasks; every worker runs them.
 UPKEEP_QUEUE = "upkeep"
@@ -105,7 +109,7 @@ class PostgresQueue(jobs.Work):
 
     def __init__(self, url: str, works: bool = False) -> None:
         self._address = parse_url(url)
-        self._settings = self._address.settings
+        self._settings = SETTINGS_SQL
         if works:
             self._settings += "; set heedful.worker = on"
         self._stack = AsyncExitStack()
