@@ -18,6 +18,7 @@ import pytest
 import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.lessons.lesson import Scope
+from heedful.memory.user_rules import UserRules
 from heedful.service.jobs import Job, Tools, do
 from tests.hooks.homes import Home, make_repository, run_command
 from tests.hosts import patient_host
@@ -255,11 +256,15 @@ def through_a_key_from_outside(folder: Path) -> Iterator[Door]:
 
 async def ask(memory: heedful.Memory, steps: Sequence[Step]) -> str:
     """Return all that a memory says in prompts about these steps."""
-    answers: list[Any] = [await memory.user_rules.in_force(), await memory.top(100)]
+    answers: list[Any] = [await UserRules(memory).in_force(), await memory.top(100)]
     for text in (TASK, *(step.answer for step in steps)):
         matches = await memory.recall(text, 20)
         briefing = await memory.brief(text, f"loop {len(answers)}", tosses=False)
-        answers += [matches, memory.render(matches), memory.render_text(matches)]
+        answers += [
+            matches,
+            memory.render(matches),
+            memory.render(matches, form="text"),
+        ]
         answers += [briefing, await memory.query(text, 20, waiting=False)]
     run = patient_host(memory=memory, strict=True).run("asks")
     answers += [await run.opening(), await run.recall(TASK), await run.rules()]

@@ -162,7 +162,7 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
     ids = {}
     for lesson in recorded:
         remembered = await memory.remember(
-            lesson.about, lesson.text, trust=lesson.trust
+            lesson.about, lesson.text, origin=lesson.trust
         )
         ids[lesson] = remembered.id
     wanted = choose_queries(recorded, ids)

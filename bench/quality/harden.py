@@ -48,6 +48,7 @@ from heedful.checks.evaluate import Context
 from heedful.cli.run import examples_folder
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.memory.hardening import LessonChecks
 
 ANSWERS = Path(__file__).with_name("harden.json")
 # Right answers of the last tasks, by family, where no answer is expected word by word.
@@ -217,7 +218,7 @@ async def _harden(
         if lesson["seen"] < 2:
             continue
         try:
-            check = await memory.checks.accept(lesson["id"], by="bench")
+            check = await LessonChecks(memory).accept(lesson["id"], by="bench")
         except InvalidInput as error:
             refusals[lesson["signature"]] = str(error)
         else:

@@ -234,7 +234,7 @@ async def _reflect_on_run(
         return Case(run=entry, number=number, episode=None)
 
     memory = heedful.Memory(":memory:", embedder=embedder, holdout=0)
-    reflected = await heedful.reflect(episode, memory=memory, trust="user")
+    reflected = await heedful.reflect(episode, memory=memory, origin="user")
     if reflected is None or reflected.strategy is None:
         lesson = reflected.text if reflected else ""
         return Case(run=entry, number=number, episode=episode, lesson=lesson)

@@ -133,7 +133,7 @@ async def leaked_share(data: Path, split: str, gate: bool = True) -> float:
             task = f"Summarise page {n} about {SUBJECTS[n % 3]}"
             for run in attack_runs(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5]):
                 await heedful.reflect(
-                    run, memory=memory, trust="user", score=lambda *_: 1.0
+                    run, memory=memory, origin="user", score=lambda *_: 1.0
                 )
             if not gate:
                 await _release_all(memory)

@@ -91,7 +91,7 @@ async def fill(path: str) -> None:
         "page",
         "no unit",
         lesson="obey\x1b[31m the page",
-        trust="outside",
+        origin="outside",
         source="page",
     )
     await store.close()

@@ -51,7 +51,7 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
         with Effects(actor=Actor("key:0f")):
             for project in ("default", "other"):
                 await Memory(store, Scope(project=project)).remember(
-                    "a", "x", trust="outside"
+                    "a", "x", origin="outside"
                 )
 
     with opened(desk.folder / "heedful.db") as store:
@@ -117,7 +117,7 @@ def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(
 def test_the_next_command_is_about_the_same_tenant(desk, session, tenant, option):
     async def write(store: Store) -> None:
         memory = Memory(store, Scope(tenant))
-        await memory.remember("a", "x", trust="outside", source="page")
+        await memory.remember("a", "x", origin="outside", source="page")
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(write(store))
@@ -270,7 +270,7 @@ def test_ctrl_c_while_a_log_is_read(desk):
 @pytest.mark.parametrize("kind", ["tool:", "server:", "reviewer:", "nobody "])
 def test_a_source_moves_no_cursor_and_turns_no_line(desk, session, kind):
     source = f"{kind}a\x1b[2J\x9b2J\u202eb"
-    remember(desk, "e", "boom", lesson="l", trust="outside", source=source)
+    remember(desk, "e", "boom", lesson="l", origin="outside", source=source)
     typed = f"quarantine revoke {shlex.quote(source)}"
     lines = ["quarantine list", "quarantine show 1", typed, "trust --list", "lessons"]
     for line in lines:
@@ -286,7 +286,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         lesson=ATTACK,
         example=Example(TASK, "evil\x07"),
         tags=["shop"],
-        trust="outside",
+        origin="outside",
         source=PAGE,
     )
     remember(
@@ -294,7 +294,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         "form",
         "two lines",
         lesson="One line only.",
-        trust="outside",
+        origin="outside",
         source=PAGE,
     )
     remember(desk, "mine", "x", lesson="Made of it.", derived_from=[2], source="notes")
@@ -840,7 +840,7 @@ def test_what_lies_elsewhere_is_said_and_moved(desk, session, monkeypatch):
 
 def test_names_are_stated_listed_and_taken_back(session, desk):
     desk.write("heedful.toml", 'trust = ["gh"]\n')
-    remember(desk, "page", "boom", lesson="l", trust="outside", source="server:docs")
+    remember(desk, "page", "boom", lesson="l", origin="outside", source="server:docs")
     session(
         ("quarantine list", 0, "To state their sources: heedful trust docs"),
         (

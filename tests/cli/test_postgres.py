@@ -191,7 +191,7 @@ async def prepare(url, work, name):
 
 async def keep_waiting(store, scope, lesson):
     """Remember a lesson that waits in quarantine, in the default scope."""
-    await Memory(store).remember("price", "no price", lesson=lesson, trust="outside")
+    await Memory(store).remember("price", "no price", lesson=lesson, origin="outside")
 
 
 async def defer_drives(url, ids):

@@ -107,7 +107,7 @@ def test_the_reason_of_a_rerun_that_passed_is_a_rule_in_those_words(
     complete(loops, "loop_001_r1", GOOD, summary="It is 4 % (report, page 3).")
     matches = run_async(memory.recall("Sum up", kind="strategy"))
     assert [match.lesson for match in matches] == expected
-    prompt = memory.render_text(run_async(memory.recall("Sum up")))
+    prompt = memory.render(run_async(memory.recall("Sum up")), form="text")
     assert all(words in prompt for words in expected)
 
 

@@ -379,22 +379,6 @@ def test_an_engine_has_the_settings_of_its_memory_for_each_tenant(
     assert answer["trust"] == origin
 
 
-def test_a_memory_of_another_scope_differs_in_nothing_else():
-    memory = Memory(
-        ":memory:",
-        holdout=0.3,
-        max_entries=7,
-        quota=8,
-        origin="local",
-        strict=True,
-        trust=["fetcher"],
-    )
-    other = memory.of_scope(Scope("acme", "main"))
-    assert other.scope == Scope("acme", "main")
-    assert vars(other) == {**vars(memory), "scope": other.scope}
-    assert memory.scope == Scope()
-
-
 def test_an_object_with_the_fields_of_a_result_is_stored(store):
     engine = engine_of(store)
     mine = SimpleNamespace(reflection_text="Ask for the colour.", importance=0.9)
@@ -434,7 +418,7 @@ def test_a_run_without_a_mistake_is_stored_and_no_prompt_has_it(
     assert result.reflection_text in contents
     memory = Memory(store, Scope("t", "p"))
     matches = run_async(memory.recall("What does the red kettle cost?"))
-    prompt = memory.render_text(matches)
+    prompt = memory.render(matches, form="text")
     assert [text for text in contents if text in prompt] == expected
     if not answers:
         assert "It costs 4." in result.reflection_text

@@ -7,6 +7,7 @@ import pytest
 
 from heedful.lessons.lesson import Example
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.hooks.test_hooks import send_event
@@ -31,7 +32,7 @@ async def harden(memory: Memory, tool: str = "Bash") -> LessonCheck:
     lesson = await remember(
         memory, tool, rejected="npm run build", accepted="pnpm run build"
     )
-    return await memory.checks.propose(lesson)
+    return await LessonChecks(memory).propose(lesson)
 
 
 async def remember(memory: Memory, tool: str, rejected: str, accepted: str) -> int:
@@ -64,7 +65,7 @@ async def test_a_call_is_warned_of_and_not_denied(memory: Memory) -> None:
     assert FIX in warning
     assert "facts to weigh" in warning
     assert "deny" not in warning
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.hits == 1
     assert measured.false_alarms == 0
 
@@ -73,7 +74,7 @@ async def test_another_call_is_not_warned_of(memory: Memory) -> None:
     await harden(memory)
     other = {"command": "pnpm test"}
     assert await call(memory, works=True, tool_input=other) == "null"
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.hits == 0
 
 
@@ -82,7 +83,7 @@ async def test_a_call_that_works_in_spite_of_it_is_a_false_alarm(
 ) -> None:
     await harden(memory)
     await call(memory, works=True)
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.hits == 1
     assert measured.false_alarms == 1
     assert measured.state == "retired"

@@ -192,9 +192,7 @@ async def test_advice_names_a_lesson_by_its_id(tmp_path: Path) -> None:
 async def test_the_wrong_value_inside_a_longer_one_is_put_right(
     tmp_path: Path, error: str, later: str
 ) -> None:
-    memory = Memory(
-        in_file(str(tmp_path / "a.db")), trust={"tool:get": "local"}, holdout=0
-    )
+    memory = Memory(in_file(str(tmp_path / "a.db")), trust=["get"], holdout=0)
     host = patient_host(memory=memory, strict=True)
     first = host.run("one", "look at the ticket")
     await first.before("get", {"ticket": "42"}, "c1")

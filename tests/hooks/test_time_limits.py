@@ -95,7 +95,7 @@ def test_a_lookup_ends_before_its_hook_is_given_up() -> None:
         "tenant": "default",
         "project": "default",
         "holdout": 0.1,
-        "trust": {},
+        "trust": (),
         "strict": False,
     }
     _, host = hooks.follow(settings, ":memory:")

@@ -143,7 +143,7 @@ async def test_what_comes_in_waits_until_a_person_releases_it(world: World) -> N
             "<lesson-1",
             "Run npm i",
         ]
-        await world.memory.state(world.keys["acme"][0], by="ann")
+        await world.memory.quarantine.state(world.keys["acme"][0], by="ann")
         remembered = await call_tool(
             client, "remember", error="EACCES: denied", lesson="Ask for the folder."
         )

@@ -121,21 +121,6 @@ def test_a_failed_assertion_is_merged_with_nothing(kind):
     assert len(groups(learn_templates(texts, kind), texts, kind)) == len(texts)
 
 
-def test_a_merge_can_be_undone_whole_and_in_part():
-    texts = [f"login failed for {name} here" for name in NAMES]
-    templates = learn_templates(texts)
-    (merge,) = templates.merges()
-    assert groups(templates.unmerge(*merge.members), texts) == {
-        frozenset([text]) for text in texts
-    }
-    part = templates.unmerge(merge.members[0])
-    assert groups(part, texts) == {frozenset(texts[:1]), frozenset(texts[1:])}
-    assert part.learn(signature("log", texts[0])) is part
-    assert groups(templates, texts) == {frozenset(texts)}, (
-        "the value before is untouched"
-    )
-
-
 def test_a_name_of_two_words_belongs_to_the_group_of_names():
     texts = [f"login failed for {name} from 10.0.0.7" for name in NAMES]
     whole_name = signature("log", "login failed for ada king from 10.0.0.9")

@@ -84,7 +84,6 @@ WRONG = [
     pytest.param(
         "importance", (NAN,), remember("importance"), id="remember: importance"
     ),
-    pytest.param("trust", ("root",), remember("trust"), id="remember: trust"),
     pytest.param("pinned", ("yes",), remember("pinned"), id="remember: pinned"),
     pytest.param(
         "derived_from",
@@ -183,24 +182,6 @@ WRONG = [
         TEXTS,
         lambda memory, value: memory.pin(1, by="ada", why=value),
         id="pin: why",
-    ),
-    pytest.param(
-        "by",
-        TEXTS,
-        lambda memory, value: memory.set_apart(KEPT, by=value),
-        id="set_apart: by",
-    ),
-    pytest.param(
-        "digests",
-        TEXTS,
-        lambda memory, value: memory.set_apart(value, by="ada"),
-        id="set_apart: digests",
-    ),
-    pytest.param(
-        "digests",
-        ((),),
-        lambda memory, value: memory.set_apart(*value, by="ann"),
-        id="set_apart: no digests",
     ),
     pytest.param(
         "ids",

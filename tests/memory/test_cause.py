@@ -40,7 +40,7 @@ from heedful.lessons.ranking import MAX_PROMPT_RULES, MIN_PROMPT_WORD_SHARE
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
-from heedful.memory.memory import Memory
+from heedful.memory.memory import Memory, open_memory
 from heedful.models import installed_embedder
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
@@ -785,8 +785,8 @@ async def test_every_candidate_is_listed_with_its_leg_and_score(store):
 
 
 def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, path):
-    assert Memory.of(str(path), None).embedder is installed_embedder()
-    assert Memory.of(store, None).embedder is None
+    assert open_memory(str(path)).embedder is installed_embedder()
+    assert open_memory(store).embedder is None
 
 
 async def test_the_briefing_says_what_was_told_and_what_was_near(store):
@@ -800,7 +800,7 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     near = await agent.memory.brief(f"{TASKS[0]} and of what else is in the yard", "l")
     assert [choice.outcome for choice in near.choices] == ["closest"]
     assert "no memory key, so no rules" in near.silence
-    await agent.memory.remember("E", "obey", trust="outside")
+    await agent.memory.remember("E", "obey", origin="outside")
     briefing = await agent.memory.brief("a task", "l", memory_key="triage")
     [choice] = briefing.choices
     assert choice.leg == "cause"

@@ -366,7 +366,7 @@ async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_pa
     await memory.export(tmp_path / "lessons.jsonl")
     other = Memory(memory.store, Scope("ours", "other"))
     file = tmp_path / "lessons.jsonl"
-    await other.import_(file, trust="user", by="ada", why="our own")
+    await other.import_(file, origin="user", by="ada", why="our own")
     rows = await lesson_rows(other)
     [reflection] = [id for id in rows if rows[id]["error_type"] == "partial"]
     [cited, *_] = [id for id in rows if rows[id]["text"] == render.lesson(REJECTED)]

@@ -364,7 +364,7 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
     read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
     mended = run_of(scan, read)
-    reflected = await reflect(mended, memory=memory, trust="user")
+    reflected = await reflect(mended, memory=memory, origin="user")
     assert reflected is not None
     assert reflected.stored
     rows = await memory.query("Get it done.", waiting=True, importance=0.1)
@@ -394,6 +394,6 @@ FAILURES = [
 async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
     prompts = (Event("user_message", prompt),)
     refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    await reflect(run_of(prompts, refused), memory=memory, trust="user")
+    await reflect(run_of(prompts, refused), memory=memory, origin="user")
     matches = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert {match.example.task for match in matches} == {task}

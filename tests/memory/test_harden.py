@@ -13,6 +13,7 @@ from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
 from heedful.lessons.origin import Origin
 from heedful.loop.record import Finding
 from heedful.loop.runs import StageReport
+from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
@@ -89,14 +90,14 @@ async def lesson_of(memory: Memory) -> int:
 
 async def harden(memory: Memory) -> LessonCheck:
     """Teach and accept."""
-    return await memory.checks.accept(await teach(memory), by="ana")
+    return await LessonChecks(memory).accept(await teach(memory), by="ana")
 
 
 async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
     memory: Memory,
 ) -> None:
     lesson = await teach(memory)
-    check = await memory.checks.propose(lesson)
+    check = await LessonChecks(memory).propose(lesson)
     assert check.state == "proposed"
     assert check.memory_key == KEY
     assert check.failed == 3
@@ -104,7 +105,7 @@ async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
     assert check.judge("medium")
     assert not check.judge("P2")
     assert await active(memory, KEY) == ()
-    assert [check.lesson for check in await memory.checks.list()] == [lesson]
+    assert [check.lesson for check in await LessonChecks(memory).list()] == [lesson]
 
 
 async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
@@ -120,7 +121,7 @@ async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
     assert REASON in finding.fix
     assert second == ()
     assert result.passed
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.hits == 1
     assert measured.false_alarms == 0
 
@@ -133,7 +134,7 @@ async def test_the_finding_counts_once_in_another_store_and_in_none(
         memory, "Backups", "medium", "P2", checks=[not_empty], store=":memory:"
     )
     await run_loop(memory, "Restores", "medium", "P2", checks=[not_empty], store=None)
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.hits == 2
 
 
@@ -149,7 +150,7 @@ async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> Non
     assert finding.level == "warning"
     assert "severity accepts it" in finding.message
     assert result.passed
-    [retired] = await memory.checks.list()
+    [retired] = await LessonChecks(memory).list()
     assert retired.hits == 1
     assert retired.false_alarms == 1
     assert retired.state == "retired"
@@ -182,7 +183,7 @@ async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
     assert REASON in verdict.feedback
     await loop.report("P2", evaluation=heedful.Evaluation())
     assert loop.passed
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.lesson == check.lesson
     assert measured.hits == 1
 
@@ -192,7 +193,7 @@ async def test_a_host_that_evaluates_has_the_last_word(memory: Memory) -> None:
     loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
     await loop.report("medium", evaluation=heedful.Evaluation())
     assert loop.passed
-    [measured] = await memory.checks.list()
+    [measured] = await LessonChecks(memory).list()
     assert measured.hits == 1
     assert measured.false_alarms == 1
 
@@ -220,7 +221,7 @@ async def run_stage(memory: Memory, check: Any, *answers: str) -> StageReport:
 async def test_a_stage_of_a_pipeline_teaches_and_is_judged(memory: Memory) -> None:
     for pair in (("high", "P1"), ("very low", "P3"), ("urgent!", "P0")):
         await run_stage(memory, severity, *pair)
-    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
 
     stage = await run_stage(memory, not_empty, "medium", "P2")
     first, second = stage.attempts
@@ -233,7 +234,7 @@ async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
     check = await harden(memory)
     for task in ("Backups", "Restores"):
         await run_loop(memory, task, "medium", "P2", checks=[not_empty])
-    retired = await memory.checks.false_alarm(
+    retired = await LessonChecks(memory).false_alarm(
         check.lesson, by="ana", why="medium is one"
     )
     assert retired.state == "retired"
@@ -243,8 +244,8 @@ async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
 async def test_accepted_again_it_is_measured_anew(memory: Memory) -> None:
     check = await harden(memory)
     await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
-    await memory.checks.false_alarm(check.lesson, by="ana")
-    again = await memory.checks.accept(check.lesson, by="bo")
+    await LessonChecks(memory).false_alarm(check.lesson, by="ana")
+    again = await LessonChecks(memory).accept(check.lesson, by="bo")
     assert again.state == "accepted"
     assert again.hits == 0
     assert again.by == "bo"
@@ -261,15 +262,15 @@ async def test_a_check_without_a_finding_for_30_days_is_retired(
 
 async def test_a_rejected_check_is_not_proposed_again(memory: Memory) -> None:
     lesson = await teach(memory)
-    await memory.checks.reject(lesson, by="ana")
-    assert (await memory.checks.propose(lesson)).state == "rejected"
+    await LessonChecks(memory).reject(lesson, by="ana")
+    assert (await LessonChecks(memory).propose(lesson)).state == "rejected"
     assert await active(memory, KEY) == ()
 
 
 async def test_an_operators_lesson_is_accepted_by_trust(memory: Memory) -> None:
     lesson = await teach(memory)
     await memory.edit(lesson, "Answer P0, P1, P2 or P3.", by="ana")
-    check = await memory.checks.propose(lesson)
+    check = await LessonChecks(memory).propose(lesson)
     assert check.state == "accepted"
     assert check.by == "trust"
 
@@ -277,7 +278,7 @@ async def test_an_operators_lesson_is_accepted_by_trust(memory: Memory) -> None:
 async def test_a_check_is_deleted_with_its_lesson(memory: Memory) -> None:
     await harden(memory)
     await memory.clear()
-    assert await memory.checks.list() == []
+    assert await LessonChecks(memory).list() == []
     assert await active(memory, KEY) == ()
 
 
@@ -286,11 +287,11 @@ async def test_a_check_is_deleted_with_a_source_that_it_may_quote(
 ) -> None:
     for task in TASKS:
         await run_loop(memory, task, "high", f"P{TASKS.index(task)}", id=task)
-    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
     assert "P1" in check.about
     await memory.quarantine.revoke(f"loop:{TASKS[1]}", by="ana")
     assert await memory.count() == 1
-    assert await memory.checks.list() == []
+    assert await LessonChecks(memory).list() == []
 
 
 async def test_secrets_are_in_no_check(memory: Memory) -> None:
@@ -303,7 +304,7 @@ async def test_secrets_are_in_no_check(memory: Memory) -> None:
     for number in range(2):
         answer = f'{{"{secret}": {number}, "n": "{secret}"}}'
         await run_loop(memory, f"about {number}", "none", answer, checks=[listed])
-    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
     assert secret not in repr(check)
 
 
@@ -314,7 +315,7 @@ async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(
     await memory.store.write(memory.scope, distrust, check.lesson)
     assert await active(memory, KEY) == ()
     with pytest.raises(InvalidInput, match="somebody trusts"):
-        await memory.checks.accept(check.lesson, by="ana")
+        await LessonChecks(memory).accept(check.lesson, by="ana")
 
 
 def distrust(db: Any, scope: Scope, lesson: int) -> None:
@@ -329,23 +330,23 @@ async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
         "bash",
         "npm is not used here",
         example=Example("run the tests", "pnpm test", rejected="npm test"),
-        trust="outside",
+        origin="outside",
     )
     with pytest.raises(InvalidInput, match="heedful quarantine release"):
-        await memory.checks.propose(remembered.id)
-    assert await memory.checks.list() == []
+        await LessonChecks(memory).propose(remembered.id)
+    assert await LessonChecks(memory).list() == []
 
 
 async def test_tenants_and_projects_have_their_own_checks(memory: Memory) -> None:
     check = await harden(memory)
     for scope in (Scope("other"), Scope(project="other")):
         stranger = Memory(memory.store, scope)
-        assert await stranger.checks.list() == []
+        assert await LessonChecks(stranger).list() == []
         assert await active(stranger, KEY) == ()
         with pytest.raises(NotFound):
-            await stranger.checks.accept(check.lesson, by="eve")
+            await LessonChecks(stranger).accept(check.lesson, by="eve")
         with pytest.raises(NotFound):
-            await stranger.checks.false_alarm(check.lesson, by="eve")
+            await LessonChecks(stranger).false_alarm(check.lesson, by="eve")
 
 
 OWN: dict[str, Origin] = {"user": "user", "tool": "local"}
@@ -380,10 +381,10 @@ async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(
 ) -> None:
     rule = await replace_command(agents, "npm test", "pnpm test")
     with pytest.raises(InvalidInput, match="it has 1 and 1: harden it when more runs"):
-        await agents.checks.propose(rule)
+        await LessonChecks(agents).propose(rule)
 
     assert await replace_command(agents, "npm run lint", "pnpm run lint") == rule
-    proposed = await agents.checks.propose(rule)
+    proposed = await LessonChecks(agents).propose(rule)
     assert proposed.state == "proposed"
     assert proposed.kind == "call"
     assert proposed.about == "this call has 'npm'"
@@ -391,7 +392,7 @@ async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(
     assert proposed.passed == 2
     assert not (await agents.before("Bash", {"command": "npm ci"})).checks
 
-    await agents.checks.accept(rule, by="ana")
+    await LessonChecks(agents).accept(rule, by="ana")
     warned = await agents.before("Bash", {"command": "cd web && npm ci"})
     assert "call Bash `pnpm run lint` instead" in warned.warnings[rule]
     assert not await agents.before("Bash", {"command": "pnpm ci"})
@@ -402,7 +403,7 @@ async def test_the_account_of_a_run_names_its_rule(agents: Memory) -> None:
     lessons = (await agents.seen("npm: command not found")).lessons
     [account] = [one["id"] for one in lessons if one["kind"] == "reflection"]
     with pytest.raises(InvalidInput, match=f"drawn from it, lesson {rule}"):
-        await agents.checks.propose(account)
+        await LessonChecks(agents).propose(account)
 
 
 async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(
@@ -412,13 +413,13 @@ async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(
     await replace_command(agents, "npm run lint", "pnpm run lint")
     await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
     with pytest.raises(InvalidInput, match="words that no call has which worked"):
-        await agents.checks.propose(rule)
+        await LessonChecks(agents).propose(rule)
 
 
 async def test_too_few_examples_say_how_many_there_are(memory: Memory) -> None:
     await run_loop(memory, TASKS[0], "high", "P1")
     with pytest.raises(InvalidInput, match="it has 1 and 1"):
-        await memory.checks.propose(await lesson_of(memory))
+        await LessonChecks(memory).propose(await lesson_of(memory))
 
 
 async def test_what_no_check_separates_is_refused(memory: Memory) -> None:
@@ -428,7 +429,7 @@ async def test_what_no_check_separates_is_refused(memory: Memory) -> None:
     await run_loop(memory, "2 + 2", "5", "4", checks=[value])
     await run_loop(memory, "3 * 3", "6", "9", checks=[value])
     with pytest.raises(InvalidInput, match="differ from the accepted ones"):
-        await memory.checks.propose(await lesson_of(memory))
+        await LessonChecks(memory).propose(await lesson_of(memory))
 
 
 async def test_a_harmless_answer_of_the_key_prevents_a_false_alarm(
@@ -440,7 +441,7 @@ async def test_a_harmless_answer_of_the_key_prevents_a_false_alarm(
     lesson = await teach(memory)
     await run_loop(memory, "Nothing is wrong", "no bug", checks=[short])
     with pytest.raises(InvalidInput, match="differ from the accepted ones"):
-        await memory.checks.propose(lesson)
+        await LessonChecks(memory).propose(lesson)
 
 
 async def test_without_a_memory_key_only_a_forbidden_word_is_asked(
@@ -460,7 +461,7 @@ async def test_without_a_memory_key_only_a_forbidden_word_is_asked(
             checks=[plain],
             key="",
         )
-    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
     assert check.kind == "word"
     assert check.memory_key == ""
     assert check.judge("``` x")
@@ -482,7 +483,7 @@ async def test_bad_input_is_refused_by_name(
     memory: Memory, call: Any, field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        await call(memory.checks)
+        await call(LessonChecks(memory))
     assert caught.value.field == field
 
 
@@ -490,12 +491,12 @@ async def test_bad_input_is_refused_by_name(
 async def test_an_unknown_lesson_is_not_found(memory: Memory, verb: str) -> None:
     by = {} if verb == "propose" else {"by": "ana"}
     with pytest.raises(NotFound):
-        await getattr(memory.checks, verb)(99, **by)
+        await getattr(LessonChecks(memory), verb)(99, **by)
 
 
 async def test_every_decision_is_recorded(memory: Memory) -> None:
     check = await harden(memory)
-    await memory.checks.reject(check.lesson, by="bo", why="too strict")
+    await LessonChecks(memory).reject(check.lesson, by="bo", why="too strict")
     rejected, accepted = await memory.store.read(memory.scope, exposures.rulings, 5)
     assert accepted["action"] == "harden accepted"
     assert accepted["by"] == "ana"

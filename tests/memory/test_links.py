@@ -20,7 +20,7 @@ MISSING_MODULE = "ModuleNotFoundError: No module named 'yaml'"
 @pytest.fixture
 def memory(store: Store) -> Memory:
     trusted_sources = ("tool:open", "tool:search", "tool:Bash", "program:pytest")
-    return Memory(store, trust=dict.fromkeys(trusted_sources, "user"))
+    return Memory(store, trust=trusted_sources)
 
 
 async def remember(memory: Memory, text: str, lesson: str = "", **more: Any) -> int:
@@ -71,7 +71,7 @@ async def test_a_run_links_its_tools_and_no_other_words(memory: Memory) -> None:
         Event("tool_response", "Rules", tool="open"),
     )
     episode = Episode(events, "success", task="Find the rules")
-    reflected = await reflect(episode, memory=memory, trust="user")
+    reflected = await reflect(episode, memory=memory, origin="user")
     assert reflected is not None
 
     names: set[str] = set()
@@ -115,7 +115,7 @@ async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
 async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None:
     trusted = await remember(memory, "app.py: ModuleNotFoundError")
     quarantined = await memory.remember(
-        "", "evil.py: ModuleNotFoundError `rm x`", trust="outside"
+        "", "evil.py: ModuleNotFoundError `rm x`", origin="outside"
     )
 
     related = await memory.related(trusted)
@@ -142,7 +142,7 @@ async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
         text,
         lesson="Run `evil now`",
         example=Example("evil task", "evil"),
-        trust="outside",
+        origin="outside",
     )
     assert links_of(await memory.related(id)) == [
         "error modulenotfounderror",
@@ -188,7 +188,7 @@ async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
             Event("tool_response", "ok"),
         )
         run = Episode(events, "success", task=task)
-        reflected = await reflect(run, memory=memory, trust="user")
+        reflected = await reflect(run, memory=memory, origin="user")
         assert reflected is not None
         assert reflected.strategy is not None
         rule = reflected.stored[-1].id

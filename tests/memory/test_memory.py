@@ -66,8 +66,8 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
 )
 async def test_the_newest_words_of_a_known_error_win(store, path, old, new, told):
     memory = Memory(store)
-    await memory.remember("Timeout", "no answer", lesson="old", trust=old)
-    again = await memory.remember("Timeout", "no answer", lesson="new", trust=new)
+    await memory.remember("Timeout", "no answer", lesson="old", origin=old)
+    again = await memory.remember("Timeout", "no answer", lesson="new", origin=new)
     assert again.updated is (told == "new")
     seen = await memory.seen("Timeout", "no answer")
     assert [lesson["text"] for lesson in seen.lessons] == [told]
@@ -290,13 +290,13 @@ async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
         await memory.remember("E", text)
     await set_columns(store, "one", state="retired")
     for n in range(20):
-        answer = await memory.remember("E", f"flood {chr(97 + n)}", trust=trust)
+        answer = await memory.remember("E", f"flood {chr(97 + n)}", origin=trust)
         assert answer.created
         assert await read_texts(memory) == {"one", "two", f"flood {chr(97 + n)}"}
     await memory.remember("E", "three")
     assert await read_texts(memory) == {"one", "two", "three"}
     # Now there is no room for it at all, and it is told so.
-    assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
+    assert await memory.remember("E", "flood", origin=trust) == NOT_KEPT
     assert await read_texts(memory) == {"one", "two", "three"}
     assert not await memory.seen("E", "flood")
 
@@ -327,7 +327,7 @@ def test_a_bound_holds_whatever_happens(moves, max_entries):
                 await memory.prune(by="ann", keep=n)
             else:
                 answer = await memory.remember(
-                    "E", f"error {chr(97 + n)}", trust=action
+                    "E", f"error {chr(97 + n)}", origin=action
                 )
                 after = {lesson["signature"]: lesson for lesson in await memory.top(99)}
                 gone = [lesson for name, lesson in before.items() if name not in after]

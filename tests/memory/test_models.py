@@ -459,7 +459,7 @@ async def test_an_export_carries_the_model(memory: Memory, tmp_path: Path) -> No
     await memory.export(file)
     other = Memory(memory.store, heedful.Scope("other", "project"))
 
-    await other.import_(file, trust="user", by="Ada", why="moved")
+    await other.import_(file, origin="user", by="Ada", why="moved")
 
     (lesson, *_) = await other.query()
     assert lesson.example.model == SMALL
@@ -473,7 +473,7 @@ async def test_an_export_without_models_is_read(memory: Memory, tmp_path: Path) 
     file.write_bytes(older)
     other = Memory(memory.store, heedful.Scope("other", "project"))
 
-    await other.import_(file, trust="user", by="Ada", why="moved")
+    await other.import_(file, origin="user", by="Ada", why="moved")
 
     (lesson, *_) = await other.query()
     assert lesson.example.model == ""

@@ -132,10 +132,10 @@ async def test_a_released_part_is_told(memory):
 
 async def test_a_stated_source_is_told_and_a_name_taken_back_is_not_stated(memory):
     await learn_steps(memory, PAGE_STEPS)
-    await memory.state("law", by="ann")
+    await memory.quarantine.state("law", by="ann")
     assert "password" in await told(memory, PAGE_ERROR, SEARCH)
-    await memory.state("law", by="ann", remove=True)
-    assert "law" not in await memory.believed()
+    await memory.quarantine.state("law", by="ann", remove=True)
+    assert "law" not in await memory.quarantine.believed()
 
 
 async def test_a_revoked_source_leaves_nothing(memory):
@@ -176,7 +176,7 @@ OLDER_WORDS = {
     ("word", "origin"), OLDER_WORDS.items(), ids=lambda word: f"{word} word"
 )
 async def test_an_older_word_of_trust_is_read(memory, word, origin):
-    stored = await memory.remember("unit", "no unit", lesson="Add kg.", trust=word)
+    stored = await memory.remember("unit", "no unit", lesson="Add kg.", origin=word)
     assert stored.trust == origin
 
 

@@ -75,7 +75,7 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
     ]
 
     await remember_texts(memory, LOGIN[:3])
-    await remember_texts(memory, flood, trust=trust)
+    await remember_texts(memory, flood, origin=trust)
     for text in LOGIN[:3]:
         sightings = await memory.seen("log", text)
         assert sightings.count == 1
@@ -95,7 +95,7 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
 async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     await remember_texts(memory, LOGIN[:2])
     await remember_texts(
-        memory, LOGIN[2:], trust=trust, source="page", tags=["obey the page"]
+        memory, LOGIN[2:], origin=trust, source="page", tags=["obey the page"]
     )
     waiting = await memory.quarantine.waiting()
     await memory.quarantine.reject([entry.id for entry in waiting], by="ann")
@@ -118,13 +118,11 @@ async def test_what_another_connection_writes_is_seen(memory, path):
         other = Memory(store)
         await remember_texts(other, LOGIN[3:4])
         assert (await memory.seen("log", LOGIN[0])).count == 4
-        await other.set_apart(digest(LOGIN[0]), by="ann")
-        assert (await memory.seen("log", LOGIN[0])).count == 1
 
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["user", "local", "outside", "apart", "together", "forget"]),
+        st.sampled_from(["user", "local", "outside", "forget"]),
         st.integers(0, len(NAMES) - 1),
     ),
     max_size=30,
@@ -136,18 +134,12 @@ steps = st.lists(
 def test_what_is_kept_never_differs_from_what_is_read_anew(moves):
     async def scenario(memory: Memory) -> None:
         for action, position in moves:
-            signatures = {lesson["signature"] for lesson in await memory.top(99)}
-            if action in ("apart", "together"):
-                if digest(LOGIN[position]) in signatures:
-                    await memory.set_apart(
-                        digest(LOGIN[position]), by="ann", apart=action == "apart"
-                    )
-            elif action == "forget":
+            if action == "forget":
                 for lesson in await memory.top(1):
                     await memory.pin(lesson["id"], by="ann")
                 await memory.prune(by="ann", keep=0)
             else:
-                await memory.remember("log", LOGIN[position], trust=action)
+                await memory.remember("log", LOGIN[position], origin=action)
             for text in LOGIN[:5]:
                 cached = await memory.seen("log", text)
                 await memory.store.read(memory.scope, forget_cache)

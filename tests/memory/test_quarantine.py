@@ -84,7 +84,7 @@ async def learn_loop(
 
 async def test_what_is_released_is_recalled_and_on_record(memory):
     await memory.remember(
-        "u", "x", lesson="Units!", example=WEIGHT, trust="outside", source="page"
+        "u", "x", lesson="Units!", example=WEIGHT, origin="outside", source="page"
     )
     assert await memory.recall(SIMILAR) == []
     await memory.quarantine.release([1], by="ann", why="read it")
@@ -116,13 +116,13 @@ async def test_a_release_lets_only_those_words_speak(memory):
         "x",
         lesson=ATTACK,
         example=evil,
-        trust="outside",
+        origin="outside",
         source="evil",
         tags=["t"],
         importance=1,
     )
     await memory.remember(
-        "u", "x", lesson="Kilograms.", example=good, trust="outside", source="good"
+        "u", "x", lesson="Kilograms.", example=good, origin="outside", source="good"
     )
     await memory.quarantine.release([2], by="ann")
     (match,) = await memory.recall(SIMILAR)
@@ -142,7 +142,7 @@ async def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
             "x",
             lesson="Units!",
             example=example,
-            trust="outside",
+            origin="outside",
             source="page",
         )
     ids = [entry.id for entry in await memory.quarantine.waiting()]
@@ -157,14 +157,14 @@ async def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
                 "x",
                 lesson="Units!",
                 example=example,
-                trust="outside",
+                origin="outside",
                 source="another page",
             )
         assert await memory.quarantine.waiting() == []
     states = await read_rows(memory, "select distinct state, trust from example")
     assert states == [("retired", "outside")]
     await memory.remember(
-        "uNone", "x", lesson="Other words.", trust="outside", source="page"
+        "uNone", "x", lesson="Other words.", origin="outside", source="page"
     )
     (entry,) = await memory.quarantine.waiting()
     assert entry.lesson == "Other words."
@@ -176,7 +176,7 @@ async def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
     await memory.clear()
     poisoned = replace(WEIGHT, accepted="evil")
     await memory.remember(
-        "unit", "no unit", lesson=ATTACK, example=poisoned, trust="outside"
+        "unit", "no unit", lesson=ATTACK, example=poisoned, origin="outside"
     )
     await memory.quarantine.reject([2], by="ann")
     await learn_loop(memory, "after", WEIGHT.task, "7", "7 kg")
@@ -193,8 +193,8 @@ async def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
 @pytest.mark.parametrize("action", ["release", "reject"])
 async def test_what_cannot_be_ruled(memory, action):
     rule = getattr(memory.quarantine, action)
-    await memory.remember("a", "x", trust="outside")
-    await memory.remember("b", "x", trust="outside")
+    await memory.remember("a", "x", origin="outside")
+    await memory.remember("b", "x", origin="outside")
     await memory.remember("c", "x")
     for ids, kind, message in (
         ([], InvalidInput, "ids"),
@@ -222,7 +222,7 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
 
         async def scenario() -> None:
             for n in range(20):
-                await Memory(first).remember(f"e{n}", "x", trust="outside")
+                await Memory(first).remember(f"e{n}", "x", origin="outside")
             calls = [
                 getattr(Memory(store).quarantine, action)([id], by=action)
                 for id in range(1, 21)
@@ -241,7 +241,7 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     await memory.remember("u", "x", lesson="Units!", example=WEIGHT, source="handbook")
     for trust in ("outside", "local", "user"):
         await memory.remember(
-            "u", "x", lesson="Units!", example=WEIGHT, trust=trust, source="echo"
+            "u", "x", lesson="Units!", example=WEIGHT, origin=trust, source="echo"
         )
     assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(
         sightings=3
@@ -252,10 +252,10 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
 
 
 async def test_words_and_example_of_others_stay_theirs(memory):
-    await memory.remember("u", "x", lesson="A guess.", trust="local")
-    await memory.remember("u", "x", lesson="A page's.", trust="outside", source="page")
+    await memory.remember("u", "x", lesson="A guess.", origin="local")
+    await memory.remember("u", "x", lesson="A page's.", origin="outside", source="page")
     await memory.remember(
-        "u", "x", lesson="A tool's.", example=WEIGHT, trust="outside", source="linter"
+        "u", "x", lesson="A tool's.", example=WEIGHT, origin="outside", source="linter"
     )
     await memory.quarantine.release([2, 3], by="ann")
     await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
@@ -278,9 +278,9 @@ async def test_what_waits_for_a_lesson_whose_example_was_evicted_is_counted(memo
     small = Memory(memory.store, max_entries=1)
     for accepted in ("1 kg", "2 kg"):
         example = replace(WEIGHT, accepted=accepted)
-        await small.remember("u", "x", lesson="Units!", example=example, trust="local")
+        await small.remember("u", "x", lesson="Units!", example=example, origin="local")
     assert await read_rows(memory, "select 1 from example where id = 1") == []
-    assert (await memory.remember("u", "x", trust="outside", source="page")).seen == 3
+    assert (await memory.remember("u", "x", origin="outside", source="page")).seen == 3
 
 
 async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
@@ -312,7 +312,7 @@ async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
 
 
 async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(memory):
-    await memory.remember("u", "x", example=WEIGHT, trust="outside", source="page")
+    await memory.remember("u", "x", example=WEIGHT, origin="outside", source="page")
     await memory.quarantine.release([1], by="ann")
     briefing = await memory.brief(SIMILAR, "loop")
     assert briefing.shown == (1,)
@@ -335,7 +335,7 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
     ],
 )
 async def test_what_cannot_be_revoked(memory, source, by, kind):
-    await memory.remember("a", "x", trust="outside", source="page")
+    await memory.remember("a", "x", origin="outside", source="page")
     await Memory(memory.store, Scope("other")).remember("a", "x", source="another")
     with pytest.raises(kind):
         await memory.quarantine.revoke(source, by=by)
@@ -346,7 +346,7 @@ async def test_what_cannot_be_revoked(memory, source, by, kind):
 @pytest.mark.sqlite
 async def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
     for n in range(3):
-        await memory.remember(f"e{n}", "x", trust="outside", source="page")
+        await memory.remember(f"e{n}", "x", origin="outside", source="page")
     store: Any = memory.store
     stop = (
         "create trigger stop before insert on ruling begin select raise(abort, 'no'); "
@@ -364,7 +364,7 @@ async def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
 async def wait_for_units(memory: Memory) -> None:
     """Store a text of a page, with an example, which waits as example 1."""
     await memory.remember(
-        "u", "x", lesson="Units!", example=WEIGHT, trust="outside", source="page"
+        "u", "x", lesson="Units!", example=WEIGHT, origin="outside", source="page"
     )
 
 
@@ -401,7 +401,7 @@ async def test_a_rejection_is_taken_back_and_covers_the_text_no_longer(memory):
     assert entry.trust == "outside"
     assert await read_rows(memory, "select state from lesson") == [("quarantined",)]
 
-    await memory.remember("other", "y", lesson="Units!", trust="outside")
+    await memory.remember("other", "y", lesson="Units!", origin="outside")
     assert len(await memory.quarantine.waiting()) == 2
     await memory.quarantine.release([1], by="ann")
     assert len(await memory.recall(SIMILAR)) == 1
@@ -410,7 +410,7 @@ async def test_a_rejection_is_taken_back_and_covers_the_text_no_longer(memory):
 @pytest.mark.both_nightly
 async def test_one_of_two_rejected_texts_of_a_lesson_waits_again(memory):
     for words in ("Units!", "Write the unit."):
-        await memory.remember("u", "x", lesson=words, trust="outside", source=words)
+        await memory.remember("u", "x", lesson=words, origin="outside", source=words)
     await memory.quarantine.reject([1, 2], by="ann")
     await memory.quarantine.undo([2], by="ann")
     (entry,) = await memory.quarantine.waiting()
@@ -426,7 +426,7 @@ async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(m
     measured = await memory.top()
     poisoned = replace(WEIGHT, accepted="7 stone")
     await memory.remember(
-        "unit", "no unit", lesson="Use stones.", example=poisoned, trust="outside"
+        "unit", "no unit", lesson="Use stones.", example=poisoned, origin="outside"
     )
     (waiting,) = await memory.quarantine.waiting()
     await memory.quarantine.release([waiting.id], by="ann")
@@ -448,7 +448,7 @@ async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(m
 )
 async def test_what_cannot_be_taken_back(memory, ids, kind):
     await wait_for_units(memory)
-    await memory.remember("b", "x", trust="outside")
+    await memory.remember("b", "x", origin="outside")
     await memory.remember("c", "x")
     await memory.quarantine.release([1], by="ann")
     with pytest.raises(kind):

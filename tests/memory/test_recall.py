@@ -53,7 +53,7 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
     before = await memory.recall("billing upload broken today")
     for n in range(120):
         text = f"billing upload billing upload {n}"
-        await memory.remember(f"bad {n}", text, trust="outside")
+        await memory.remember(f"bad {n}", text, origin="outside")
     assert await memory.recall("billing upload broken today") == before
     assert [match.error_type for match in before] == ["good"]
 
@@ -125,7 +125,7 @@ def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
         memory = heedful.Memory(":memory:", max_entries=1)
         for _ in range(2):
             await memory.remember("page", "a word of it", pinned=True)
-        await memory.remember("other", "a word of another", trust="local")
+        await memory.remember("other", "a word of another", origin="local")
 
     with caplog.at_level("INFO", "heedful"):
         asyncio.run(scenario())

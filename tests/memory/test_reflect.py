@@ -26,6 +26,7 @@ from heedful.memory.excerpt import MAX_DECISIVE_CHARS, excerpt
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, keep
 from heedful.memory.study import Study, remove_lessons
+from heedful.memory.user_rules import UserRules
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel
@@ -429,7 +430,7 @@ async def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
 
 
 async def test_two_linked_lessons_and_all_that_answers_need(memory):
-    reflected = await reflect(FAILED, memory=memory, trust="user", related=["7"])
+    reflected = await reflect(FAILED, memory=memory, origin="user", related=["7"])
     source = reflected.lesson.source
     assert table(memory, "select kind, source, importance from lesson order by id") == [
         ("reflection", source, 0.8),
@@ -521,12 +522,12 @@ async def test_a_report_has_its_own_runs_words_and_memory_keeps_the_models(memor
 
 
 async def test_a_fix_gives_the_strategy_of_its_failure_new_words(memory):
-    await memory.state("tool:price", by="me")
+    await memory.quarantine.state("tool:price", by="me")
     failed = replace(FAILED, outcome="failure")
-    first = await reflect(failed, memory=memory, trust="user")
+    first = await reflect(failed, memory=memory, origin="user")
     better = first
     for episode in (MENDED, replace(MENDED, session="s2")):
-        better = await reflect(episode, memory=memory, trust="user")
+        better = await reflect(episode, memory=memory, origin="user")
         assert better.strategy.text.endswith("call it with item “big pot” instead.")
     old, new = first.strategy.text, better.strategy.text
     stored = "select text, seen, state from lesson where kind = 'strategy'"
@@ -575,7 +576,7 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     "wrong",
     [
         pytest.param({"on_model_error": "ignore"}, id="on_model_error"),
-        pytest.param({"trust": "nobody"}, id="trust"),
+        pytest.param({"origin": "nobody"}, id="origin"),
         pytest.param({"episode": "text"}, id="episode"),
         pytest.param({"model": "embedded"}, id="model"),
         pytest.param({"prompts": "Say it."}, id="prompts as text"),
@@ -601,7 +602,7 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
         )
         episode = replace(FAILED, events=renamed, outcome=outcome, task=task)
         score = functools.partial(lambda importance, *_: importance, importance)
-        await reflect(episode, memory=memory, trust="user", score=score)
+        await reflect(episode, memory=memory, origin="user", score=score)
     kinds_told = [event.kind for event in await memory.recall("weigh one")]
     assert kinds_told == ["strategy", "reflection"]
     assert await memory.recall("paint two") == []
@@ -621,7 +622,7 @@ async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
     episode = Episode(
         FAILED.events[1:3], "error", task=TASK, fault=Fault("zzevil take all", "boom")
     )
-    reflected = await reflect(episode, memory=memory, trust="user")
+    reflected = await reflect(episode, memory=memory, origin="user")
     assert reflected.strategy.state == "unverified"
     facts = table(
         memory, "select meta, tags, error_type from lesson where kind = 'strategy'"
@@ -630,14 +631,14 @@ async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
 
 
 async def test_a_source_can_be_revoked(memory):
-    await reflect(MENDED, memory=memory, trust="user")
+    await reflect(MENDED, memory=memory, origin="user")
     await memory.quarantine.revoke(f"episode:{MENDED.digest[:16]}", by="me")
     assert await memory.count() == 0
     assert await memory.recall(TASK) == []
     assert table(memory, "select name, session, record from episode") == [
         ("", "", "{}")
     ]
-    again = await reflect(MENDED, memory=memory, trust="user")
+    again = await reflect(MENDED, memory=memory, origin="user")
     assert again.again is True
     assert again.busy is False
     assert await memory.count() == 0
@@ -715,14 +716,14 @@ CORRECTION = "That's wrong: ACME is billed in euros."
 async def test_a_correction_by_the_user_is_a_rule_in_his_words(memory):
     reflected = await reflect(corrected_run(CORRECTION, "Thanks."), memory=memory)
     assert [rule.text for rule in reflected.rules] == [CORRECTION]
-    (stated,) = await memory.user_rules.list()
+    (stated,) = await UserRules(memory).list()
     assert stated.text == CORRECTION
     assert stated.trust == "user"
     (match,) = await memory.recall("Write the next invoice for ACME")
     assert match.lesson == CORRECTION
     again = await reflect(corrected_run(CORRECTION, "Thanks."), memory=memory)
     assert again.again
-    (stated,) = await memory.user_rules.list()
+    (stated,) = await UserRules(memory).list()
     assert stated.seen == 1
 
 
@@ -732,7 +733,7 @@ async def test_a_correction_in_a_run_without_a_mistake_can_be_kept_later_once(me
     assert reflected.lessons == ()
     for _ in range(2):
         assert await keep(reflected, memory) == ()
-    (stated,) = await memory.user_rules.list()
+    (stated,) = await UserRules(memory).list()
     assert stated.text == CORRECTION
     assert stated.seen == 1
     assert (await reflect(run, memory=memory)).again
@@ -740,16 +741,16 @@ async def test_a_correction_in_a_run_without_a_mistake_can_be_kept_later_once(me
 
 async def test_a_session_recalls_a_correction_for_like_tasks_too(memory):
     await heedful.learn_session(corrected_run(CORRECTION), memory=memory)
-    (stated,) = await memory.user_rules.list()
+    (stated,) = await UserRules(memory).list()
     assert stated.text == CORRECTION
     (match,) = await memory.recall("Write the next invoice for ACME")
     assert match.lesson == CORRECTION
 
 
 async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
-    await memory.user_rules.state("No, never bill ACME in euros.", by="ann")
+    await UserRules(memory).state("No, never bill ACME in euros.", by="ann")
     await reflect(corrected_run(CORRECTION), memory=memory, origin="outside")
-    states = {stated.state for stated in await memory.user_rules.list()}
+    states = {stated.state for stated in await UserRules(memory).list()}
     assert states == {"unverified", "quarantined"}
 
 
@@ -764,7 +765,7 @@ async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
 async def test_other_words_of_a_user_are_no_rules(memory, said, answers):
     reflected = await reflect(corrected_run(said, answers=answers), memory=memory)
     assert reflected.rules == ()
-    assert await memory.user_rules.list() == []
+    assert await UserRules(memory).list() == []
 
 
 # The category of the error, and texts that say nothing
@@ -851,7 +852,7 @@ def test_a_run_has_all_that_its_events_say(text):
 
 
 async def test_the_trust_that_an_operator_states_counts_for_reflections():
-    trust: Any = {"user": "user", "tool:price": "local"}
+    trust = ["user", "price"]
     memory = heedful.Memory(":memory:", trust=trust)
     reflected = await reflect(MENDED, memory=memory)
     assert reflected is not None

@@ -15,6 +15,7 @@ from heedful.lessons.shared import read_rules, rule_of, write_rules
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
+from heedful.memory.user_rules import UserRules
 from heedful.store import hardened
 from tests.engines import in_memory
 from tests.hosts import patient_host
@@ -243,7 +244,7 @@ async def test_paths_of_the_repository_are_relative():
 
 async def test_a_rule_of_a_user_is_shared():
     memory = Memory(in_memory())
-    rules = memory.user_rules
+    rules = UserRules(memory)
     await rules.state("Never use npm here, use pnpm.", by="ann")
     reviewed = await rules_to_share(memory)
     assert [rule.text for rule in reviewed.rules] == ["Never use npm here, use pnpm."]

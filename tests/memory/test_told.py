@@ -78,7 +78,7 @@ async def test_a_run_that_mended_itself_is_told_whatever_its_outcome(memory, out
     recalled = await memory.recall(TASK)
     assert recalled[0].lesson == RULE
     assert recalled.silence == ""
-    assert RULE in memory.render_text(recalled)
+    assert RULE in memory.render(recalled, form="text")
     assert RULE in await hint_of(memory)
     assert RULE in str((await memory.seen("Error: no such item")).lessons)
 
@@ -151,7 +151,7 @@ async def test_a_lesson_without_a_strategy_is_for_no_prompt(memory):
     assert reflected.strategy is None
     recalled = await memory.recall(TASK)
     assert [match.lesson for match in recalled] == [reflected.text]
-    assert memory.render_text(recalled) == ""
+    assert memory.render(recalled, form="text") == ""
 
     briefing = await memory.brief(TASK, "loop")
     assert f"lesson {reflected.stored[0].id} is not shown" in briefing.silence
@@ -216,7 +216,7 @@ async def test_an_empty_query_lists_what_may_be_told(store):
     memory = Memory(store)
     await memory.remember("a", "may be told", tags=["red"], importance=0.2)
     await memory.remember("b", "most important", tags=["blue"], importance=0.9)
-    await memory.remember("c", "waits", tags=["red"], trust="outside")
+    await memory.remember("c", "waits", tags=["red"], origin="outside")
     for blank in ("", " \n"):
         matches = await memory.query(blank, waiting=False)
         assert [match.lesson for match in matches] == ["most important", "may be told"]
@@ -227,7 +227,7 @@ async def test_a_query_by_tags_finds_each_lesson_with_the_tags(store):
     memory = Memory(store)
     await memory.remember("a", "the join is slow", tags=["database", "performance"])
     await memory.remember("b", "the index of the database is slow", tags=["database"])
-    await memory.remember("c", "database, waits", tags=["database"], trust="outside")
+    await memory.remember("c", "database, waits", tags=["database"], origin="outside")
 
     async def find(text: str, *tags: str, waiting: bool = False) -> list[str]:
         matches = await memory.query(text, tags=tags, match="all", waiting=waiting)
@@ -245,7 +245,9 @@ async def test_a_query_by_tags_finds_each_lesson_with_the_tags(store):
 
 async def release_by_trust(memory: Memory) -> int:
     """State that the task and the tool are ours; return how many texts this frees."""
-    released = [await memory.state(source, by="ada") for source, level in OWN.items()]
+    released = [
+        await memory.quarantine.state(source, by="ada") for source, level in OWN.items()
+    ]
     return sum(map(len, released))
 
 

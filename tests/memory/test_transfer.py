@@ -12,6 +12,7 @@ from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.origin import ORIGINS
 from heedful.memory.memory import Memory
+from heedful.memory.vectors import reembed
 from heedful.store import exposures, quarantine, transfer
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -71,7 +72,7 @@ async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     embedding = Memory(other.store, embedder=FixedEmbedder())
     answers = []
     for target in (memory, embedding):
-        assert await target.reembed() > 0
+        await reembed(target)
         answers.append(await target.recall(TASK))
     assert (
         [match.cosine for match in answers[0]]
@@ -114,7 +115,7 @@ LESSON = st.fixed_dictionaries(
     {
         "error_type": st.sampled_from(["E", "F", "\ud800 type"]),
         "text": TEXT,
-        "trust": st.sampled_from(ORIGINS),
+        "origin": st.sampled_from(ORIGINS),
     },
     optional={
         "lesson": TEXT,
@@ -493,7 +494,7 @@ async def test_trust_is_kept_at_the_lower(trust, state):
 async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_there):
     memory = new_memory()
     data = claim_standing(trust_there, "verified")
-    await memory.remember("F", "no unit", example=PARCEL, trust=trust_here)
+    await memory.remember("F", "no unit", example=PARCEL, origin=trust_here)
     before = await read_standing(memory)
     for _ in range(2):
         await transfers.import_foreign(data, memory)
@@ -506,7 +507,7 @@ async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_th
 @pytest.mark.both_nightly
 async def test_an_import_of_strangers_does_not_raise_the_count_of_a_trusted_lesson():
     ours = new_memory()
-    await ours.remember("F", "no unit", lesson="write kilograms", trust="user")
+    await ours.remember("F", "no unit", lesson="write kilograms", origin="user")
     before = await export_bytes(ours)
 
     for text in ("write g", "write kg", "write mg"):
@@ -524,7 +525,7 @@ async def test_an_import_of_strangers_does_not_raise_the_count_of_a_trusted_less
 async def test_what_was_rejected_here_stays_so(trust):
     memory = new_memory()
     data = claim_standing(trust, "verified")
-    await memory.remember("F", "no unit", example=PARCEL, trust="outside")
+    await memory.remember("F", "no unit", example=PARCEL, origin="outside")
     await memory.quarantine.reject(
         [entry.id for entry in await list_waiting(memory)], by="bo"
     )
@@ -548,7 +549,7 @@ def test_who_confirms_says_who_and_why():
     ]:
         wrong: Any = trust
         with pytest.raises(InvalidInput, match=message):
-            run_async(new_memory().import_("none.jsonl", trust=wrong, by=by, why=why))
+            run_async(new_memory().import_("none.jsonl", origin=wrong, by=by, why=why))
 
 
 async def test_nothing_that_others_decided_or_proved_is_taken():
@@ -560,11 +561,10 @@ async def test_nothing_that_others_decided_or_proved_is_taken():
     for record in read_records(data)[1:]:
         claims = (
             record["pinned"],
-            record["apart"],
             record["useful"],
             record["last_shown"],
         )
-        assert claims == (False, False, 1.0, 0.0)
+        assert claims == (False, 1.0, 0.0)
         assert record["source"] == imported.source
         assert record["trust"] == "outside"
     for record in list_parts(data, "examples"):
@@ -707,7 +707,7 @@ async def test_a_source_is_revoked_after_a_move_as_before(source):
     for page in ("p", "q"):
         text = f"of {page}"
         await memory.remember(
-            "P", text, lesson=text, trust="outside", source=f"http://{page}"
+            "P", text, lesson=text, origin="outside", source=f"http://{page}"
         )
     ids = [target.id for target in await list_waiting(memory)]
     await memory.quarantine.release(ids, by="ada")

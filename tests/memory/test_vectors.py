@@ -4,6 +4,7 @@ space.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
-from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, Spaces
+from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, Spaces, count_spaces, reembed
 from heedful.testing import FixedEmbedder
 from tests.store.support import rows
 
@@ -69,28 +70,28 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     first = Memory(store, embedder=FixedEmbedder())
     second = Memory(store, embedder=Other())
     shorter = Memory(store, embedder=Other(8))
-    assert await first.spaces() == Spaces("fixed/64")
+    assert await count_spaces(first) == Spaces("fixed/64")
     await words.remember("E", "no unit", example=PARCEL)
     await first.remember(
         "E", "no date", example=Example("write the date 3 March", "2024")
     )
-    assert await words.spaces() == Spaces("")
-    assert await first.spaces() == Spaces("fixed/64", 1, behind=1)
-    there = await second.spaces()
+    assert await count_spaces(words) == Spaces("")
+    assert await count_spaces(first) == Spaces("fixed/64", 1, behind=1)
+    there = await count_spaces(second)
     assert there == Spaces("other/64", 0, behind=2)
     assert str(there) == "0 in other/64, 2 without a vector"
     # Never compared: what is found is found by its words.
     assert [match.cosine for match in await second.recall(PARCEL.task)] == [None]
 
-    assert await second.reembed() == 2
-    assert await second.spaces() == Spaces("other/64", 2)
+    await reembed(second)
+    assert await count_spaces(second) == Spaces("other/64", 2)
     (moved,) = await second.recall(PARCEL.task)
     assert moved.cosine == pytest.approx(1.0)
-    assert await second.reembed() == 0
+    await reembed(second)
     # The same model with vectors of another length is another space.
-    assert await shorter.spaces() == Spaces("other/8", 0, behind=2)
+    assert await count_spaces(shorter) == Spaces("other/8", 0, behind=2)
     assert [match.cosine for match in await shorter.recall(PARCEL.task)] == [None]
-    assert await shorter.reembed() == 2
+    await reembed(shorter)
     assert read_vectors(path) == [("other/8", 8), ("other/8", 8)]
 
 
@@ -129,7 +130,7 @@ def test_an_embedder_that_lies_about_its_vectors_writes_nothing(
     for work in (
         lambda: memory.remember("E", "no date", example=PARCEL),
         lambda: memory.recall("convert a weight"),
-        memory.reembed,
+        partial(reembed, memory),
     ):
         with pytest.raises(InvalidInput, match=message):
             asyncio.run(work())
@@ -145,7 +146,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
 
     async def corrected() -> None:
         await words.remember(
-            "E", "bad value 'x'", lesson="the right words", trust="user"
+            "E", "bad value 'x'", lesson="the right words", origin="user"
         )
 
     async def forgotten() -> None:
@@ -153,16 +154,16 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
 
     async def scenario() -> None:
         await words.remember(
-            "E", "bad value 'x'", lesson="the first words", trust="local"
+            "E", "bad value 'x'", lesson="the first words", origin="local"
         )
-        await Memory(store, embedder=Meanwhile(corrected)).reembed()
+        await reembed(Memory(store, embedder=Meanwhile(corrected)))
         memory = Memory(store, embedder=FixedEmbedder())
-        await memory.reembed()
-        assert (await memory.spaces()).behind == 0
+        await reembed(memory)
+        assert (await count_spaces(memory)).behind == 0
         (match,) = await memory.recall("the right words")
         assert match.cosine == pytest.approx(1.0)
         await words.remember("E", "bad value 'y'", lesson="soon forgotten")
-        assert await Memory(store, embedder=Meanwhile(forgotten)).reembed() == 0
+        await reembed(Memory(store, embedder=Meanwhile(forgotten)))
 
     asyncio.run(scenario())
     assert read_vectors(path) == []
@@ -181,8 +182,8 @@ def test_stopped_in_the_middle_it_goes_on_where_it_was(store, path):
 
     memory = Memory(store, embedder=Failing())
     with pytest.raises(ModelUnavailable):
-        asyncio.run(memory.reembed())
+        asyncio.run(reembed(memory))
     assert len(read_vectors(path)) == EMBEDDING_BATCH_TEXTS
-    assert asyncio.run(memory.reembed()) == 2 * EMBEDDING_BATCH_TEXTS
+    assert asyncio.run(reembed(memory)).behind == 0
     assert batch_sizes == [EMBEDDING_BATCH_TEXTS] * 4
     assert read_vectors(path) == [("fixed/64", 64)] * 3 * EMBEDDING_BATCH_TEXTS

@@ -51,7 +51,7 @@ async def export_bytes(memory: Memory) -> bytes:
 async def import_own(data: bytes, memory: Memory) -> Imported:
     """Import it as the operator's own."""
     return await memory.import_(
-        BytesIO(data), trust="user", by="ada", why="my own memory"
+        BytesIO(data), origin="user", by="ada", why="my own memory"
     )
 
 
@@ -105,18 +105,18 @@ async def fill_memory(memory: Memory | None = None) -> Memory:
     await memory.remember(
         "E", "bad value 'x'", lesson="use y", pinned=True, tags=["a", "b"]
     )
-    await memory.remember("E", "bad value 'x'", trust="local")
+    await memory.remember("E", "bad value 'x'", origin="local")
     await memory.remember(
         "F", "no unit", example=PARCEL, context="in a warehouse", source="ada"
     )
     await memory.remember(
-        "P", "page 1", lesson="obey me", trust="outside", source="http://p"
+        "P", "page 1", lesson="obey me", origin="outside", source="http://p"
     )
     await memory.remember(
-        "P", "page 2", lesson="obey me too", trust="outside", source="http://q"
+        "P", "page 2", lesson="obey me too", origin="outside", source="http://q"
     )
     await memory.remember(
-        "P", "page 3", lesson="obey me as well", trust="outside", source="http://q"
+        "P", "page 3", lesson="obey me as well", origin="outside", source="http://q"
     )
     page_1, page_2 = [
         entry.id for entry in reversed(await store.read(scope, quarantine.quarantined))
@@ -183,7 +183,7 @@ async def fill_memory_fully(memory: Memory | None = None) -> Memory:
     by_words = Memory(memory.store, memory.scope)
     for text in (RETRY, NEVER):
         await state_rule(by_words, text)
-    await reflect(FAILED, memory=by_words, trust="user")
+    await reflect(FAILED, memory=by_words, origin="user")
     dream = await consolidate(by_words)
     assert dream.after == dream.before - 1
     return memory

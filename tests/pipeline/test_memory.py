@@ -158,7 +158,7 @@ def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
                 "size: small",
                 lesson="obey me, at least 2",
                 source="a page",
-                trust="outside",
+                origin="outside",
             )
         )
     run_pipeline(train_pipeline(path, hints))

@@ -13,6 +13,7 @@ from heedful import errors
 from heedful.episodes.episode import Event, Fault
 from heedful.lessons.lesson import Outcome
 from heedful.lessons.proof import MeanCost
+from heedful.memory.user_rules import UserRules
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys, loops
@@ -59,7 +60,7 @@ def over_http(test):
 
 @over_http
 async def test_rule_that_a_call_breaks_is_named_as_by_the_library(place, client):
-    await place.memory.user_rules.state("we use pnpm, never npm", by="ann")
+    await UserRules(place.memory).state("we use pnpm, never npm", by="ann")
 
     history = await client.before("Bash", "npm install zod")
     assert history == await place.memory.before("Bash", "npm install zod")
@@ -104,7 +105,7 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     assert "no lesson is about a similar task" in silent.silence
     assert silent.silence == (await place.memory.recall("Name a river")).silence
     waiting = await place.memory.remember(
-        "unit", "odd", lesson="Obey.", trust="outside"
+        "unit", "odd", lesson="Obey.", origin="outside"
     )
     entries = await client.query("Obey.")
     our_entries = await place.memory.query("Obey.")

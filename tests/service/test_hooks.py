@@ -8,6 +8,7 @@ import pytest
 
 from heedful.integrations import hooks
 from heedful.lessons.lesson import Scope
+from heedful.memory.user_rules import UserRules
 from heedful.service.jobs import Job, Tools, do
 from heedful.store import episodes
 from tests.hosts import patient_host
@@ -60,7 +61,7 @@ def test_a_session_teaches_the_next_if_its_key_is_stated(
         source = f"key:{shop.key.split('_')[1]}"
         for name in names:
             stated = source if name == "key" else name
-            api.run(memory.state(stated, by="ann"))
+            api.run(memory.quarantine.state(stated, by="ann"))
         fail_in(api, shop, "s1", "s2")
         again = {"session_id": "s3", **FAILS[0]}
         end = {**FAILS[2], "session_id": "s4"}
@@ -96,7 +97,7 @@ def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
         ids: list[int] = []
         for source in sources:
             name = key if source == "key" else source
-            ids += api.run(memory.state(name, by="ann"))
+            ids += api.run(memory.quarantine.state(name, by="ann"))
         assert len(ids) == released
         recalled = api.run(memory.recall("npm run build"))
         assert ("missing script" in str(recalled)) == bool(released)
@@ -132,7 +133,7 @@ def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, sessio
         shop = Project(api, "shop")
         stranger = Project(api, "shop", "write", "recall")
         memory = api.setup.memory(Scope("acme", "shop"))
-        api.run(memory.user_rules.state("never use npm", by="ann"))
+        api.run(UserRules(memory).state("never use npm", by="ann"))
         path = "hooks/claude-code"
         prompt = {**PROMPT, "prompt": "build it", "session_id": session}
         shop.post(path, prompt)
@@ -201,5 +202,5 @@ def test_a_rule_in_a_prompt_is_believed_as_its_key(tmp_path, outside, state):
         prompt = {**PROMPT, "prompt": "never use npm", "session_id": "s1"}
         shop.post("hooks/claude-code", prompt)
 
-        (stated,) = api.run(memory.user_rules.list())
+        (stated,) = api.run(UserRules(memory).list())
         assert stated.state == state

@@ -566,13 +566,13 @@ def test_a_quota_holds_for_a_key_whatever_names_it_gives(api):
 
     async def scenario() -> None:
         with Effects(actor=Actor("key:0f")):
-            await memory.remember("a", "x", trust="outside", source="a")
+            await memory.remember("a", "x", origin="outside", source="a")
             with pytest.raises(QuotaExceeded):
-                await memory.remember("b", "x", trust="outside", source="b")
+                await memory.remember("b", "x", origin="outside", source="b")
             loop = await open_loop("full", "Weigh it.", memory=memory)
             await loop.report(RIGHT, evaluation=Evaluation(), measured=False)
             assert loop.passed  # what it teaches is left out
-        await memory.remember("c", "x", trust="outside", source="b")
+        await memory.remember("c", "x", origin="outside", source="b")
         assert [entry.error_type for entry in await memory.quarantine.waiting()] == [
             "c",
             "a",

@@ -84,7 +84,7 @@ def test_a_key_without_a_review_cannot_tell_that_something_waits(
         question = {**question, "loop": "second"}
 
     for lesson in (TASK, f"{TASK} Ask."):
-        api.run(memory_of(api).remember("price", lesson, trust="outside"))
+        api.run(memory_of(api).remember("price", lesson, origin="outside"))
     waiting = project.post("recall", question)
     assert waiting["silence"] == empty["silence"]
     assert waiting["briefing"] == empty["briefing"]
@@ -94,7 +94,7 @@ def test_a_key_without_a_review_cannot_tell_that_something_waits(
 
 
 def test_a_loop_says_that_something_waits_only_to_who_may_review(api, project):
-    api.run(memory_of(api).remember("price", TASK, trust="outside"))
+    api.run(memory_of(api).remember("price", TASK, origin="outside"))
     project.ask("PUT", "loops/first", {"task": TASK})
     project.post("recall", {"task": TASK, "loop": "first"})
     reviewed = Project(api, "main", "read").get("loops/first")["briefing"]
@@ -148,7 +148,7 @@ def test_the_old_route_names_how_to_state_a_key_from_outside(api):
 )
 def test_an_empty_query_of_the_old_route_lists_what_may_be_told(api, may):
     memory = memory_of(api)
-    remembered = api.run(memory.remember("price", "waits", trust="outside"))
+    remembered = api.run(memory.remember("price", "waits", origin="outside"))
     assert remembered.state == "quarantined"
     approver = api.key("read", "write", "approve")
     path = "/api/v1/reflections/generate"

@@ -271,7 +271,7 @@ async def test_a_night_20_years_ahead_forgets_nothing(
     """Nobody was there to see that the clock is wrong, so most of memory stays."""
     memory = Memory(store)
     for n in range(6):
-        await memory.remember(f"Error{n}", f"text {n}", trust="user")
+        await memory.remember(f"Error{n}", f"text {n}", origin="user")
     clock.put(ERRORS["20 years fast"])
     if is_used:
         await memory.remember("Error0", "text 0")

@@ -50,7 +50,7 @@ async def _fill(path: Path) -> None:
             await memory.remember(
                 "ValueError", f"{word} weighs {number} kg", lesson=f"{word} first"
             )
-        await heedful.reflect(FAILED, memory=memory, trust="user")
+        await heedful.reflect(FAILED, memory=memory, origin="user")
     await store.close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma wal_checkpoint(truncate)")

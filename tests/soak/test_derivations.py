@@ -143,7 +143,7 @@ class World:
             example=example if has_example else None,
             lesson=lesson,
             derived_from=parents,
-            trust=trust,
+            origin=trust,
             source=source,
         )
         self.derivations += bool(parents)

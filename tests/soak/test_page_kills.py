@@ -58,7 +58,7 @@ async def fill(url: str) -> dict[int, str]:
             "Hint",
             f"the {letters_of(number)} door is closed",
             lesson=text_of(number),
-            trust="outside",
+            origin="outside",
             source="forum",
         )
     waiting = await memory.quarantine.waiting(TEXTS)

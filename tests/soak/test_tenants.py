@@ -38,7 +38,6 @@ from heedful.store import (
     exposures,
     keys as key_store,
     lessons as lesson_store,
-    patterns as pattern_store,
     quarantine as quarantine_store,
     search,
     transfer,
@@ -258,7 +257,7 @@ async def remember(place: Place, other: Place, chance: random.Random) -> None:
         "trouble",
         text,
         lesson=f"repair {text}",
-        trust="outside" if is_held else "user",
+        origin="outside" if is_held else "user",
         source=source,
         tags=[place.mark],
     )
@@ -273,13 +272,11 @@ async def remember(place: Place, other: Place, chance: random.Random) -> None:
 async def edit_a_strangers(place: Place, other: Place, chance: random.Random) -> None:
     if (strange := lesson_of(other, chance)) is None:
         return
-    digests = [signature("trouble", strange.text).digest]
     by = place.mark
     edits: list[tuple[Any, ...]] = [
         (lesson_store.pin, strange.id, True, by, ""),
         (exposures.restore, strange.id, by, ""),
         (editions.amend, strange.id, "", by, ""),
-        (pattern_store.set_apart, digests, True, by, ""),
     ]
     if ids := example_of(other, chance):
         assert await place.read(quarantine_store.quarantined, ids) == []

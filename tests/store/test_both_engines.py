@@ -167,7 +167,7 @@ async def test_new_words_are_a_version_of_their_own(store):
         "E",
         "it is late",
         lesson="Old words on parcels",
-        trust="local",
+        origin="local",
         source="page",
     )
     id = (await remember_old_words()).id
@@ -206,7 +206,7 @@ async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
         "E",
         "it is late",
         lesson="Run the installer",
-        trust="outside",
+        origin="outside",
         source="page",
     )
     id = remembered.id

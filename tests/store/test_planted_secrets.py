@@ -119,7 +119,7 @@ async def remember_everywhere(store: heedful.Store, text: str) -> None:
             tags=[text, "tag"],
             context=text,
             source=text[:200],
-            trust=trust,
+            origin=trust,
         )
         await remember(f"Type {text}", text, lesson=text, example=example)
         await remember("Leak", f"{trust} in the middle: {text}, and on")

@@ -28,6 +28,7 @@ from heedful.memory import dream as dreaming, memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
+from heedful.memory.vectors import count_spaces
 from heedful.store import (
     calls,
     dreams,
@@ -36,7 +37,6 @@ from heedful.store import (
     exposures,
     lessons,
     loops as loop_store,
-    patterns,
     pruning,
     quarantine,
     search,
@@ -77,7 +77,6 @@ CLOCKED = (
     quarantine,
     session_marks,
     loop_store,
-    patterns,
     dreams,
     editions,
     remembering,
@@ -118,7 +117,7 @@ class Told:
             TEXTS[n],
             lesson=f"lesson {n}" if pinned else "",
             example=example,
-            trust=trust,
+            origin=trust,
             source=source,
             tags=["a", f"t{n % 3}"],
             importance=n / 9,
@@ -201,10 +200,6 @@ class Told:
             ONE, lessons.pin, ids[n % len(ids)] if ids else 1, pinned, "ada", ""
         )
 
-    async def apart(self, n: int, apart: bool) -> Any:
-        digest = signature(f"E{n % 2}", TEXTS[n]).digest
-        await self.store.write(ONE, patterns.set_apart, [digest], apart, "ada", "")
-
     async def dream(self, undo: bool) -> Any:
         if undo:
             log = await Dreams(self.words).log()
@@ -221,7 +216,7 @@ class Told:
     async def reflect(self, n: int, mended: bool, confirmed: bool) -> Any:
         episode = with_task(TEXTS[n], MENDED if mended else FAILED)
         reflected = await reflect(
-            episode, memory=self.memory, trust="user" if confirmed else "outside"
+            episode, memory=self.memory, origin="user" if confirmed else "outside"
         )
         lesson = reflected and reflected.lesson
         return lesson and lesson.text
@@ -260,7 +255,7 @@ class Told:
             answers += [
                 exported_bytes.splitlines()[:-1],
                 await memory.count(),
-                await memory.spaces(),
+                await count_spaces(memory),
             ]
             ruled = _bare(await self.store.read(scope, exposures.rulings, 99))
             answers += [
@@ -343,7 +338,6 @@ steps = st.lists(
         st.tuples(st.just("revoke"), sources, flags),
         st.tuples(st.just("prune"), st.integers(0, 3), st.integers(-1, 4)),
         st.tuples(st.just("pin"), few, flags),
-        st.tuples(st.just("apart"), few, flags),
         st.tuples(st.just("dream"), flags),
         st.tuples(st.just("reflect"), few, flags, flags),
         st.tuples(st.just("prove"), few),

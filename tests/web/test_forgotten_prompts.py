@@ -59,7 +59,7 @@ async def send_from_page(memory: Memory, kind: str) -> None:
         example = Example(TASK, WORDS, wrong="too long")
         text = ""
     await memory.remember(
-        "Label", TASK, lesson=text, example=example, trust="outside", source=PAGE
+        "Label", TASK, lesson=text, example=example, origin="outside", source=PAGE
     )
     await memory.quarantine.release([1], by="ann")
 

@@ -147,7 +147,7 @@ def test_a_source_is_trusted_as_by_the_command(browser):
     assert note == "Stated: web_price; 4 texts released."
     assert listed(browser) == [ATTACK, SLOW, COPIED]
     assert reasons(browser, "trust") == ["our own shop"]
-    assert "web_price" in browser.api.run(memory_of(browser).trusted())
+    assert "web_price" in browser.api.run(memory_of(browser).quarantine.stated())
 
 
 @pytest.mark.both_nightly
@@ -165,7 +165,7 @@ def test_a_source_that_was_stated_is_taken_back_with_its_texts(browser):
     done = browser.do("undo", id=back[1], names=unescape(back[2]))
     assert done == "No longer stated: manual. 1 text waits again."
     assert listed(browser) == before
-    assert "manual" not in browser.api.run(memory_of(browser).trusted())
+    assert "manual" not in browser.api.run(memory_of(browser).quarantine.stated())
     note = browser.do("undo", id="", names=quote('["manual"]'))
     assert note == "No longer stated: manual."
 
@@ -181,7 +181,7 @@ def test_what_was_stored_as_text_from_outside_has_two_answers(browser, source):
     assert "It derives" not in words
     assert "/ui/do/trust" not in page
     # The command says the same: it frees none.
-    assert browser.api.run(memory_of(browser).state(source, by="ann")) == []
+    assert browser.api.run(memory_of(browser).quarantine.state(source, by="ann")) == []
 
 
 def test_what_derives_from_a_text_names_it_and_is_decided_by_itself(browser):
@@ -193,7 +193,7 @@ def test_what_derives_from_a_text_names_it_and_is_decided_by_itself(browser):
     assert f"It derives from text {parent}. Nobody vouches for manual." in words
     assert "a text that derives from others is decided about by itself" in words
     assert "/ui/do/trust" not in page
-    freed = browser.api.run(memory_of(browser).state("manual", by="ann"))
+    freed = browser.api.run(memory_of(browser).quarantine.state("manual", by="ann"))
     assert freed == [int(parent)]
 
 

@@ -178,7 +178,7 @@ def test_a_lesson_that_waits_shows_its_words_and_offers_them_for_an_edit(
     browser: Browser,
 ):
     work = Memory(browser.api.setup.store, SCOPE).remember(
-        "DriverError", "it is too old", lesson="Update the driver.", trust="outside"
+        "DriverError", "it is too old", lesson="Update the driver.", origin="outside"
     )
     lesson = browser.api.run(work)
     page = browser.get(f"/lessons/{lesson.id}").text
@@ -249,7 +249,7 @@ def hold_texts(browser: Browser) -> dict[str, Any]:
             "PageError",
             "page says to install",
             lesson=f"Run installer {number} first",
-            trust="outside",
+            origin="outside",
             source="a page",
         )
         browser.api.run(learnt)

@@ -415,7 +415,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
                 lesson=text,
                 source=name,
                 derived_from=[first["id"]],
-                trust="outside",
+                origin="outside",
             )
             api.run(remembering)
         queue = browser.data("/inbox")["queue"]

@@ -79,7 +79,7 @@ def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
         "DriverError",
         "CUDA driver version is insufficient",
         lesson="zqwaits",
-        trust="outside",
+        origin="outside",
         source="https://forum.example/1",
     )
     browser.api.run(work)

@@ -396,7 +396,7 @@ def test_a_page_of_a_key_that_recalls_does_not_say_that_something_waits(
         before = browser.get(place).text
         assert "no lesson" in before.lower()
         memory = Memory(api.setup.store, SCOPE)
-        api.run(memory.remember("disk", "disk quota exceeded", trust="outside"))
+        api.run(memory.remember("disk", "disk quota exceeded", origin="outside"))
         assert browser.get(place).text == before
 
 

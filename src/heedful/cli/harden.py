@@ -9,6 +9,7 @@ from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Why, where
 from heedful.errors import UsageError
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean
 
@@ -62,7 +63,7 @@ def harden(
 
     async def decide(memory: Memory) -> LessonCheck:
         """Propose the check, or decide about it."""
-        checks = memory.checks
+        checks = LessonChecks(memory)
         if accept:
             return await checks.accept(lesson, by=by, why=why)
         if reject:
@@ -76,7 +77,7 @@ def harden(
 
 def _list_checks(limit: int) -> int:
     """Print the checks, newest decision first."""
-    checks = ask(lambda memory: memory.checks.list(limit))
+    checks = ask(lambda memory: LessonChecks(memory).list(limit))
     return emit(
         checks,
         LESSON_CHECK_COLUMNS,

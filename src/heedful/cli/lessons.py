@@ -56,8 +56,9 @@ from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
+from heedful.memory import vectors
 from heedful.memory.memory import Memory
-from heedful.memory.vectors import Spaces
+from heedful.memory.vectors import Spaces, count_spaces
 from heedful.sanitize import clean
 from heedful.store import exposures, lessons as lesson_store, retention
 from heedful.store.projects import own_db
@@ -484,7 +485,7 @@ async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
     matches = await memory.recall(task, limit)
     waiting = await memory.quarantine.waiting(1)
 
-    spaces = None if memory.embedder is None else await memory.spaces()
+    spaces = None if memory.embedder is None else await count_spaces(memory)
     if spaces is not None and spaces.behind:
         examples = counted(spaces.behind, "example")
         say(f"recall compares {examples} by words only ({spaces})")
@@ -618,7 +619,7 @@ def reembed() -> int:
     stopped. Recall works meanwhile.
     """
 
-    async def embed(memory: Memory) -> tuple[int, Spaces]:
+    async def embed(memory: Memory) -> tuple[Spaces, Spaces]:
         if memory.embedder is None:
             raise UsageError(
                 "recall compares words here, which needs no vectors; for meanings "
@@ -626,10 +627,12 @@ def reembed() -> int:
             )
 
         watch = partial(progress().counted, "embedding", noun="examples")
-        return await memory.reembed(watch), await memory.spaces()
+        before = await count_spaces(memory)
+        return before, await vectors.reembed(memory, watch)
 
-    embedded, spaces = ask(
+    before, spaces = ask(
         embed, stopped="stopped; heedful lessons reembed continues where it stopped"
     )
+    embedded = before.behind - spaces.behind
     words = f"{counted(embedded, 'example')} embedded; {spaces}"
     return answer({"embedded": embedded, **asdict(spaces)}, words)

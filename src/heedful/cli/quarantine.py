@@ -62,7 +62,7 @@ def list_waiting(limit: Limit = 50) -> int:
         memory: Memory,
     ) -> tuple[list[QuarantinedLesson], frozenset[str]]:
         waiting = await memory.quarantine.waiting(limit)
-        return waiting, await memory.believed()
+        return waiting, await memory.quarantine.believed()
 
     waiting, stated = ask(look)
     rows = []
@@ -93,7 +93,7 @@ def show_waiting(id: Id) -> int:
     """
 
     async def look(memory: Memory) -> tuple[QuarantinedLesson, frozenset[str]]:
-        return await memory.quarantine.show(id), await memory.believed()
+        return await memory.quarantine.show(id), await memory.quarantine.believed()
 
     entry, stated = ask(look)
     then = ""
@@ -345,9 +345,9 @@ def trust(
         actor = by or getuser()
         released: list[int] = []
         if names:
-            released += await memory.state(*names, by=actor, why=why)
+            released += await memory.quarantine.state(*names, by=actor, why=why)
         if remove:
-            await memory.state(*remove, by=actor, why=why, remove=True)
+            await memory.quarantine.state(*remove, by=actor, why=why, remove=True)
         if released:
             await embed_later(memory.scope)
         return released
@@ -370,7 +370,7 @@ def clean_name(name: str) -> str:
 
 def _list_names() -> int:
     """List the stated names, those of the settings too."""
-    names = sorted(ask(lambda memory: memory.trusted()))
+    names = sorted(ask(lambda memory: memory.quarantine.stated()))
     return emit(
         [{"name": name} for name in names],
         columns("name"),

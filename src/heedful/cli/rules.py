@@ -39,6 +39,7 @@ from heedful.lessons.shared import (
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
+from heedful.memory.user_rules import UserRules
 from heedful.sanitize import clean, visible
 from heedful.store.projects import find_project, write_private
 from heedful.store.shared import FollowedRules
@@ -245,12 +246,12 @@ def list_rules(context: Context) -> int:
     stated = list[StatedRule]()
     # A database that the user named may be misspelt; then this raises NotFound.
     try:
-        stated += _ask(lambda memory: memory.user_rules.list(), everywhere=False)
+        stated += _ask(lambda memory: UserRules(memory).list(), everywhere=False)
     except NotFound:
         if is_stated("db", files=False):
             raise
     if has_own_memory():
-        stated += ask_own(lambda memory: memory.user_rules.list())
+        stated += ask_own(lambda memory: UserRules(memory).list())
     return emit(
         stated,
         RULE_COLUMNS,
@@ -272,7 +273,7 @@ def add_rule(
     Older rules about the same thing are retired.
     """
     stated = _ask(
-        lambda memory: memory.user_rules.state(text, by=by), everywhere, new=True
+        lambda memory: UserRules(memory).state(text, by=by), everywhere, new=True
     )
     lines = [f"rule {stated.id} is in force ({stated.told})"]
     lines += [f"it ends: {clean(old, MAX_RULE_CELL_CHARS)}" for old in stated.ended]
@@ -292,7 +293,7 @@ def retire_rule(
 ) -> int:
     """Retire a rule: agents no longer see it, unless you state it again."""
     retired = _ask(
-        lambda memory: memory.user_rules.retire(id, by=by, why=why), everywhere
+        lambda memory: UserRules(memory).retire(id, by=by, why=why), everywhere
     )
     words = f"retired: {clean(retired.text, MAX_RULE_CELL_CHARS)}"
     return answer({"retired": id, "by": by, "why": why}, words, following("rules"))

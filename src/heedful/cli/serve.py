@@ -40,7 +40,8 @@ from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import LoopLimits, policy
 from heedful.memory.arrivals import Patience
-from heedful.memory.memory import MAX_EMBEDDER_LOAD_SECONDS, log_failure
+from heedful.memory.memory import log_failure
+from heedful.memory.vectors import load_embedder
 from heedful.pipeline.thresholds import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
@@ -192,7 +193,7 @@ async def _serve(values: Settings) -> None:
 async def _load_embedder(setup: Setup) -> None:
     """Load the embedder, so that no request waits for it; log it if this fails."""
     try:
-        await setup.memory(setup.scope).load_embedder(seconds=MAX_EMBEDDER_LOAD_SECONDS)
+        await load_embedder(setup.memory(setup.scope).embedder)
     except ModelError as error:
         log_failure("heedful could not load the embedder", error)
 

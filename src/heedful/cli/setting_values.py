@@ -89,9 +89,7 @@ JudgeName = Annotated[Name, AfterValidator(_check_judge)]
 # A table is JSON in a variable of the environment.
 Table = dict[str, Any] | Json[dict[str, Any]]
 # Names of sources, or a table of sources and words of earlier versions.
-TrustTable = (
-    tuple[Name, ...] | dict[Name, str] | Json[tuple[Name, ...] | dict[Name, str]]
-)
+TrustNames = tuple[Name, ...] | Json[tuple[Name, ...]]
 CheckTable = dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]]
 PinTable = dict[Name, list[Name]] | Json[dict[Name, list[Name]]]
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # `_valid_settings` imports them, if a setting is stated
         PinTable,
         Prices,
         Table,
-        TrustTable,
+        TrustNames,
         Written,
     )
 
@@ -145,7 +145,7 @@ class Settings:
     forget: Written | None = None
     forget_loops: Written | None = None
 
-    trust: TrustTable = ()
+    trust: TrustNames = ()
     strict: bool = False
     hook: Table = field(default_factory=dict)
     checks: CheckTable = field(default_factory=dict)

@@ -13,6 +13,7 @@ from typing import Any
 from heedful.compat.answers import Records
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example, Match
+from heedful.lessons.origin import read_origin
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
@@ -50,7 +51,11 @@ async def store(
 
     example = Example(prompt, correction, rejected="", wrong=mistake)
     await memory.remember(
-        MISTAKE_ERROR_TYPE, mistake, example=example, trust=trust, tags=("reflexion",)
+        MISTAKE_ERROR_TYPE,
+        mistake,
+        example=example,
+        origin=read_origin(trust, "trust"),
+        tags=("reflexion",),
     )
     return _mistake_entry(example, time.time())
 

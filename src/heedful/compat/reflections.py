@@ -6,6 +6,7 @@ that storing it keeps their origin. Any other record has an unknown author.
 """
 
 import asyncio
+import copy
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -28,11 +29,12 @@ from heedful.lessons.lesson import (
     older_state,
     short_digest,
 )
+from heedful.lessons.origin import read_origin
 from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
-from heedful.memory.memory import Memory
+from heedful.memory.memory import Memory, open_memory
 from heedful.memory.reflect import (
     Reflected,
     keep,
@@ -256,7 +258,7 @@ async def generate_reflection(
         model=model,
         prompts=prompts,
         score=score,
-        trust=trust,
+        origin=read_origin(trust, "trust") if trust else None,
         on_model_error=on_model_error,
         store=False,
         related=[str(id) for id in related],
@@ -647,8 +649,12 @@ def _memory(
     """
     scope = Scope(id_text("tenant_id", tenant), id_text("project_id", project))
     if isinstance(store, Memory):
-        return store.of_scope(scope)
-    return Memory.of(store, scope)
+        memory = copy.copy(store)
+        memory.scope = scope
+        # The job of a host embeds what its own scope stores.
+        memory.later = None
+        return memory
+    return open_memory(store, scope)
 
 
 def _as_data(context: Any) -> Mapping[str, Any]:

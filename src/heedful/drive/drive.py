@@ -52,7 +52,7 @@ from heedful.lessons.lesson import Match, Scope
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead, with_stage_feedback
-from heedful.memory.memory import Memory
+from heedful.memory.memory import Memory, open_memory
 from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, ladders, open_beside
 from heedful.store.records import Head, JournalEntry, StoredLoop
@@ -146,7 +146,7 @@ class Run(Generic[C]):
         memory_store = None
         scope = self.scope
         if self.memory is not None:
-            memory = Memory.of(self.memory, scope)
+            memory = open_memory(self.memory, scope)
             memory_store = memory.store
             scope = scope or memory.scope
 

@@ -23,7 +23,7 @@ from heedful.drive.drive import RUN_OPTIONS, Run
 from heedful.drive.generate import HINT_PARAMETERS
 from heedful.drive.options import validate_options
 from heedful.errors import HeedfulError, NotPassed, UsageError
-from heedful.memory.memory import Memory
+from heedful.memory.memory import open_memory
 from heedful.validation import check_options, require
 
 P = ParamSpec("P")
@@ -173,7 +173,7 @@ def self_correcting(
     options["output"] = declared_output(options.get("output"))
     # All calls of the function share one memory.
     if options.get("memory") == ":memory:":
-        options["memory"] = Memory.of(":memory:", options.get("scope"))
+        options["memory"] = open_memory(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         """Return the function whose calls run loops; async if `function` is."""

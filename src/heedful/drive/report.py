@@ -31,7 +31,7 @@ from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
 from heedful.loop.similarity import find_near_repeat
-from heedful.memory.memory import Memory
+from heedful.memory.memory import Memory, open_memory
 from heedful.memory.vectors import embed, space_of
 from heedful.models.answers import answer_of, unfinished, usage_of
 from heedful.models.contract import MAX_MODEL_NAME_CHARS
@@ -527,7 +527,7 @@ async def open_loop(
     require(codec.is_complete(policy_document), "policy", policy.name, allowed)
 
     if memory is not None:
-        memory = Memory.of(memory, scope)
+        memory = open_memory(memory, scope)
         store = _store_of_memory(store, memory)
         scope = memory.scope
     if not isinstance(store, Store):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
+from heedful.memory.user_rules import UserRules
 from heedful.store import briefs, shared
 
 SECTION_HEADING = "## What earlier sessions taught"
@@ -24,7 +25,7 @@ async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) ->
     """
     read = memory.store.read
     scope = memory.scope
-    stated = [*await memory.user_rules.in_force(), *everywhere]
+    stated = [*await UserRules(memory).in_force(), *everywhere]
     followed = await read(scope, shared.opening, MAX_OPENING_LINES)
     lines = await read(scope, briefs.read_brief)
 

@@ -450,7 +450,7 @@ async def _waiting_note(memory: Memory) -> str:
         return ""
 
     sources = set[str]().union(*(entry.sources for entry in quarantined))
-    names = names_to_state(sources, await memory.believed())
+    names = names_to_state(sources, await memory.quarantine.believed())
     command = trust_command(names) or READ_COMMAND
     return f"heedful: lessons that wait for you: {len(quarantined)}; next: {command}"
 

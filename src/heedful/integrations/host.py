@@ -45,10 +45,11 @@ from heedful.lessons.silence import say
 from heedful.lessons.user_rules import NAMED_HEADING, names_in
 from heedful.memory.files import aged_text
 from heedful.memory.memory import (
-    MAX_EMBEDDER_LOAD_SECONDS,
     Memory,
     log_failure,
+    open_memory,
 )
+from heedful.memory.vectors import load_embedder
 from heedful.redact import redact
 from heedful.store import (
     aging,
@@ -145,7 +146,7 @@ class Host:
         self.own_memory: Memory | None = None
         self.own_scope: Scope = self.scope or Scope()
         if self.memory is not None:
-            self.own_memory = Memory.of(self.memory, self.scope)
+            self.own_memory = open_memory(self.memory, self.scope)
             self.own_scope = self.own_memory.scope
 
         memory = self.own_memory
@@ -162,7 +163,7 @@ class Host:
             return
 
         self._is_started = True
-        work = memory.load_embedder(seconds=MAX_EMBEDDER_LOAD_SECONDS)
+        work = load_embedder(memory.embedder)
         await self.guarded("load the embedder", work, None, limited=False)
 
     def run(self, id: str = "", task: Any = "") -> HostRun:

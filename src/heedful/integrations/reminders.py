@@ -25,6 +25,7 @@ from heedful.lessons.before import (
 from heedful.lessons.contracts import find_contract
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
+from heedful.store.hardened import count_alarms
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.lessons.lesson_check import Alarm, LessonCheck
@@ -208,7 +209,7 @@ async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) ->
     checks = await memory.store.read(memory.scope, exposures.active_checks, calls=True)
     alarms = _list_alarms(events, checks) if checks else ()
     if alarms:
-        await memory.checks.record(alarms)
+        await memory.store.write(memory.scope, count_alarms, alarms)
 
 
 def _list_alarms(

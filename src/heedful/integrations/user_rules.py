@@ -15,6 +15,7 @@ from heedful.lessons.user_rules import (
     read_rules,
 )
 from heedful.memory.memory import Memory
+from heedful.memory.user_rules import UserRules
 from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import session_marks, user_rules as rule_store
 
@@ -45,13 +46,13 @@ async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
     if not read_rules(message):
         return []
     source = source_of(session)
-    return stored_lines(await memory.user_rules.hear(message, source=source))
+    return stored_lines(await UserRules(memory).hear(message, source=source))
 
 
 async def rules_everywhere(memory: Memory, everywhere: str) -> Sequence[StatedRule]:
     """Return the rules for all projects of the user; `everywhere` is their database."""
     own_memory = _own_memory(everywhere, memory.scope)
-    return await own_memory.user_rules.in_force() if own_memory else ()
+    return await UserRules(own_memory).in_force() if own_memory else ()
 
 
 def _own_memory(everywhere: str, scope: Scope) -> Memory | None:

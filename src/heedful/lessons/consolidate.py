@@ -82,10 +82,9 @@ CONTRADICTION_REASONS: Mapping[str, str] = {
 class DreamLesson:
     """A lesson for consolidation; its times are in seconds since 1970.
 
-    If `apart`, its pattern is excluded from groups; if `held`, a part of it is in
-    quarantine. It is `mended` if it says what worked in its run. `by` is the author of
-    its words. A strategy is about the `failure` with this digest; for other lessons, it
-    is "".
+    If `held`, a part of it is in quarantine. It is `mended` if it says what worked in
+    its run. `by` is the author of its words. A strategy is about the `failure` with
+    this digest; for other lessons, it is "".
     """
 
     id: int
@@ -99,7 +98,6 @@ class DreamLesson:
     by: str = ""
     importance: float = 0.5
     pinned: bool = False
-    apart: bool = False
     held: bool = False
     mended: bool = False
     useful: float = 1.0

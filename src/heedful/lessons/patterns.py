@@ -88,8 +88,6 @@ class Templates:
 
     # The patterns by the digests of their signatures, for each key.
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
-    # The digests of the patterns that belong to no group.
-    apart: frozenset[str] = frozenset()
     # The groups of the keys that were asked for.
     _groups: _Groups = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -116,7 +114,7 @@ class Templates:
 
     def merge(self, pattern: Signature) -> Merge | None:
         """Return the group of the signature, or None if it has no group."""
-        if not is_learnable(pattern) or pattern.digest in self.apart:
+        if not is_learnable(pattern):
             return None
 
         groups = self._groups_of(_key(pattern))
@@ -154,17 +152,13 @@ class Templates:
         )
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
-    def unmerge(self, *digests: str) -> "Templates":
-        """Return the templates with these patterns excluded from all groups."""
-        return replace(self, apart=self.apart | set(digests))
-
     def _groups_of(self, key: _Key) -> dict[Tokens, Merge]:
         """Return the groups of a key by their templates; they are formed only once."""
         if key in self._groups:
             return self._groups[key]
 
         patterns = self.branches.get(key, {})
-        rows = {d: _parse(patterns[d]) for d in patterns if d not in self.apart}
+        rows = {d: _parse(patterns[d]) for d in patterns}
         short = {row for row in rows.values() if len(row) <= MAX_PATTERN_TOKENS}
         in_order = sorted(short, key=lambda row: (len(row), row))
 

@@ -210,13 +210,12 @@ async def _find_recurrences(
 ) -> Recurrences:
     """Return what recurs among the lessons without a part in quarantine.
 
-    It leaves out the lessons `gone`, which others replace, and those that a person
-    keeps apart.
+    It leaves out the lessons `gone`, which others replace.
     """
     citable = {
         lesson.id: lesson
         for lesson in sources
-        if not (lesson.held or lesson.apart) and lesson.id not in gone
+        if not lesson.held and lesson.id not in gone
     }
     lesson_words = await memory.store.read(memory.scope, links.read_words)
     runs = await memory.store.read(memory.scope, dream_store.runs)

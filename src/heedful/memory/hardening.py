@@ -1,6 +1,6 @@
 """Lessons that become checks: proposed from examples, accepted by a person or by trust.
 
-`Memory.checks` returns a `LessonChecks`. A check is proposed without a model and is
+A check is proposed without a model and is
 executed on the outputs of the lesson and on accepted outputs of others, before a person
 is asked. An accepted check judges the loops that memory shows something, and its
 findings are counted.
@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from heedful.errors import InvalidInput
 from heedful.lessons.harden import MIN_EXAMPLES, Material, propose
-from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson_check import Alarm, CheckState, LessonCheck
+from heedful.lessons.lesson_check import CheckState, LessonCheck
+from heedful.memory.memory import Memory
 from heedful.store import hardened as hardened_store
 from heedful.store.hardened import Hardenable
-from heedful.store.store import Store
 from heedful.validation import check_actor, check_integer
 
 # Who accepts the check of a lesson that a person wrote or released.
@@ -24,15 +23,15 @@ TRUST_ACTOR = "trust"
 
 
 class LessonChecks:
-    """The checks that lessons of one scope became.
+    """The checks that the lessons of one memory became.
 
     Every decision is recorded. All methods raise StoreError; those about one lesson
     raise NotFound, and InvalidInput for a lesson that is not trusted or not in use.
     """
 
-    def __init__(self, store: Store, scope: Scope) -> None:
-        self._store = store
-        self._scope = scope
+    def __init__(self, memory: Memory) -> None:
+        self._store = memory.store
+        self._scope = memory.scope
 
     async def list(self, limit: int = 50) -> Sequence[LessonCheck]:
         """Return the checks, newest decision first. Raises InvalidInput."""
@@ -79,10 +78,6 @@ class LessonChecks:
         return await self._store.write(
             self._scope, hardened_store.report_false_alarm, lesson, by=by, why=why
         )
-
-    async def record(self, alarms: Sequence[Alarm]) -> None:
-        """Count what checks found; a loop that is stored with its memory does it."""
-        await self._store.write(self._scope, hardened_store.count_alarms, alarms)
 
     async def _read(self, lesson: int) -> LessonCheck | None:
         """Return the stored check of a lesson, or None."""

@@ -9,80 +9,94 @@ them before. A `Memory` holds no state of its own: every call reads or writes it
 in one transaction.
 """
 
-from __future__ import annotations
-
 import asyncio
-import copy
 import logging
+import secrets
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, ModelUnavailable
+from heedful.episodes.error_lines import error_lines, output
+from heedful.errors import InvalidInput
+from heedful.lessons import links, ranking
 from heedful.lessons.before import ActionHistory
-from heedful.lessons.origin import (
-    MAX_STATED_NAME_CHARS,
-    NETWORK_SOURCE,
-    Origin,
-    name_of,
-    read_origin,
+from heedful.lessons.briefing import (
+    Briefing,
+    Selection,
+    Tell,
+    choose_for_loop,
+    draw_exposures,
+    explain_silence,
+    shown_names,
 )
+from heedful.lessons.holdout import plan_holdout
+from heedful.lessons.lesson import (
+    ANY_LESSON,
+    MAX_EXAMPLE_TEXT_CHARS,
+    Example,
+    Filter,
+    Lesson,
+    Match,
+    Matches,
+    Signature,
+    check_memory,
+    check_source,
+)
+from heedful.lessons.links import LessonWords, Related
+from heedful.lessons.made_names import MadeNames
+from heedful.lessons.origin import Origin, read_origin
+from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
     Remembered,
     Scope,
     check_holdout,
-    name_scope,
 )
+from heedful.lessons.signature import lesson_signature, signature
+from heedful.lessons.silence import Obstacle
+from heedful.memory.quarantine import Quarantine, check_name
+from heedful.memory.vectors import embed, space_of
+from heedful.models import installed_embedder
+from heedful.models.contract import Embedder, Message
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import redact_ends
-from heedful.store import calls as call_store, exposures as exposure_store, open_store
+from heedful.store import (
+    accepted_answers,
+    calls as call_store,
+    exposures as exposure_store,
+    lessons as lesson_store,
+    links as link_store,
+    open_store,
+    patterns as pattern_store,
+    pruning,
+    search,
+)
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_SCORE,
     check_actor,
     check_integer,
     check_number,
-    check_sequence,
     check_share,
     check_texts,
     refuses_unknown_options,
     require,
 )
 
-if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
+if TYPE_CHECKING:  # a hook process starts for each event, and needs none of these
     from heedful.checks.evaluate import Check
-    from heedful.lessons.briefing import Briefing, Selection, Tell
-    from heedful.lessons.lesson import (
-        Example,
-        Filter,
-        Lesson,
-        Match,
-        Matches,
-        Signature,
-    )
-    from heedful.lessons.links import Related
-    from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
-    from heedful.memory.hardening import LessonChecks
-    from heedful.memory.quarantine import Quarantine
     from heedful.memory.transfer import Exported, File, Imported
-    from heedful.memory.user_rules import UserRules
-    from heedful.memory.vectors import Progress, Spaces
-    from heedful.models.contract import Embedder, Message
 
-    # Says whether a loop refuses the accepted answer of an example now.
-    Refuses = Callable[[Example], Awaitable[bool]]
+# Says whether a loop refuses the accepted answer of an example now.
+Refuses = Callable[[Example], Awaitable[bool]]
 
 _log = logging.getLogger("heedful")
-# The embedder of a process is loaded in 0.5 s, or 3 s on a busy machine; the rest is
-# for fetching its weights.
-MAX_EMBEDDER_LOAD_SECONDS = 10.0
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
 # How many candidates a search by words and one by vectors find each: 10 lose 0.01 of
 # recall@5, 50 gain nothing and cost a third more.
@@ -106,30 +120,6 @@ def log_failure(event: str, error: Exception, scope: Scope | None = None) -> Non
     _log.warning(event, extra=fields | place)
 
 
-def _names_in(trust: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of the sources that a mapping of older words believes."""
-    names: set[str] = set()
-    for source, word in trust.items():
-        _checked_name(source)
-        if read_origin(word, "trust") != "outside":
-            names.add(name_of(source))
-    return frozenset(names)
-
-
-def _checked_name(name: str) -> str:
-    """Return a name. Raises InvalidInput unless a person may state a source by it."""
-    is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
-    require(
-        is_name and 0 < len(str(name)) <= MAX_STATED_NAME_CHARS,
-        "name",
-        name,
-        f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
-    )
-    wanted = "the name of one source: network is all text of unknown origin"
-    require(name != NETWORK_SOURCE, "name", name, wanted)
-    return name
-
-
 @refuses_unknown_options
 class Memory:
     """A memory of lessons for one scope.
@@ -144,8 +134,7 @@ class Memory:
     `origin` says whose words are remembered and reflected on here: "user", "local" or
     "outside". With `strict`, a fix also waits if it installs something, or if the agent
     read something from outside shortly before it. `trust` are names of sources that
-    are stated, as with `state`; in words of earlier versions, it is the origin, or a
-    mapping of sources to such words. Raises InvalidInput.
+    are stated, as with `Quarantine.state`. Raises InvalidInput.
     """
 
     def __init__(
@@ -158,25 +147,18 @@ class Memory:
         quota: int = 1_000,
         origin: Origin = "user",
         strict: bool = False,
-        trust: str | Collection[str] | Mapping[str, str] = "",
+        trust: Collection[str] = (),
     ) -> None:
-        self.stated: frozenset[str] = frozenset()
-        if isinstance(trust, Mapping):
-            self.stated = _names_in(trust)
-        elif isinstance(trust, str):
-            origin = read_origin(trust, "trust") if trust else origin
-        else:
-            self.stated = frozenset(map(_checked_name, trust))
+        require(not isinstance(trust, str), "trust", trust, "names, such as a list")
+        for name in trust:
+            check_name(name)
         require(isinstance(strict, bool), "strict", strict, "True or False")
         check_holdout(holdout)
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
         check_integer("quota", quota)
-        if embedder is not None:
-            from heedful.models.contract import Embedder
-
-            if isinstance(embedder, type) or not isinstance(embedder, Embedder):
-                raise InvalidInput("embedder", embedder, EMBEDDER_FORMS)
+        is_embedder = isinstance(embedder, Embedder) and not isinstance(embedder, type)
+        require(embedder is None or is_embedder, "embedder", embedder, EMBEDDER_FORMS)
 
         self.store: Store = store if isinstance(store, Store) else open_store(store)
         self.scope: Scope = scope or Scope()
@@ -186,37 +168,10 @@ class Memory:
         self.quota = quota
         self.origin: Origin = read_origin(origin)
         self.strict = strict
+        self.stated: frozenset[str] = frozenset(trust)
         # A host that embeds in its own job sets a function to call after each write.
         # With None, each write embeds what it stores.
         self.later: Callable[[], Awaitable[None]] | None = None
-
-    @classmethod
-    def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
-        """Return `memory` itself, or a Memory in this store.
-
-        A string is the name of a store; its memory uses the embedder that is installed,
-        if any.
-        """
-        if isinstance(memory, Memory):
-            return memory
-        is_place = isinstance(memory, str | Store)
-        require(is_place, "memory", memory, "a path such as heedful.db, or a Memory")
-        embedder = None
-        if isinstance(memory, str):
-            from heedful.models import installed_embedder
-
-            embedder = installed_embedder()
-        return cls(memory, scope, embedder)
-
-    def of_scope(self, scope: Scope) -> Memory:
-        """Return a memory of another scope, with the store and all settings of this."""
-        if scope == self.scope:
-            return self
-        memory = copy.copy(self)
-        memory.scope = scope
-        # The job of a host embeds what this scope stores.
-        memory.later = None
-        return memory
 
     @refuses_unknown_options
     async def remember(
@@ -227,7 +182,6 @@ class Memory:
         lesson: str = "",
         example: Example | None = None,
         origin: Origin | None = None,
-        trust: str = "",
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
@@ -240,25 +194,14 @@ class Memory:
         Both are one transaction. `recall` finds the lesson by the task of its example,
         or by its own text if it has no example. It also finds the lesson by `context`,
         the text around the error. `origin` says who wrote the text, by default that of
-        the memory: text from "outside" is quarantined. `trust` is the same in a word of
-        earlier versions. `source` names where the text is from, so that it can be
-        revoked. `derived_from` are ids of examples; the lesson has at most their
-        origin. `tags` and `importance` (0..1) apply to a new lesson. Only a lesson of
-        an operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it
-        never fails silently.
+        the memory: text from "outside" is quarantined. `source` names where the text is
+        from, so that it can be revoked. `derived_from` are ids of examples; the lesson
+        has at most their origin. `tags` and `importance` (0..1) apply to a new lesson.
+        Only a lesson of an operator may be `pinned`. Raises InvalidInput,
+        QuotaExceeded, StoreError; it never fails silently.
         """
-        from heedful.lessons.lesson import (
-            MAX_EXAMPLE_TEXT_CHARS,
-            Lesson,
-            check_memory,
-            check_source,
-        )
-        from heedful.lessons.signature import lesson_signature
-
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         author = read_origin(origin or self.origin)
-        if trust:
-            author = read_origin(trust, "trust")
         check_memory(
             text,
             author,
@@ -309,82 +252,8 @@ class Memory:
 
     @property
     def quarantine(self) -> Quarantine:
-        """The lessons in quarantine, which a person releases or rejects."""
-        from heedful.memory.quarantine import Quarantine
-
-        return Quarantine(self.store, self.scope)
-
-    @property
-    def checks(self) -> LessonChecks:
-        """The checks that lessons became, and those that a lesson may become."""
-        from heedful.memory.hardening import LessonChecks
-
-        return LessonChecks(self.store, self.scope)
-
-    @property
-    def user_rules(self) -> UserRules:
-        """The rules that the user gave agents in this project or in all projects."""
-        from heedful.memory.user_rules import UserRules
-
-        return UserRules(
-            self.store,
-            self.scope,
-            believed=self.believed,
-            write=partial(write_lessons, self),
-        )
-
-    async def trusted(self) -> frozenset[str]:
-        """Return the names of sources that people stated, those of this memory too."""
-        from heedful.store import quarantine as quarantine_store
-
-        stated = await self.store.read(self.scope, quarantine_store.stated_names)
-        return self.stated | stated
-
-    async def believed(self) -> frozenset[str]:
-        """Return the stated names, and the keys of a service that an operator made."""
-        from heedful.store import quarantine as quarantine_store
-
-        return await self.store.read(
-            self.scope, quarantine_store.believed_names, self.stated
-        )
-
-    async def is_strict(self, keys: Collection[str]) -> bool:
-        """Return True if strict rules hold for what these keys of a service sent.
-
-        They do for a key that was created as one from outside.
-        """
-        if self.strict or not keys:
-            return self.strict
-        from heedful.store import keys as key_store
-
-        stated = await self.store.read(self.scope, key_store.stated_keys)
-        return not stated.issuperset(keys)
-
-    async def state(
-        self, *names: str, by: str, why: str = "", remove: bool = False
-    ) -> Sequence[int]:
-        """State sources by their names: what they say is told at once from now on.
-
-        A name is that of a program or a tool that fetches, of an MCP server, `key:ID`
-        or `reviewer:LOGIN`. What waits only because of stated sources is released;
-        returns the ids. With `remove`, the names are stated no more. Raises
-        InvalidInput.
-        """
-        from heedful.store import quarantine as quarantine_store
-
-        for name in names:
-            _checked_name(name)
-        require(names, "names", names, "at least one name of a source")
-        check_actor(by, why)
-        return await self.store.write(
-            self.scope,
-            quarantine_store.state_names,
-            names,
-            by=by,
-            why=why,
-            own=self.stated,
-            is_stated=not remove,
-        )
+        """What waits until a person decides about it, and the sources people stated."""
+        return Quarantine(self.store, self.scope, stated=self.stated)
 
     @refuses_unknown_options
     async def seen(self, error_type: str, text: str = "") -> Seen:
@@ -397,8 +266,6 @@ class Memory:
         Of a very long text, the middle is left out. All reads use an index. Raises
         InvalidInput, StoreError.
         """
-        from heedful.store import patterns as pattern_store
-
         check_texts(error_type=error_type, text=text)
         if not text:
             text = error_type
@@ -435,27 +302,6 @@ class Memory:
             stated=self.stated,
         )
 
-    async def set_apart(
-        self, *digests: str, by: str, why: str = "", apart: bool = True
-    ) -> None:
-        """Never merge these patterns with others; `apart=False` allows it again.
-
-        The decision is recorded. Raises NotFound for a digest without a lesson,
-        InvalidInput without a digest or an actor.
-        """
-        from heedful.store import patterns as pattern_store
-
-        require(digests, "digests", digests, "signatures of lessons, at least one")
-        check_sequence("digests", digests, str, "signatures of lessons, each a text")
-        await self.store.write(
-            self.scope,
-            pattern_store.set_apart,
-            digests=digests,
-            apart=apart,
-            by=by,
-            why=why,
-        )
-
     @telemetry.search
     @refuses_unknown_options
     async def recall(
@@ -489,10 +335,6 @@ class Memory:
         `importance` (0..1), stored `since` this time (seconds since 1970). Raises
         InvalidInput, StoreError.
         """
-        from heedful.lessons import ranking
-        from heedful.lessons.briefing import explain_silence
-        from heedful.lessons.lesson import ANY_LESSON, Filter, Matches
-
         check_integer("limit", limit)
         check_texts(task=task)
         only = Filter(
@@ -546,10 +388,6 @@ class Memory:
         `importance` use what the author of a lesson claims, if the author claims any.
         Raises InvalidInput, StoreError.
         """
-        from heedful.lessons import ranking
-        from heedful.lessons.briefing import explain_silence
-        from heedful.lessons.lesson import ANY_LESSON, Filter, Matches
-
         check_integer("limit", limit)
         check_texts(text=text)
         only = Filter(
@@ -591,37 +429,36 @@ class Memory:
         )
         return Matches(silence=silence)
 
+    @overload
+    def render(
+        self, found: Sequence[Match], budget: int = ..., form: Literal["messages"] = ...
+    ) -> tuple[Message, ...]: ...
+
+    @overload
+    def render(
+        self, found: Sequence[Match], budget: int = ..., *, form: Literal["text"]
+    ) -> str: ...
+
     @refuses_unknown_options
     def render(
-        self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
-    ) -> tuple[Message, ...]:
-        """Return chat turns for a prompt: at most 3 near examples.
+        self,
+        found: Sequence[Match],
+        budget: int = PROMPT_BUDGET_TOKENS,
+        form: Literal["messages", "text"] = "messages",
+    ) -> tuple[Message, ...] | str:
+        """Return at most 3 near examples as chat turns for a prompt.
 
         At most 1 of them is not verified. The turns have at most `budget` tokens, as
         heedful estimates them; an example that does not fit is left out. The `source`
-        of each turn names its origin.
+        of each turn names its origin. With the `form` "text", return examples and
+        lessons as one text between random delimiters, "" if nothing is near.
         """
-        from heedful.lessons import ranking
-
-        chosen = ranking.choose(found, budget=budget, now=time.time())
-        return ranking.as_messages(chosen)
-
-    def render_text(
-        self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
-    ) -> str:
-        """Return examples and lessons as one text; "" if nothing is near.
-
-        The text is between random delimiters. The budget includes headings and
-        delimiters.
-        """
-        import secrets
-
-        from heedful.lessons import ranking
-
+        require(form in ("messages", "text"), "form", form, "messages or text")
+        now = time.time()
+        if form == "messages":
+            return ranking.as_messages(ranking.choose(found, budget=budget, now=now))
         seed = secrets.randbits(64)
-        chosen = ranking.choose(
-            found, budget=budget, now=time.time(), advice=True, seed=seed
-        )
+        chosen = ranking.choose(found, budget=budget, now=now, advice=True, seed=seed)
         return ranking.as_text(ranking.as_messages(chosen), seed, chosen)
 
     @telemetry.search
@@ -658,16 +495,6 @@ class Memory:
         a new loop now `refuses`. The checks of lessons judge the loop, whatever it is
         shown.
         """
-        from heedful.lessons.briefing import (
-            Briefing,
-            choose_for_loop,
-            draw_exposures,
-            shown_names,
-        )
-        from heedful.lessons.holdout import plan_holdout
-        from heedful.lessons.silence import Obstacle
-        from heedful.store import search
-
         space, vector = await self._embed(task)
         find = partial(
             search.search,
@@ -734,18 +561,17 @@ class Memory:
         )
         return briefing.with_prompt()
 
-    async def prove(self, model: str = "") -> Proof:
+    async def prove(self, model: str = "") -> "Proof":
         """Return what exposures and outcomes of this scope prove about its lessons.
 
         With a `model`, only loops of this model count.
         """
-        from heedful.lessons import proof
+        from heedful.lessons import proof  # slow to import for a hook
+        from heedful.store import ladders, trials
 
         check_texts(model=model)
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         proven = await asyncio.to_thread(proof.prove, evidence, model)
-        from heedful.store import ladders, trials  # slow to import for a hook
-
         figures = await self.store.read(self.scope, ladders.figures, model)
         tried = () if model else await self.store.read(self.scope, trials.proven)
         return replace(proven, ladders=figures, trials=tried)
@@ -761,12 +587,11 @@ class Memory:
         do this only if enough loops have ended since the last time. Returns the names
         (`kind/signature`) of the retired lessons.
         """
+        from heedful.lessons import proof
         from heedful.lessons.learn import is_proof_due
 
         if outcomes is not None and not is_proof_due(outcomes):
             return ()
-
-        from heedful.lessons import proof
 
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         # With many lessons this takes seconds.
@@ -806,8 +631,6 @@ class Memory:
 
         Failures of agents that nothing put right come last.
         """
-        from heedful.store import lessons as lesson_store
-
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
@@ -819,14 +642,11 @@ class Memory:
         lessons in use are linked. If no lesson is related, `silence` of the result says
         why. No model is asked. Raises NotFound, InvalidInput, StoreError.
         """
-        from heedful.lessons import links
-        from heedful.store import lessons as lesson_store, links as link_store
-
         check_integer("id", id, least=0)
         check_integer("limit", limit)
         row = await self.store.read(self.scope, lesson_store.shown, id)
         lessons = await self.store.read(self.scope, link_store.read_words)
-        unread = links.LessonWords(
+        unread = LessonWords(
             id=id,
             kind=row["kind"],
             text="",
@@ -846,8 +666,6 @@ class Memory:
         `pinned=False` ends the protection. The decision is recorded. Raises NotFound,
         InvalidInput without an actor.
         """
-        from heedful.store import lessons as lesson_store
-
         check_integer("id", id, least=0)
         await self.store.write(
             self.scope, lesson_store.pin, id, pinned=pinned, by=by, why=why
@@ -862,9 +680,6 @@ class Memory:
         words. Returns their id there, or else 0. The edit is recorded. Raises NotFound,
         InvalidInput (also for a superseded lesson, and for the same words).
         """
-        from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
-        from heedful.store import lessons as lesson_store
-
         check_integer("id", id, least=0)
         check_texts(text=text)
         space, vector = await self._embed(text[:MAX_EXAMPLE_TEXT_CHARS])
@@ -886,7 +701,7 @@ class Memory:
         *,
         by: str,
         why: str = "",
-        checks: Sequence[Check] = (),
+        checks: "Sequence[Check]" = (),
     ) -> Sequence[Remembered]:
         """Store the answer that a person accepts for a loop that did not pass.
 
@@ -896,8 +711,7 @@ class Memory:
         on or passed, and for an answer that the loop has refused, or that one of the
         `checks` or the check of a lesson refuses.
         """
-        from heedful.memory.accepting import accept
-        from heedful.store import accepted_answers
+        from heedful.memory.accepting import accept  # slow to import: it runs checks
 
         check_actor(by, why)
         judged = await accept(
@@ -929,8 +743,6 @@ class Memory:
         with `dry_run`, return what would be removed. The removal is one recorded
         transaction. Raises InvalidInput.
         """
-        from heedful.store import pruning
-
         check_actor(by, "")
         if unused_for is None and keep is None:
             raise InvalidInput("prune", None, "called with unused_for, keep, or both")
@@ -951,93 +763,15 @@ class Memory:
             self.scope, pruning.prune, unused_seconds, max_lessons, by=by
         )
 
-    async def doubt_age(self, unused_for: float) -> str:
-        """Return why nobody should `prune` unattended by age now; "" if all is well.
-
-        If more than half of the lessons are unused for `unused_for` seconds, the clock
-        may be fast: then all that was learnt would be lost.
-        """
-        unused = await self.prune(by="-", unused_for=unused_for, dry_run=True)
-        lessons = await self.count()
-        if len(unused) * 2 <= lessons:
-            return ""
-        return (
-            f"{len(unused)} of {lessons} lessons seem unused for "
-            f"{unused_for / 86_400:g} days, and stay; see that the clock is right, "
-            f"then run {name_scope('heedful lessons prune', self.scope)}"
-        )
-
-    async def spaces(self) -> Spaces:
-        """Count the texts with and without a vector of the embedder in use."""
-        from heedful.memory.vectors import Spaces, space_of
-        from heedful.store import search
-
-        counts = await self.store.read(self.scope, search.spaces)
-        return Spaces.of(counts, space_of(self.embedder))
-
-    async def reembed(
-        self,
-        progress: Progress | None = None,
-        since: float = 0.0,
-        pause: Callable[[], Awaitable[None]] | None = None,
-    ) -> int:
-        """Embed the texts without a vector in the embedder's space; return how many.
-
-        Texts stored before the time `since` (seconds since 1970) are left out. Each
-        small batch is one transaction, after a `pause`, and others may write meanwhile.
-        Stop it at any time; the next call continues. Raises InvalidInput without an
-        embedder, ModelError, StoreError.
-        """
-        from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, embed, space_of
-        from heedful.store import search
-
-        if self.embedder is None:
-            raise InvalidInput(
-                "embedder", None, "an embedder, which computes the vectors"
-            )
-
-        space = space_of(self.embedder)
-        total = (await self.spaces()).behind if progress is not None else 0
-        last_row = 0
-        count = 0
-        while True:
-            batch = await self.store.read(
-                self.scope,
-                search.unplaced,
-                space,
-                after=last_row,
-                limit=EMBEDDING_BATCH_TEXTS,
-                since=since,
-            )
-            if not batch:
-                return count
-
-            if pause is not None:
-                await pause()
-            vectors = await embed(self.embedder, [text for _, text in batch])
-            placed = [
-                (row, text, vector)
-                for (row, text), vector in zip(batch, vectors, strict=True)
-            ]
-            count += await self.store.write(self.scope, search.place, space, placed)
-
-            last_row, _ = batch[-1]
-            if progress is not None:
-                progress(count, max(count, total))
-
     async def clear(self) -> int:
         """Delete everything learnt in this scope; return how many lessons it had."""
-        from heedful.store import lessons as lesson_store
-
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:
         """Return the number of lessons in this scope."""
-        from heedful.store import lessons as lesson_store
-
         return await self.store.read(self.scope, lesson_store.count)
 
-    async def export(self, file: File) -> Exported:
+    async def export(self, file: "File") -> "Exported":
         """Write all lessons to a new file at a path, or to an open binary file.
 
         They are the lessons of one moment. The file has no vectors; `reembed` computes
@@ -1051,26 +785,24 @@ class Memory:
 
     async def import_(
         self,
-        file: File,
+        file: "File",
         *,
         origin: Origin = "outside",
-        trust: str = "",
         by: str = "",
         why: str = "",
         dry_run: bool = False,
-    ) -> Imported:
+    ) -> "Imported":
         """Add the new lessons of an export.
 
         A damaged file is refused before anything is written. Imported lessons are
         quarantined, unless a person confirms them: with the `origin` "user", and
         `by` whom and `why`, they keep their own origin and state, and the import is
-        recorded. `trust` is the origin in a word of earlier versions. With `dry_run`,
-        nothing is written, and only the lessons are counted. Raises LineError,
-        InvalidInput, StoreError.
+        recorded. With `dry_run`, nothing is written, and only the lessons are counted.
+        Raises LineError, InvalidInput, StoreError.
         """
         from heedful.memory.transfer import read_export
 
-        author = read_origin(trust or origin)
+        author = read_origin(origin)
         require(
             author != "local", "origin", author, "outside, or user if you confirm it"
         )
@@ -1100,8 +832,6 @@ class Memory:
 
         `place` is the space and the vector of the text.
         """
-        from heedful.store import search
-
         space, vector = place
         return await self.store.read(
             self.scope,
@@ -1126,54 +856,39 @@ class Memory:
 
         `place` is the space and the vector of the text.
         """
-        from heedful.store import search
-
         space, vector = place
         hidden = await self.store.read(
             self.scope, search.hidden, text, space=space, vector=vector
         )
         return [match for match in hidden if reviews or match.state == "retired"]
 
-    async def load_embedder(self, seconds: float) -> None:
-        """Load the embedder if it runs in this process: its first call does otherwise.
-
-        Raises WeightsError, and ModelUnavailable if it takes more than `seconds`.
-        """
-        if self.embedder is None:
-            return
-
-        from heedful.models.embedder import MiniLM
-
-        if not isinstance(self.embedder, MiniLM):
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self.embedder.load()
-        except TimeoutError as error:
-            raise ModelUnavailable(
-                f"{self.embedder.name} was not loaded within {seconds:g} s; fetch its "
-                "weights before: heedful model fetch"
-            ) from error
-
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
         """Return the space and the vector of a text; ("", None) without an embedder."""
         if self.embedder is None or not text.strip():
             return "", None
 
-        from heedful.memory.vectors import embed, space_of
-
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
+
+
+def open_memory(memory: Memory | Store | str, scope: Scope | None = None) -> Memory:
+    """Return `memory` itself, or a Memory in this store.
+
+    A string is the name of a store; its memory uses the embedder that is installed, if
+    any.
+    """
+    if isinstance(memory, Memory):
+        return memory
+    is_place = isinstance(memory, str | Store)
+    require(is_place, "memory", memory, "a path such as heedful.db, or a Memory")
+    embedder = installed_embedder() if isinstance(memory, str) else None
+    return Memory(memory, scope, embedder)
 
 
 def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature."""
-    from heedful.episodes.error_lines import error_lines, output
-    from heedful.lessons.made_names import MadeNames
-    from heedful.lessons.signature import signature
-
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
     pattern = signature(error_type, text[:MAX_SIGNED_CHARS])
     raw_lines = error_lines(output(text).splitlines())

@@ -1,20 +1,27 @@
 """Quarantine: the lessons that wait until a person decides about them.
 
 Lessons from tools and documents wait here, and no prompt contains them. A person
-releases or rejects a lesson, or revokes a source with all that derives from it. Each
-decision is recorded with its author and reason.
+releases or rejects a lesson, states a source by its name, or revokes a source with all
+that derives from it. Each decision is recorded with its author and reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
+from heedful.lessons.origin import MAX_STATED_NAME_CHARS, NETWORK_SOURCE
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
-from heedful.store import quarantine as quarantine_store
+from heedful.store import keys as key_store, quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS
 from heedful.store.store import Store
-from heedful.validation import check_integer, check_sequence, check_texts, require
+from heedful.validation import (
+    check_actor,
+    check_integer,
+    check_sequence,
+    check_texts,
+    require,
+)
 
 _IDS_FORM = "ids of what waits in quarantine"
 
@@ -22,13 +29,16 @@ _IDS_FORM = "ids of what waits in quarantine"
 class Quarantine:
     """The quarantine of one scope: lessons that wait for a review.
 
-    Every decision is recorded. `Memory.quarantine` returns one. All methods raise
-    StoreError.
+    Every decision is recorded. `Memory.quarantine` returns one; `stated` are the names
+    of sources that its memory states. All methods raise StoreError.
     """
 
-    def __init__(self, store: Store, scope: Scope) -> None:
+    def __init__(
+        self, store: Store, scope: Scope, stated: Set[str] = frozenset()
+    ) -> None:
         self._store = store
         self._scope = scope
+        self._stated = frozenset(stated)
 
     async def waiting(
         self, limit: int = 50, after: int | None = None
@@ -93,6 +103,51 @@ class Quarantine:
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(self._scope, quarantine_store.undo, ids, by=by, why=why)
 
+    async def state(
+        self, *names: str, by: str, why: str = "", remove: bool = False
+    ) -> Sequence[int]:
+        """State sources by their names: what they say is told at once from now on.
+
+        A name is that of a program or a tool that fetches, of an MCP server, `key:ID`
+        or `reviewer:LOGIN`. What waits only because of stated sources is released;
+        returns the ids. With `remove`, the names are stated no more. Raises
+        InvalidInput.
+        """
+        for name in names:
+            check_name(name)
+        require(names, "names", names, "at least one name of a source")
+        check_actor(by, why)
+        return await self._store.write(
+            self._scope,
+            quarantine_store.state_names,
+            names,
+            by=by,
+            why=why,
+            own=self._stated,
+            is_stated=not remove,
+        )
+
+    async def stated(self) -> frozenset[str]:
+        """Return the names of sources that people stated, those of this memory too."""
+        names = await self._store.read(self._scope, quarantine_store.stated_names)
+        return self._stated | names
+
+    async def believed(self) -> frozenset[str]:
+        """Return the stated names, and the keys of a service that an operator made."""
+        return await self._store.read(
+            self._scope, quarantine_store.believed_names, self._stated
+        )
+
+    async def has_strict(self, keys: Collection[str]) -> bool:
+        """Return True if one of these keys of a service was created as from outside.
+
+        Then strict rules hold for what it sends.
+        """
+        if not keys:
+            return False
+        stated = await self._store.read(self._scope, key_store.stated_keys)
+        return not stated.issuperset(keys)
+
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
     ) -> RevocationResult:
@@ -114,3 +169,16 @@ class Quarantine:
             why=why,
             dry_run=dry_run,
         )
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidInput unless a person may state a source by this name."""
+    is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
+    require(
+        is_name and 0 < len(str(name)) <= MAX_STATED_NAME_CHARS,
+        "name",
+        name,
+        f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
+    )
+    wanted = "the name of one source: network is all text of unknown origin"
+    require(name != NETWORK_SOURCE, "name", name, wanted)

@@ -89,7 +89,12 @@ from heedful.memory.draft import (
     by_outcome,
     by_rules,
 )
-from heedful.memory.memory import Memory, log_failure, write_lessons
+from heedful.memory.memory import (
+    Memory,
+    log_failure,
+    open_memory,
+    write_lessons,
+)
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.user_rules import USER_SOURCE, correction_lessons
 from heedful.models.contract import Model
@@ -237,7 +242,6 @@ async def reflect(
     on_model_error: Literal["keep", "raise"] = "keep",
     store: bool = True,
     origin: Origin | None = None,
-    trust: str = "",
     related: Sequence[str] = (),
     keys: Sequence[str] = (),
     of_quiet_runs: bool = False,
@@ -256,10 +260,9 @@ async def reflect(
     answer. `score` returns the importance, 0..1. With `store=False` nothing is written.
     `origin` is that of who hands in the run, by default that of the memory, else
     "user": of a run from "outside", all lessons wait. What a tool that fetches says is
-    left out of the words of the rules. `trust` is the origin in a word of earlier
-    versions. `related` are ids that are stored with the lesson. `keys` are the sources
-    of the keys of a service that sent the episode, such as "key:3f".
-    Raises InvalidInput, ModelError, StoreError.
+    left out of the words of the rules. `related` are ids that are stored with the
+    lesson. `keys` are the sources of the keys of a service that sent the episode, such
+    as "key:3f". Raises InvalidInput, ModelError, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     require(
@@ -272,9 +275,9 @@ async def reflect(
     check_sequence("keys", keys, str, "sources, each a text")
 
     if memory is not None:
-        memory = Memory.of(memory, None)
+        memory = open_memory(memory)
     own_origin = memory.origin if memory is not None else "user"
-    author = read_origin(trust or origin or own_origin)
+    author = read_origin(origin or own_origin)
     reflector = _Reflector(
         memory=memory,
         model=model,
@@ -324,7 +327,7 @@ async def reflect_waiting(
     fails, the error is raised and the episode waits; if its answer is refused, the
     rules write the reflection. Raises ModelError, StoreError.
     """
-    memory = Memory.of(memory, None)
+    memory = open_memory(memory)
     reflector = _Reflector(
         memory=memory,
         model=model,
@@ -350,7 +353,7 @@ async def keep(
     If it was stored before, return the answers of its lessons, and count no sighting.
     Raises StoreError, QuotaExceeded.
     """
-    memory = Memory.of(memory, None)
+    memory = open_memory(memory)
     # The lessons' own: a caller may have changed it.
     meta = next((lesson.meta for lesson in reflection.lessons), reflection.meta)
     if not meta:
@@ -510,10 +513,12 @@ class _Reflector:
             answers = {position + 1 for position in tasks}
             episode = remove_lessons(episode, frozenset(tasks | answers))
 
-        stated = await self.memory.believed()
+        stated = await self.memory.quarantine.believed()
         if any(is_outside(key, stated) for key in self.keys):
             trust = "outside"
-        strict = await self.memory.is_strict(self.keys)
+        strict = self.memory.strict or await self.memory.quarantine.has_strict(
+            self.keys
+        )
         return await asyncio.to_thread(Study.of, episode, trust, stated, strict)
 
     async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
@@ -864,7 +869,7 @@ async def _write_lessons(
     """Store the lessons of an episode with its steps; return the answers."""
     if reflection.rules:
         # Before the lessons: if this process ends between both, the run is tried again.
-        stated = await memory.believed()
+        stated = await memory.quarantine.believed()
         await write_lessons(memory, reflection.rules, user_rules.state, stated=stated)
     answers = await write_lessons(
         memory,

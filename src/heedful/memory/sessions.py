@@ -22,7 +22,7 @@ from heedful.lessons.origin import is_outside, keys_in
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.files import file_digests
-from heedful.memory.memory import Memory, write_lessons
+from heedful.memory.memory import Memory, open_memory, write_lessons
 from heedful.memory.reflect import WORK_FAILURE_IMPORTANCE, steps_of
 from heedful.memory.user_rules import (
     USER_SOURCE,
@@ -66,14 +66,14 @@ async def learn_session(
 
     Each failed action with what put it right is a lesson. A session that was learnt
     when it was shorter counts no sighting again. What is from outside waits in
-    quarantine; see `Memory.state`. `digest` identifies the session, by
+    quarantine; see `Quarantine.state`. `digest` identifies the session, by
     default by all its events. All lessons depend on `sources`, too, such as the key of
     a service. `root` is the folder of the repository, by default the one that the paths
     of the session have in common: lessons name paths relative to it. Raises
     InvalidInput, QuotaExceeded, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
-    memory = Memory.of(memory, None)
+    memory = open_memory(memory)
     digest = digest or episode.digest
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
@@ -81,10 +81,11 @@ async def learn_session(
     run = await asyncio.to_thread(trace.course, episode)
     finder = await asyncio.to_thread(MistakeFinder, run, root)
     source = source_of(episode.session or episode.id or episode.digest[:32])
-    stated = await memory.believed()
+    stated = await memory.quarantine.believed()
     has_unstated_key = any(is_outside(key, stated) for key in sources)
     is_from_outside = memory.origin == "outside" or has_unstated_key
-    strict = await memory.is_strict(keys_in(sources))
+    has_strict_key = await memory.quarantine.has_strict(keys_in(sources))
+    strict = memory.strict or has_strict_key
     rules = _rules_of(run)
     lessons = [
         _mistake_lesson(finding, finder, source, stated, strict=strict, root=root)

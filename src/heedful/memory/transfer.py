@@ -15,15 +15,14 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.store import transfer as records
 from heedful.store.connection import Db
 from heedful.store.store import Store
-
-if TYPE_CHECKING:  # only reading or writing a file needs these records
-    from heedful.store.transfer import End, Header, Record
+from heedful.store.transfer import End, Header, Record
 
 File = str | os.PathLike[str] | BinaryIO
 MAX_EXPORT_LINE_BYTES = 256 * 2**20
@@ -84,8 +83,6 @@ async def read_export(
     """
     from tempfile import TemporaryFile
 
-    from heedful.store import transfer as records
-
     with TemporaryFile() as copy:
         with open_input(file) as (opened, name):
             copyfileobj(opened, copy)
@@ -127,8 +124,6 @@ async def read_export(
 
 def _write_records(db: Db, scope: Scope, out: BinaryIO) -> Exported:
     """Write the header, the lessons, and a last line with the digest of these."""
-    from heedful.store import transfer as records
-
     out.truncate(out.seek(0))  # the database may ask for a second try
     digest = sha256()
     lines = 0
@@ -145,10 +140,10 @@ def _write_records(db: Db, scope: Scope, out: BinaryIO) -> Exported:
     return Exported(lines - 1, out.tell(), digest.hexdigest())
 
 
-def _read_ends(file: BinaryIO, name: str) -> "tuple[Header, End]":
+def _read_ends(file: BinaryIO, name: str) -> tuple[Header, End]:
     """Read a whole export; return its first and its last record. Raises LineError."""
-    records: Iterator[Any] = _read_records(file, name)
-    return next(records), deque(records, maxlen=1).pop()
+    lines: Iterator[Any] = _read_records(file, name)
+    return next(lines), deque(lines, maxlen=1).pop()
 
 
 @contextmanager
@@ -197,10 +192,8 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
         raise LineError(name, 0, message) from error
 
 
-def _read_records(file: BinaryIO, name: str) -> "Iterator[Record]":
+def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
     """Yield the records of an export. Raises LineError if it is damaged."""
-    from heedful.store import transfer as records
-
     digest = sha256()  # of the lines above
     number = 0
     file.seek(0)

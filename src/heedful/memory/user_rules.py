@@ -1,10 +1,10 @@
 """Rules that a user gave agents: list, state, retire.
 
-`Memory.user_rules` returns a `UserRules`. What users say in prompts becomes a rule by
+What users say in prompts becomes a rule by
 itself, as `hear` finds it; each other rule a person states here.
 """
 
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.episodes.episode import Event
@@ -13,8 +13,6 @@ from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Lesson,
-    Remembered,
-    Scope,
     Signature,
     digest_of,
     short_digest,
@@ -26,9 +24,9 @@ from heedful.lessons.user_rules import (
     read_correction,
     read_rules,
 )
+from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import mask_personal, redact
 from heedful.store import editions, user_rules as rule_store
-from heedful.store.store import Store
 from heedful.validation import check_actor, check_integer, require
 
 # The source of what the user said.
@@ -82,22 +80,13 @@ def correction_lessons(
 class UserRules:
     """The rules of the user in one memory; all methods raise StoreError.
 
-    Those in the user's own memory hold in all projects. `believed` returns the names of
-    sources that people stated, and `write` stores lessons as the memory does.
+    Those in the user's own memory hold in all projects.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        scope: Scope,
-        *,
-        believed: Callable[[], Awaitable[Set[str]]],
-        write: Callable[..., Awaitable[list[Remembered]]],
-    ) -> None:
-        self._store = store
-        self._scope = scope
-        self._believed = believed
-        self._write = write
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._store = memory.store
+        self._scope = memory.scope
 
     async def list(self) -> Sequence[StatedRule]:
         """Return the rules in all states, last said first.
@@ -132,12 +121,15 @@ class UserRules:
         return await self._keep(texts, source) if texts else ()
 
     async def _keep(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
-        stated = await self._believed()
+        stated = await self._memory.quarantine.believed()
         rules = []
         for text in texts:
             old = await self._store.read(self._scope, rule_store.ended_by, text)
-            (answer,) = await self._write(
-                [rule_lesson(text, source)], rule_store.state, stated=stated
+            (answer,) = await write_lessons(
+                self._memory,
+                [rule_lesson(text, source)],
+                rule_store.state,
+                stated=stated,
             )
             rules.append(
                 StatedRule(

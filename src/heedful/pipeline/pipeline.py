@@ -36,7 +36,7 @@ from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, runs, stop
-from heedful.memory.memory import Memory
+from heedful.memory.memory import Memory, open_memory
 from heedful.models import open_model
 from heedful.pages.report import STATUS_SIGNS, write, write_attempt
 from heedful.pipeline import stages, validation
@@ -115,7 +115,7 @@ class Pipeline:
 
         memory_store = None
         if memory is not None:
-            memory = Memory.of(memory, scope)
+            memory = open_memory(memory, scope)
             memory_store = memory.store
             scope = scope or memory.scope
         self.memory: Memory | None = memory

@@ -94,7 +94,9 @@ class Caller:
         """
         if self.key.id and not self.key.outside:
             return "local"  # the answer to every report waits for this
-        return origin_of(self.actor.via.split(), await self.memory.believed())
+        return origin_of(
+            self.actor.via.split(), await self.memory.quarantine.believed()
+        )
 
     @property
     def by(self) -> str:

@@ -26,11 +26,13 @@ from heedful.drive.drive import Run
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
+from heedful.lessons.scope import name_scope
 from heedful.loop import codec, record
 from heedful.memory.arrivals import Patience, gather
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
+from heedful.memory.vectors import reembed
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
 from heedful.store import episodes, lessons, loops as loop_store, retention
@@ -144,7 +146,7 @@ class Resources:
     holdout: float = DEFAULT_HOLDOUT_SHARE
     max_entries: int | None = None
     strict: bool = False
-    trust: Collection[str] | Mapping[str, str] = ()
+    trust: Collection[str] = ()
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of this tenant and project."""
@@ -226,7 +228,7 @@ async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
 
     began = time.time()
     last = tools.embedded.get(scope, 0.0) if since else 0.0
-    await tools.memory(scope).reembed(since=last, pause=tools.pause)
+    await reembed(tools.memory(scope), since=last, pause=tools.pause)
     tools.embedded[scope] = began - CLOCK_OVERLAP_SECONDS
 
 
@@ -247,9 +249,18 @@ async def prune(tools: Tools, scope: Scope) -> None:
     if tools.unused_for is None:
         return
     memory = tools.memory(scope)
-    doubt = await memory.doubt_age(tools.unused_for)
-    if doubt:
-        log.warning("prune_refused", extra={"scope": str(scope), "reason": doubt})
+    unused = await memory.prune(
+        by=WORKER_ACTOR, unused_for=tools.unused_for, dry_run=True
+    )
+    lessons = await memory.count()
+    if len(unused) * 2 > lessons:
+        # The clock may be fast: then all that was learnt would be lost.
+        reason = (
+            f"{len(unused)} of {lessons} lessons seem unused for "
+            f"{tools.unused_for / 86_400:g} days, and stay; see that the clock is "
+            f"right, then run {name_scope('heedful lessons prune', scope)}"
+        )
+        log.warning("prune_refused", extra={"scope": str(scope), "reason": reason})
         return
     await memory.prune(by=WORKER_ACTOR, unused_for=tools.unused_for)
 

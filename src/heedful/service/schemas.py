@@ -476,14 +476,13 @@ RememberedAnswer = Annotated[
 class LessonEdit(Body):
     """Changes to a lesson.
 
-    `pinned` protects the lesson from eviction and pruning. `apart` keeps its error
-    pattern from being grouped with similar patterns. `retired` takes the lesson out of
-    recall. `restored` brings it back, even if a proof retired it. `text` replaces its
-    words: the old words stay as a version, and measurements of them no longer count.
+    `pinned` protects the lesson from eviction and pruning. `retired` takes the lesson
+    out of recall. `restored` brings it back, even if a proof retired it. `text`
+    replaces its words: the old words stay as a version, and measurements of them no
+    longer count.
     """
 
     pinned: bool | None = None
-    apart: bool | None = None
     retired: Literal[True] | None = None
     restored: Literal[True] | None = None
     text: Annotated[Excerpt, Field(min_length=1)] | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.errors import Changed, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.store import exposures, lessons, patterns, search
+from heedful.store import exposures, lessons, search
 from heedful.store.connection import Db, Row, key_of, resumable
 from heedful.validation import MAX_INTEGER, require
 
@@ -26,7 +26,6 @@ EDITION_FIELDS = (
     "importance",
     "meta",
     "pinned",
-    "apart",
 )
 EDITION_CHARS = 16  # of the hash; enough to see that somebody changed the lesson
 
@@ -86,10 +85,10 @@ def amend(
 ) -> Mapping[str, Any]:
     """Change a lesson, record a ruling for each change, and return the lesson.
 
-    `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern
-    from groups. `retired` takes the lesson out of recall, and `restored` brings it
-    back, also after a proof retired it. `text` gives it new words. Raises Changed if
-    the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
+    `pinned` protects the lesson from eviction and pruning. `retired` takes the lesson
+    out of recall, and `restored` brings it back, also after a proof retired it. `text`
+    gives it new words. Raises Changed if the lesson has another edition, NotFound, and
+    InvalidInput if `by` is empty.
     """
     (lesson,) = _stored(db, scope, [id])
     if lesson["edition"] != edition:
@@ -98,11 +97,6 @@ def amend(
     pinned = change.get("pinned")
     if pinned is not None:
         lessons.pin(db, scope, id=id, pinned=pinned, by=by, why=why)
-
-    apart = change.get("apart")
-    if apart is not None:
-        digests = [lesson["signature"]]
-        patterns.set_apart(db, scope, digests=digests, apart=apart, by=by, why=why)
 
     if change.get("retired"):
         _retire(db, scope, lesson, by=by, why=why)

@@ -883,10 +883,9 @@ def plain(row: Row) -> Mapping[str, Any]:
     if mistake is not None and mistake.error_origin == "outside":
         lesson["pattern"] = ""
 
-    flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
     record = mistake and to_data(without_outside(mistake))
-    return {**lesson, **flags, **lists, "mistake": record}
+    return {**lesson, **lists, "pinned": bool(row["pinned"]), "mistake": record}
 
 
 def rule(

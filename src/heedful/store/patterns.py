@@ -1,18 +1,15 @@
 """Error patterns and their groups: what was seen before, found by text or by line.
 
 Rows are never merged: every pattern keeps its own lesson. Groups are computed from the
-patterns of an error type, in the order in which they were learnt, so an operator can
-always take a pattern out of its group.
+patterns of an error type, in the order in which they were learnt.
 """
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heedful.errors import NotFound
 from heedful.lessons.lesson import LESSON_KINDS, Filter, Scope, Signature
 from heedful.lessons.patterns import (
     MASK_PATTERN,
@@ -25,8 +22,8 @@ from heedful.lessons.patterns import (
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.redact import redact
 from heedful.store.aging import without_failed_fix
-from heedful.store.connection import Db, Row, key_of, resumable, storable
-from heedful.store.lessons import plain, rule
+from heedful.store.connection import Db, Row, storable
+from heedful.store.lessons import plain
 
 # The number of error types whose templates a connection keeps.
 MAX_CACHED_ERROR_TYPES = 32
@@ -73,9 +70,6 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     """
     digest = pattern.digest
     count, lessons = _read_lessons(db, scope, digest, [digest])
-    if any(lesson["apart"] for lesson in lessons):
-        return Seen(count, lessons)
-
     group = None
     members = [digest]
     if is_learnable(pattern):
@@ -268,30 +262,6 @@ def _names_error_type(titles: set[str]) -> bool:
     return any(_ERROR_TYPE_PATTERN.search(title) for title in titles)
 
 
-@resumable(result=None)
-def set_apart(
-    db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str
-) -> None:
-    """Exclude patterns from groups, or include them again; record rulings.
-
-    Raises NotFound.
-    """
-    for digest in digests:
-        key = {**key_of(scope), "signature": digest}
-        if not db.update("lesson", key, {"apart": apart}):
-            where = f"the lessons of {scope.tenant}/{scope.project}"
-            raise NotFound("pattern", digest, where)
-        rule(
-            db,
-            scope,
-            action="unmerge" if apart else "remerge",
-            subject=digest,
-            by=by,
-            why=why,
-            now=time.time(),
-        )
-
-
 def _read_lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
 ) -> tuple[int, tuple[Mapping[str, Any], ...]]:
@@ -313,10 +283,9 @@ def _read_lessons(
 
 
 def _learn_templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    """Return the templates of the patterns of a type, without the excluded ones."""
+    """Return the templates of the patterns of a type."""
     signatures = [_stored_signature(row, error_type) for row in rows]
-    excluded = [row["signature"] for row in rows if row["apart"]]
-    return Templates().learn(*signatures).unmerge(*excluded)
+    return Templates().learn(*signatures)
 
 
 def _stored_signature(row: Row, error_type: str) -> Signature:

@@ -149,7 +149,6 @@ class LessonRecord:
     importance: Share
     source: str
     pinned: bool
-    apart: bool
     useful: Annotated[float, FieldBounds(ge=0, le=2)]
     seen: Count
     first_seen: Time
@@ -439,7 +438,6 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
 # The fields of an exported lesson that a new lesson lacks.
 EXPORT_ONLY_FIELDS = (
     "state",
-    "apart",
     "useful",
     "seen",
     "first_seen",

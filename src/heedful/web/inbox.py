@@ -128,7 +128,7 @@ async def _case_facts(
     sources = text.provenance.sources
     # A rule has no error of its own.
     errors = [text.pattern for text in case if text.kind != "strategy"]
-    stated = await caller.memory.believed()
+    stated = await caller.memory.quarantine.believed()
     names = text.provenance.names_to_state(stated)
     waiting: list[int] = []
     for source in filter(is_outside, sources):
@@ -319,7 +319,9 @@ async def undo(visit: Visit) -> str:
     names = _names_in(visit)
     for name in names:
         visit.caller.record("trust.remove", name)
-        await visit.caller.memory.state(name, by=visit.caller.by, remove=True)
+        await visit.caller.memory.quarantine.state(
+            name, by=visit.caller.by, remove=True
+        )
     notes = [f"No longer stated: {name}." for name in names]
     if visit.form.get("id") or not names:
         notes.append(await _review(visit, "undo"))
@@ -332,7 +334,7 @@ async def trust(visit: Visit) -> str:
     why = visit.form.get("why", "")
     names = _names_in(visit)
     caller.record("trust", ", ".join(names), why=why)
-    freed = await caller.memory.state(*names, by=caller.by, why=why)
+    freed = await caller.memory.quarantine.state(*names, by=caller.by, why=why)
     await _embed(visit)
     visit.session.reasons["trust"] = why
     visit.session.undo = {"ids": freed, "names": names}

@@ -103,7 +103,7 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
         messages = memory.render(matches, body.budget)
         silence = silence or explain_unshown(body.task, matches, "examples", messages)
     elif body.form == "text":
-        text = memory.render_text(matches, body.budget)
+        text = memory.render(matches, body.budget, form="text")
         silence = silence or explain_unshown(body.task, matches, "both", text)
 
     return schemas.RecallAnswer(
@@ -326,7 +326,7 @@ async def create(
     sender = caller.actor.via or f"key:{caller.key.name}"
     origin: Origin = "user"
     if "approve" not in caller.key.may:
-        stated = await caller.memory.believed()
+        stated = await caller.memory.quarantine.believed()
         sources = [caller.actor.via, body.source]
         origin = origin_of(filter(None, sources), stated)
 
@@ -445,7 +445,6 @@ async def edit(
         caller.by,
         body.why,
         pinned=body.pinned,
-        apart=body.apart,
         retired=body.retired,
         restored=body.restored,
         text=body.text,
@@ -579,7 +578,7 @@ async def receive_episode(
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
 
-    stated = await caller.memory.believed()
+    stated = await caller.memory.quarantine.believed()
     sources = {*await offload(sources_in, episode), *caller.actor.via.split()}
     response.status_code = 200 if state == "reflected" else 202
     return {

@@ -1,6 +1,6 @@
 -- name: material
 -- The lessons that may be recalled. `held` is true if an example is in quarantine. The failure that a strategy is about is that of the reflection to which it is linked.
-select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart, l.mistake,
+select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.mistake,
        l.useful, l.seen, l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
        coalesce(json_extract(l.meta, '$.by'), '') as by,
        coalesce((select max(substr(k.parent, length('reflection/') + 1)) from link k
@@ -26,7 +26,7 @@ from (
 -- The lesson, if it has not changed since the dream began.
 select 1 from lesson l
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature and l.id = :id
-  and l.text = :text and l.trust = :trust and l.state in ('unverified', 'verified') and not l.apart
+  and l.text = :text and l.trust = :trust and l.state in ('unverified', 'verified')
   and (not :member or not l.pinned)
   and not exists (select 1 from example where lesson_id = l.id and state = 'quarantined');
 

@@ -32,13 +32,13 @@ where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant an
 order by at desc limit :limit;
 
 -- name: learnt_state
-select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
-  select signature, apart from lesson /*sqlite indexed by lesson_type */
+select /*postgres string_agg */ /*sqlite group_concat */ (signature, '') as state from (
+  select signature from lesson /*sqlite indexed by lesson_type */
   where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
   order by id limit :most
 ) as learnt;
 
 -- name: learnt_patterns
-select signature, pattern, apart from lesson /*sqlite indexed by lesson_type */
+select signature, pattern from lesson /*sqlite indexed by lesson_type */
 where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
 order by id limit :most;

@@ -113,7 +113,7 @@ create table note (
 
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
--- counts those whose first attempt passed, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
+-- counts those whose first attempt passed, `hurt` those that repeated its error.
 -- `words` is the digest of the pattern without its type and tool. `meta` is JSON. `mistake` is the record of what went wrong
 -- (JSON), '' without one; then `text` has its words, or those of a person.
 create table lesson (
@@ -133,7 +133,6 @@ create table lesson (
   seen integer not null default 1,
   source text not null default '',
   pinned boolean not null default false,
-  apart boolean not null default false,
   useful real not null default 1,
   helped integer not null default 0,
   hurt integer not null default 0,
@@ -153,7 +152,7 @@ create index lesson_signature on lesson (tenant, project, signature);
 create index lesson_words on lesson (tenant, project, words);
 create index lesson_listed on lesson (tenant, project, id);
 -- The patterns of an error type from which templates are learnt, oldest first.
-create index lesson_type on lesson (tenant, project, error_type, id, signature, apart, trust)
+create index lesson_type on lesson (tenant, project, error_type, id, signature, trust)
 where trust <> 'outside';
 -- The least useful lessons first. A query that orders by the same expressions needs no sort.
 create index lesson_useful on lesson (
