@@ -190,12 +190,6 @@ def find_wrong(
         ),
         pytest.param(
             WATER,
-            "From March 1, 2021 to March 4, 2021 the level reached 3.75.",
-            [],
-            id="a span of days",
-        ),
-        pytest.param(
-            WATER,
             "The level was 2.5 on March 9, 2021.",
             ["March 9, 2021"],
             id="a day that there is none of",
@@ -505,12 +499,6 @@ TRAINS = [
         ),
         pytest.param(
             PLANT,
-            "Output was more than 5,000 tonnes in 2024.",
-            "Output was 4,200 tonnes in 2024.",
-            id="prose about another year",
-        ),
-        pytest.param(
-            PLANT,
             "Output rose 20 % from 4,200 to 5,040 tonnes.",
             "Output rose 35 % from 4,200 to 5,040 tonnes.",
             id="a change that is worked out",
@@ -520,18 +508,6 @@ TRAINS = [
             "There were 40 visits in March.",
             "There were 40 visits in April 2026.",
             id="a month in numbers",
-        ),
-        pytest.param(
-            TRAINS,
-            "IC 5 leaves at 1:40 pm.",
-            "IC 5 leaves at 06:15.",
-            id="a time of day",
-        ),
-        pytest.param(
-            TRAINS,
-            "IC 5 leaves at 11:40 UTC.",
-            "IC 5 leaves at 13:40 UTC.",
-            id="a zone",
         ),
         pytest.param(
             TRAINS,

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, over_http
 from heedful.checks.json_values import ask_for_json
 from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
@@ -512,6 +512,7 @@ class Critic:
         return combine([task.result() for task in tasks])
 
 
+@over_http("judge")
 @refuses_unknown_options
 def critic(
     role: str | Role | Mapping[str, Any],
@@ -562,6 +563,7 @@ def critic(
     return Critic((judge,), f"critic {role.name}")
 
 
+@over_http("judge")
 def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     """Join critics into one critic that asks all `members` at the same time.
 

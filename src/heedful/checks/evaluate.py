@@ -31,7 +31,7 @@ from functools import lru_cache, partial, wraps
 from operator import attrgetter
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.checks.refusal import (
@@ -52,6 +52,7 @@ from heedful.validation import as_float, refuses_unknown_options
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="RemadeCheck")
+F = TypeVar("F", bound=Callable[..., Any])
 MAX_MEMORY_KEY_CHARS = 200
 
 
@@ -340,6 +341,21 @@ def remade(factory: Callable[P, R]) -> Callable[P, R]:
         return check
 
     return make
+
+
+def over_http(place: Literal["thread", "process", "judge"]) -> Callable[[F], F]:
+    """Let a request name the checks that a factory makes; `place` is where they run.
+
+    A check in a thread ends soon for any input, one in a process may take long, and a
+    judge asks the model of the service. They read no file and no network.
+    """
+
+    def mark(factory: F) -> F:
+        """Note the place."""
+        factory.over_http = place  # type: ignore[attr-defined]
+        return factory
+
+    return mark
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from string import ascii_letters, digits
 from typing import Any, NamedTuple, TypeVar
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError
@@ -26,16 +27,12 @@ _JSON_TOKEN_PATTERN = re.compile(
     r'"(?>(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*)(?:"|\\?)|[][{}]|[^][{}"]+'
 )
 _SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
-# The end of a text that more letters make a scalar.
-_CUT_SCALAR_PATTERN = re.compile(r"-|t(?:ru?)?|f(?:a(?:ls?)?)?|nu?l?|-?I\w*|Na?")
-_CUT_NUMBER_PATTERN = re.compile(r"[.eE][+-]?\d*")
 # What may begin JSON in a sentence: a bracket, a quotation, or a word that is not a
 # part of a number such as 12,500 or of a date.
 _START_PATTERN = re.compile(
     r'\[|\{(?=\s*(?:["}]|\Z))|"[^"\\\x00-\x1f]*"'
     rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
 )
-_KEY_PATTERN = re.compile(r'\{\s*"')
 _VALUE_DECODER = json.JSONDecoder()
 
 
@@ -228,6 +225,7 @@ class _Places:
 def _find_places(text: str) -> _Places:
     """Return the places of the complete JSON values in a text, in linear time."""
     places = _Places()
+    last_word = len(text.rstrip(f"{ascii_letters}{digits}+-.\\"))
     skips_broken = True
     position = 0
 
@@ -250,12 +248,13 @@ def _find_places(text: str) -> _Places:
             places.is_cut = True
             break
         except json.JSONDecodeError as error:
-            if _is_cut(text, error):
+            # The text ends in the last word or text, which may go on.
+            if error.pos >= last_word or error.msg.startswith("Unterminated string"):
                 places.is_cut = True
                 break
             position = max(position, error.pos)
 
-        if _KEY_PATTERN.search(text, begin, position):
+        if "{" in text[begin:position]:
             places.broken = begin
         # A bracket before prose is prose, and so is one that nothing closes.
         if skips_broken and text[begin + 1 : position].strip():
@@ -264,19 +263,6 @@ def _find_places(text: str) -> _Places:
             position = end or position
 
     return places
-
-
-def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
-    """Return whether JSON that is broken would go on if the text did."""
-    rest = text[error.pos :]
-    if error.msg.startswith("Unterminated string") or not rest.strip():
-        return True
-    if error.msg.startswith("Invalid \\u"):
-        return len(rest) < len("\\uXXXX")
-    if error.msg.endswith("delimiter"):  # after a value, only a number goes on
-        goes_on = text[error.pos - 1].isdigit()
-        return goes_on and _CUT_NUMBER_PATTERN.fullmatch(rest) is not None
-    return _CUT_SCALAR_PATTERN.fullmatch(rest) is not None
 
 
 def _find_closing(text: str, position: int) -> int | None:

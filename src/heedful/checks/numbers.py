@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heedful.checks import tables
-from heedful.checks.evaluate import Context, RemadeCheck, remade
+from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level, relative_distance
@@ -960,6 +960,7 @@ def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
         yield from _judge_skill(pairs)
 
 
+@over_http("process")
 @remade
 def predictions(
     source: Any = None,

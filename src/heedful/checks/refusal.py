@@ -26,7 +26,7 @@ from heedful.loop.record import (
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
 
-MAX_PROBLEMS = 100  # of one exception that become findings
+MAX_PROBLEMS = 10  # of one answer that become findings; the others are counted
 # How the names of rules of a JSON Schema end that limit a number or a length.
 _LIMIT_ENDINGS = ("imum", "length", "items", "properties")
 Refusing = Sequence[type[Exception]]

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from heedful.checks.evaluate import Context, RemadeCheck, remade
+from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.checks.json_values import Json, read_json
-from heedful.checks.refusal import distance_of_problem, distance_of_rule
+from heedful.checks.refusal import (
+    MAX_PROBLEMS,
+    distance_of_problem,
+    distance_of_rule,
+)
 from heedful.checks.text import read
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
@@ -40,9 +44,6 @@ _SCHEMA_FIXES: Mapping[str, str] = {
     "pattern": "make it match {}",
     "type": "make it of type {}",
 }
-# The most problems of a candidate that are findings; of the others as many again times
-# this number are counted.
-MAX_SCHEMA_PROBLEMS = 10
 _BARE_JSON_FIX = (
     "answer with the bare JSON only: no ``` fences, no words before or after it"
 )
@@ -79,6 +80,7 @@ class JsonSchema(RemadeCheck):
         return findings
 
 
+@over_http("process")
 @remade
 def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema or a pydantic v2 model.
@@ -87,7 +89,7 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     last value that fits counts, and text around it is a note. NaN and infinite numbers
     are findings. A candidate that is a dict or list is checked as JSON; an instance of
     the pydantic model passes. Each problem is a finding with a JSON path; of more than
-    `MAX_SCHEMA_PROBLEMS` the others are counted. `format` is checked if the jsonschema
+    `MAX_PROBLEMS` the others are counted. `format` is checked if the jsonschema
     library knows the format, `pattern` without a time limit. Raises InvalidInput for an
     invalid schema. The check raises InvalidInput for a `$ref` outside of it.
     """
@@ -131,18 +133,14 @@ def judge_text(
 
 def limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first problems, and a finding that counts and names the others."""
-    yield from islice(problems, MAX_SCHEMA_PROBLEMS)
+    yield from islice(problems, MAX_PROBLEMS)
 
-    others = list(islice(problems, MAX_SCHEMA_PROBLEMS**2))
+    others = [problem.key.removeprefix(f"{check}: ") for problem in problems]
     if others:
-        count = f"{len(others)}"
-        if len(others) == MAX_SCHEMA_PROBLEMS**2:
-            count = f"at least {count}"
-        names = dict.fromkeys(other.key.removeprefix(f"{check}: ") for other in others)
-        listed = redact_start("; ".join(names), MAX_FEEDBACK_TEXT_CHARS)
-        finding = make_finding(check, f"and {count} more: {listed}", "", "more")
+        names = redact_start("; ".join(dict.fromkeys(others)), MAX_FEEDBACK_TEXT_CHARS)
+        message = f"and {len(others)} more: {names}"
         # A warning: what it names is no rule of its own.
-        yield replace(finding, level="warning")
+        yield replace(make_finding(check, message, "", "more"), level="warning")
 
 
 def make_finding(

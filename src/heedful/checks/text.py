@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
-from heedful.checks.evaluate import Context, RemadeCheck, remade
+from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.errors import InvalidInput
 from heedful.faults import shorten
 from heedful.loop.record import Finding, relative_distance
@@ -76,6 +76,7 @@ def read(check: str, candidate: Any) -> str | Finding:
     return Finding(check, message, fix=fix, severity=0.9, key=f"{check}: {kind}")
 
 
+@over_http("thread")
 @remade
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     """Check that the text has from `at_least` to `at_most` words.
@@ -88,6 +89,7 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     )
 
 
+@over_http("thread")
 @remade
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     """Check that the text has from `at_least` to `at_most` characters (code points).
@@ -140,6 +142,7 @@ def _make_length_check(
     return TextCheck(name=unit, judge=judge)
 
 
+@over_http("thread")
 @remade
 def contains(*needles: str) -> TextCheck:
     """Check that every needle occurs in the text, ignoring case.
@@ -150,6 +153,7 @@ def contains(*needles: str) -> TextCheck:
     return _make_occurrence_check("contains", needles)
 
 
+@over_http("thread")
 @remade
 def excludes(*needles: str) -> TextCheck:
     """Check that no needle occurs in the text, ignoring case.
@@ -206,6 +210,7 @@ def _make_occurrence_check(
     return TextCheck(name=name, judge=judge)
 
 
+@over_http("thread")
 @remade
 def equals(expected: str) -> TextCheck:
     """Check that the text equals `expected`, ignoring case.
@@ -236,6 +241,7 @@ def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
+@over_http("thread")
 @remade
 def not_empty() -> TextCheck:
     """Check that the text contains more than whitespace."""
@@ -247,10 +253,6 @@ def not_empty() -> TextCheck:
 # work.
 MAX_IN_PROCESS_STEPS = 20_000_000  # of matching: a few tenths of a second
 MATCH_TIMEOUT_SECONDS = 5.0  # of matching in another process
-# What matches one character: an escape such as "\d", or a class such as "[^a-z]".
-_ESCAPES_AND_CLASSES_PATTERN = re.compile(
-    r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL
-)
 # What may take exponential time: a repeated group as in "(a+)+", a back reference, a
 # comment, or ignored whitespace.
 _BACKTRACKING_PATTERN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
@@ -268,6 +270,7 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 """
 
 
+@over_http("thread")
 @remade
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     """Check that the text matches `pattern`, a regular expression of Python.
@@ -359,15 +362,15 @@ def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:
 
     The estimate is infinite if the steps may be exponential.
     """
-    literal = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
-    if _BACKTRACKING_PATTERN.search(literal):
+    if _BACKTRACKING_PATTERN.search(pattern):
         return lambda length: inf
 
-    repeats = len(re.findall(r"[*+{]", literal))
+    # Escaped characters count too: at worst, another process matches.
+    repeats = sum(map(pattern.count, "*+{"))
     if not full:  # every position may begin a match
         repeats += 1
     # Each "|", and each "?" that does not begin a group as in "(?:", is tried twice.
-    forks = len(re.findall(r"\||(?<!\()\?", literal))
+    forks = pattern.count("|") + pattern.count("?") - pattern.count("(?")
     # A class of many characters compares each of them.
     steps = len(pattern) * 2**forks
     return lambda length: steps * length**repeats

@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 
 from anyio import BrokenWorkerProcess, to_process
 
-from heedful.checks import loading
+from heedful import checks
+from heedful.checks import known, loading
 from heedful.errors import InvalidInput, ModelUnavailable, UnknownName, UsageError
 from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
@@ -29,26 +30,14 @@ from heedful.validation import require
 
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]
-# These checks use no file and no network, and end soon for any input.
-TEXT_CHECKS = (
-    "characters",
-    "contains",
-    "equals",
-    "excludes",
-    "not_empty",
-    "regex",
-    "words",
-)
-# These checks may take long, so they run in a process. It has `CHECK_START_SECONDS` to
-# start and to make the check, and `CHECK_TIMEOUT_SECONDS` to judge an output.
-SLOW_CHECKS = ("insights", "json_schema", "precision", "predictions")
+# A check in a process has `CHECK_START_SECONDS` to start and to make the check, and
+# `CHECK_TIMEOUT_SECONDS` to judge an output.
 CHECK_TIMEOUT_SECONDS = 5.0
 CHECK_START_SECONDS = 30.0
 # Arguments of these checks that may be data; a text would be the path of a file.
 DATA_ARGUMENTS = ("source", "results")
-CRITIC_CHECKS = ("critic", "critics")
-# A pattern of `regex` that compiles soon, so a thread may compile it. Others run like
-# SLOW_CHECKS: Python adds the letters of a wide range one by one if case is ignored.
+# A pattern of `regex` that compiles soon, so a thread may compile it. Others run in a
+# process: Python adds the letters of a wide range one by one if case is ignored.
 _QUICK_PATTERN = re.compile(r"(?!.*\\[uUN])[\x00-\x7f]{0,1000}", re.DOTALL)
 # The most characters of all checks in a request, as JSON.
 MAX_CHECKS_CHARS = 64 * 1024
@@ -70,7 +59,7 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
 
     critics = 0
     for spec in specs:
-        if spec["name"] in CRITIC_CHECKS:
+        if _place(spec["name"]) == "judge":
             members = schemas.inside(spec.get("members"))
             critics += max(1, len(members))
     require(
@@ -96,17 +85,22 @@ async def _load(spec: Spec, setup: Setup) -> Check:
         )
         return setup.checks[name]
 
-    if name in CRITIC_CHECKS:
+    place = _place(name)
+    if place == "judge":
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
     is_quick = _QUICK_PATTERN.fullmatch(str(spec.get("pattern")))
-    if name in SLOW_CHECKS or (name == "regex" and not is_quick):
+    if place == "process" or (name == "regex" and not is_quick):
         return await _load_slow_check(spec, setup)
-    if name in TEXT_CHECKS:
+    if place == "thread":
         check = await asyncio.to_thread(loading.load, spec)
         return _ThreadCheck(check, setup.turns)
 
-    allowed = sorted({*TEXT_CHECKS, *SLOW_CHECKS, *CRITIC_CHECKS, *setup.checks})
-    raise UnknownName("check", name, allowed)
+    raise UnknownName("check", name, sorted({*filter(_place, known()), *setup.checks}))
+
+
+def _place(name: str) -> str:
+    """Return where a check of heedful runs (see `over_http`); "" for any other name."""
+    return getattr(getattr(checks, name), "over_http", "") if name in known() else ""
 
 
 async def _load_slow_check(spec: Spec, setup: Setup) -> Check:

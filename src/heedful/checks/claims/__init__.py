@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.checks.claims import words
-from heedful.checks.claims.evidence import Evidence, EvidenceRow, Lexicon, Words
+from heedful.checks.claims.evidence import Cell, Evidence, Lexicon
 from heedful.checks.claims.figures import change_claims, named_cells, number_claims
 from heedful.checks.claims.sentence import Claim, Sentence, Verdict, sentences
 from heedful.checks.claims.words import WEEKDAY_NUMBERS, Date, Token, figure
@@ -34,12 +34,13 @@ from heedful.validation import require
 MIN_PROSE_WORD_SHARE = 0.5
 MIN_DATA_WORD_SHARE = 0.2
 MIN_STATEMENT_WORDS = 3
-_MAXIMUM_WORDS = frozenset(
-    "highest largest greatest biggest most maximum longest heaviest".split()
-)
-_MINIMUM_WORDS = frozenset(
-    "lowest smallest least fewest minimum shortest lightest".split()
-)
+
+
+# Superlatives, each with the function that chooses the cell.
+_EXTREMES: Mapping[str, Callable[..., Cell]] = {
+    **dict.fromkeys(("highest", "largest", "biggest", "most"), max),
+    **dict.fromkeys(("lowest", "smallest", "fewest", "least"), min),
+}
 
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
@@ -160,53 +161,33 @@ def _statement_claims(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _extreme_claims(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each superlative about the only rows that are named."""
+    """Yield a claim for each superlative about the only rows that are named.
+
+    It is judged by the one column of a table that the words after it name.
+    """
     if len(sentence.names) != 1:
         return
-
-    rows = sentence.names[0].rows
+    (row, *_) = sentence.names[0].rows
+    table = sentence.evidence.tables[row.table]
     for position, low in enumerate(sentence.lows):
-        if low not in _MAXIMUM_WORDS and low not in _MINIMUM_WORDS:
+        phrase = sentence.phrase(position + 1, 1)
+        columns = table.bind(phrase, whole=True)
+        number = row.number(columns[0]) if len(columns) == 1 else None
+        if low not in _EXTREMES or number is None or len(table.rows) < 2:
             continue
 
-        phrase = sentence.phrase(position + 1, 1)
-        for row in rows:
-            claim = _extreme_claim(sentence, position, row, phrase)
-            if claim is not None:
-                yield claim
-                break
-
-
-def _extreme_claim(
-    sentence: Sentence, position: int, row: EvidenceRow, phrase: Words
-) -> Claim | None:
-    """Return the claim that the row has the highest or lowest number of its table.
-
-    None is returned if the words after the superlative do not name one column.
-    """
-    table = sentence.evidence.tables[row.table]
-    columns = table.bind(phrase, whole=True)
-    if len(columns) != 1 or len(table.rows) < 2:
-        return None
-
-    number = row.number(columns[0])
-    if number is None:
-        return None
-
-    cells = named_cells(sentence.evidence, table.rows, phrase, by_whole_name=True)
-    choose = max if sentence.lows[position] in _MAXIMUM_WORDS else min
-    extreme = choose(cells, key=attrgetter("value"))
-    verdict: Verdict = "supported" if number == extreme.value else "contradicted"
-
-    return sentence.claim(
-        "comparison",
-        verdict,
-        first=position,
-        last=position + 1,
-        nearest=extreme.row.title,
-        why=f"{extreme.row.title} has {figure(extreme.value)}, "
-        f"{row.title} {figure(number)}",
-    )
+        cells = named_cells(sentence.evidence, table.rows, phrase, by_whole_name=True)
+        extreme = _EXTREMES[low](cells, key=attrgetter("value"))
+        verdict: Verdict = "supported" if number == extreme.value else "contradicted"
+        yield sentence.claim(
+            "comparison",
+            verdict,
+            first=position,
+            last=position + 1,
+            nearest=extreme.row.title,
+            why=f"{extreme.row.title} has {figure(extreme.value)}, "
+            f"{row.title} {figure(number)}",
+        )
 
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]

@@ -487,7 +487,6 @@ class Evidence:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, EvidenceTable] = defaultdict(EvidenceTable)
         self.dates: list[tuple[Date, EvidenceRow]] = []
-        self.passages: list[tuple[str, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
         # Maps the words of each name, in lower case, to the rows that it names; and so
@@ -507,7 +506,6 @@ class Evidence:
         self.singles: list[EvidenceRow] = [
             table.rows[0] for table in row_tables if len(table.rows) == 1
         ]
-        self.has_times: bool = any(date.hour is not None for date, _ in self.dates)
         self._index_words()
         self._longest_name: int = max(map(len, self._names), default=0)
 
@@ -565,9 +563,7 @@ class Evidence:
                 elif isinstance(value, str):
                     self._texts[value] = None
                     self.dates += [(date, row) for date in words.dates(value)]
-                    if len(value) > MAX_COLUMN_NAME_CHARS:
-                        self.passages.append((value, row))
-                    elif path:
+                    if path and len(value) <= MAX_COLUMN_NAME_CHARS:
                         self._index_name(row, value)
 
     def _index_name(self, row: EvidenceRow, text: str) -> None:

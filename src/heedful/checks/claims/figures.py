@@ -10,7 +10,6 @@
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from heedful.checks.claims.sentence import (
     Claim,
     Sentence,
     Verdict,
-    sentences,
     table_cells,
 )
 from heedful.checks.claims.words import Quantity, figure, likeness, split_name
@@ -92,8 +90,6 @@ def _judge_alone(
         return claim
 
     cells = _other_cells(sentence, quantity)
-    if not cells and not sentence.mentions:
-        cells = other_numbers(sentence, quantity)
     if not cells or _is_derived(sentence, quantity):
         return claim
     return _compared(sentence, quantity, cells, "contradicted")
@@ -126,20 +122,12 @@ def _judge_number(
     if cells:
         return _compared(sentence, quantity, cells, "contradicted")
 
-    if not _occurs(sentence, quantity) and not _is_count(sentence, quantity):
+    if not _occurs(sentence, quantity):
         return _searched(
             sentence, quantity, "not found", "occurs nowhere in the evidence"
         )
 
     return _searched(sentence, quantity, "supported", "occurs in the evidence")
-
-
-def _is_count(sentence: Sentence, quantity: Quantity) -> bool:
-    """Return whether a number counts the rows of a table, of which none is named."""
-    counts = [len(table.rows) for table in sentence.evidence.tables.values()]
-    return not sentence.mentions and any(
-        count > 1 and quantity.value == count for count in counts
-    )
 
 
 def _fits(sentence: Sentence, quantity: Quantity, cell: Cell) -> bool:
@@ -201,66 +189,6 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         if any(quantity.fits(abs(cell.value)) for cell in others):
             return [cell for cell in cells if cell.row.table == table]
     return []
-
-
-def other_numbers(sentence: Sentence, quantity: Quantity) -> list[Cell]:
-    """Return the numbers of prose that the words after this number belong to.
-
-    It is empty if the words after a number of the evidence that fits do not belong to
-    another number of its sentence: "in 2023" for a number that is one "in 2024".
-    """
-    rivals: list[Cell] = []
-    for other_sentence, row in _prose_sentences(sentence.evidence):
-        numbers = other_sentence.quantities
-        for number in numbers:
-            if not quantity.fits(number.value):
-                continue
-            named_columns = [
-                Cell(other.value, row, ())
-                for other in numbers
-                if other.percent == number.percent
-                and _is_beside(
-                    sentence, quantity, other_sentence, number=number, other=other
-                )
-            ]
-            if not named_columns:
-                return []
-            rivals += named_columns
-    return rivals
-
-
-@lru_cache(maxsize=4)
-def _prose_sentences(evidence: Evidence) -> list[tuple[Sentence, EvidenceRow]]:
-    """Return the sentences in the long texts of evidence, with their rows."""
-    return [
-        (sentence, row)
-        for text, row in evidence.passages
-        for sentence in sentences(text, evidence)
-    ]
-
-
-def _is_beside(
-    sentence: Sentence,
-    quantity: Quantity,
-    source: Sentence,
-    number: Quantity,
-    other: Quantity,
-) -> bool:
-    """Return whether the words after `quantity` are those of `other`, not `number`."""
-    after = _stems_after(sentence, quantity)
-    own_stems = _stems_after(source, number)
-    others = _stems_after(source, other)
-    has_both = bool(own_stems and others)
-    return (
-        has_both
-        and bool(after & (others - own_stems))
-        and bool((own_stems - others) - after)
-    )
-
-
-def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
-    """Return the stems of the words after a number."""
-    return set(words.content_stems(sentence.phrase(quantity.last + 1, 1)))
 
 
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
@@ -353,11 +281,9 @@ def named_cells(
 
 def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
     """Return whether a word of the sentence names the table of the row."""
-    for name in row.table:
-        for part in split_name(name):
-            if any(likeness(word, part) == 3 for word in sentence.lows):
-                return True
-    return False
+    parts = chain.from_iterable(map(split_name, row.table))
+    pairs = product(sentence.lows, parts)
+    return any(likeness(word, part) == 3 for word, part in pairs)
 
 
 def _paired_cells(

@@ -16,7 +16,7 @@ from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.sentence import sentences
 from heedful.checks.claims.words import split_name
-from heedful.checks.evaluate import Context, remade
+from heedful.checks.evaluate import Context, over_http, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
@@ -87,6 +87,7 @@ class Citation(NamedTuple):
     aliases: Sequence[Sequence[str]]
 
 
+@over_http("process")
 @remade
 def insights(
     metrics: Any = OMITTED_ARGUMENT,
@@ -300,6 +301,7 @@ def _cited_columns(text: str) -> Iterator[Citation]:
             yield Citation(name_match.span(group), f"column {name.casefold()}", [parts])
 
 
+@over_http("process")
 @remade
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Check that a text has at most `at_most` numbers.

@@ -33,8 +33,6 @@ _PHRASE_BREAKS = frozenset(
 )
 # These tie a number to the row that follows: "266 in Berlin".
 _ROW_PREPOSITIONS = frozenset("in for at of on".split())
-# Between two dates that are the ends of a span.
-_SPAN_WORDS = frozenset("to and through until - –".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +92,11 @@ class Sentence:
     def mentions(self) -> list[Mention]:
         """The names and dates of rows, with these rows, in order."""
         mentions = list(self.names)
-        last = -1
         for date in self.dates:
             positions = self._positions(date)
-            if not positions:
-                continue
-            # The two ends of a span name no row.
-            if last >= 0 and _SPAN_WORDS.issuperset(self.lows[last + 1 : positions[0]]):
-                mentions.pop()
-            else:
+            if positions:
                 rows = self.evidence.on(date)
                 mentions.append(Mention(positions[0], positions[-1], rows))
-            last = positions[-1]
         return sorted(filter(_names_rows, mentions), key=_first_position)
 
     def _positions(self, date: Date) -> list[int]:
@@ -335,9 +326,6 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
     tokens = evidence.lexicon.read(words.tokenize(text))
     dates = list(words.dates(text))
-    if not evidence.has_times:  # "3:15" may be a ratio
-        dates = [date for date in dates if date.month or date.year]
-    dates.sort(key=lambda date: date.start)
 
     topic: Sequence[EvidenceRow] = ()
     header: Sequence[Sequence[Token]] = ()

@@ -9,8 +9,6 @@ and "temp", "points" and "pts", or "fourth" and "4".
 import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
@@ -54,14 +52,13 @@ NUMBER_SCALES = {
     **dict.fromkeys(("trillion", "t"), 1e12),
 }
 _PERCENT_WORDS = ("%", "percent", "pct", "percentage")
-# The least and the greatest value that such a word before a number means, as shares of
-# the number: "more than 5,000" is not far above it.
-_APPROXIMATIONS = {
-    **dict.fromkeys("about around roughly approximately ~".split(), (0.95, 1.05)),
-    **dict.fromkeys("over above than least exceeding exceeds".split(), (1.0, 1.25)),
-    **dict.fromkeys("under below most nearly almost".split(), (0.75, 1.0)),
-}
-_LESS_WORDS = frozenset("less fewer lower smaller".split())
+
+
+# The last word before a number that is only near the true one: "more than 5,000".
+_APPROXIMATE_WORDS = frozenset(
+    "about around roughly approximately ~ over above under below than least most "
+    "nearly almost".split()
+)
 _RISE_STEMS = frozenset(
     "ros ris risen grew grow grown growth increas climb gain surg jump soar up".split()
 )
@@ -204,9 +201,9 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         if scale != 1:
             position += 1
 
-        factors = _approximation(lows, first - 1)
-        bounds = sorted(value * scale * factor for factor in factors)
         half_step = step * scale / 2 * (1 + 1e-9)
+        if first and lows[first - 1] in _APPROXIMATE_WORDS:
+            half_step += abs(value) * scale / 20
 
         percent = lows[position] in _PERCENT_WORDS
         points = percent and lows[position + 1].startswith("point")
@@ -215,8 +212,8 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
             last=position - 1,
             value=value * scale,
             step=step * scale,
-            least=bounds[0] - half_step,
-            greatest=bounds[1] + half_step,
+            least=value * scale - half_step,
+            greatest=value * scale + half_step,
             scale=scale,
             digits=digits,
             percent=percent and not points,
@@ -263,15 +260,6 @@ def _read_scale(tokens: Sequence[Token], position: int) -> float:
     return NUMBER_SCALES.get(token.low, 1.0)
 
 
-def _approximation(lows: Sequence[str], lead: int) -> tuple[float, float]:
-    """Return the least and the greatest share of a number that is meant."""
-    if lead < 0 or lows[lead] not in _APPROXIMATIONS:
-        return 1.0, 1.0
-    if lows[lead] == "than" and lows[lead - 1] in _LESS_WORDS:
-        return _APPROXIMATIONS["under"]
-    return _APPROXIMATIONS[lows[lead]]
-
-
 def direction(words: Iterable[str]) -> int:
     """Return 1 if the first word of rising or falling is one of rising, -1, or 0."""
     for word in words:
@@ -311,76 +299,31 @@ _CLAIM_DATE_PATTERN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# "19:00", "7 pm", "7:30 a.m.", "02:00 UTC", "19:00:00-07:00". Without seconds,
-# 19:00-07:00 is a span of time.
-_TIME_PATTERN = re.compile(
-    r"""
-    (?:(?<=\dT)|(?<![\w.:,]))(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?
-    (?P<seconds>:\d\d(?:\.\d+)?)?(?:\s?(?P<half>[ap])\.?m\b)?
-    (?(seconds)(?P<zone>[+-]\d\d:?\d\d)?)(?:\s?(?P<utc>Z|UTC|GMT))?(?![\w:])
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-# Between a date and its time.
-_TIME_LINK_PATTERN = re.compile(r"T|,?\s+(?:at\s+)?")
 
 
 class Date(NamedTuple):
-    """A date or a time, or both, at the characters `start` to `end` (excluded).
-
-    A missing part of a date is 0, of a time None. `zone` are the minutes that the zone
-    of the time is ahead of UTC.
-    """
+    """A date at the characters `start` to `end` (excluded); a missing part is 0."""
 
     start: int
     end: int
     year: int = 0
     month: int = 0
     day: int = 0
-    hour: int | None = None
-    minute: int | None = None
-    zone: int | None = None
 
     def agrees(self, other: "Date") -> bool:
-        """Return whether the parts that both dates have are equal.
-
-        If this time has a zone, the other is compared in that zone.
-        """
-        other = other.in_zone(self.zone)
-        for part, other_part in zip(self[2:5], other[2:5], strict=True):
+        """Return whether the parts that both dates have are equal."""
+        for part, other_part in zip(self[2:], other[2:], strict=True):
             if part and other_part and part != other_part:
-                return False
-
-        for unit, other_unit in zip(self[5:7], other[5:7], strict=True):
-            if None not in (unit, other_unit) and unit != other_unit:
                 return False
         return True
 
-    def in_zone(self, zone: int | None) -> "Date":
-        """Return the same time in another zone, if both zones and the day are known."""
-        if zone is None or self.zone is None or not self.year or not self.day:
-            return self
-
-        time = datetime(self.year, self.month, self.day, self.hour or 0, tzinfo=UTC)
-        with suppress(OverflowError):
-            time += timedelta(minutes=(self.minute or 0) + zone - self.zone)
-        return self._replace(
-            year=time.year,
-            month=time.month,
-            day=time.day,
-            hour=time.hour,
-            minute=time.minute,
-            zone=zone,
-        )
-
 
 def dates(text: str) -> Iterator[Date]:
-    """Yield the dates and times in a text that exist, the times without a date last.
+    """Yield the dates in a text that exist.
 
     In 02/03/2017, which is ambiguous, the month is first; in 02.03.2017 the day is
     first.
     """
-    times = {time.start: time for time in _times(text)}
     for match in _CLAIM_DATE_PATTERN.finditer(text):
         # The groups that matched digits; a group that matched nothing is None.
         parts = {
@@ -402,45 +345,7 @@ def dates(text: str) -> Iterator[Date]:
         if day > monthrange(year or 2000, month)[1]:
             continue
 
-        for start in range(match.start(), match.end()):
-            times.pop(start, None)
-        date = Date(match.start(), match.end(), year=year, month=month, day=day)
-        link = _TIME_LINK_PATTERN.match(text, date.end)
-        time = times.pop(link.end(), None) if link else None
-        if time is not None:
-            date = time._replace(start=date.start, year=year, month=month, day=day)
-        yield date
-
-    yield from times.values()
-
-
-def _times(text: str) -> Iterator[Date]:
-    """Yield the times in a text that exist."""
-    for match in _TIME_PATTERN.finditer(text):
-        hour = int(match["hour"])
-        minute = int(match["minute"] or 0)
-        if match["half"]:
-            hour %= 12
-            if match["half"] in "pP":
-                hour += 12
-        elif match["minute"] is None:
-            continue
-        if hour > 23 or minute > 59:
-            continue
-
-        zone = None
-        if match["utc"]:
-            zone = 0
-        elif match["zone"]:
-            digits = match["zone"].replace(":", "")
-            zone = int(f"{digits[0]}1") * (60 * int(digits[1:3]) + int(digits[3:]))
-        yield Date(
-            match.start(),
-            match.end(),
-            hour=hour,
-            minute=None if match["minute"] is None else minute,
-            zone=zone,
-        )
+        yield Date(match.start(), match.end(), year=year, month=month, day=day)
 
 
 def _year_month_day(
