@@ -150,14 +150,17 @@ class Db(ABC):
         if not self.run(name, values).rowcount:
             raise error
 
-    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
-        """Run the last statements of a work; return the result of each.
-
-        A call has the name of a statement and its values. On PostgreSQL, they are one
-        round trip, together with the end of a transaction that only reads. After it,
-        another statement raises LookupError.
-        """
+    def each(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+        """Run statements, by their names with their values; return their results."""
         return [self.run(name, values) for name, values in calls]
+
+    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+        """Run the last statements of a work as `each` does.
+
+        On PostgreSQL, they are one round trip, together with the end of a transaction
+        that only reads. After it, another statement raises LookupError.
+        """
+        return self.each(*calls)
 
     def first(self, name: str, values: Mapping[str, Any] = {}) -> Row | None:
         """Run the statement `name`; return the first of its rows, or None."""

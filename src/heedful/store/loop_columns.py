@@ -7,15 +7,14 @@ before the transaction.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
 from heedful.loop import codec
 from heedful.loop.decide import Again, state_after
-from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt
-from heedful.redact import redact, redact_data
+from heedful.redact import redact_data
 from heedful.store import ladders
 from heedful.store.connection import storable
 from heedful.store.records import (
@@ -25,8 +24,8 @@ from heedful.store.records import (
     JournalEntry,
 )
 
-# The fields of a `StageHead` that are stored as the settings of a loop.
-STAGE_SETTING_FIELDS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
+# The fields of a `Head` that are texts. The others are data or records, stored as JSON.
+HEAD_TEXTS = [field.name for field in fields(Head) if isinstance(field.default, str)]
 
 
 def dump(value: Any) -> str:
@@ -46,38 +45,28 @@ def _dump_again(text: str) -> str:
     return dump(json.loads(text))
 
 
-def head_columns(head: Head) -> dict[str, str]:
+def head_columns(head: Head) -> Mapping[str, str]:
     """Return the columns of a head."""
     if head.columns is not None:
-        return dict(head.columns)
+        return head.columns
 
-    columns = {
+    stage = head.stage
+    return {
+        **{name: storable(getattr(head, name)) for name in HEAD_TEXTS},
         "task": dump(head.task),
         "context": dump(head.context),
         "goals": _dump_again(_json(head.goals)),
         "policy": _dump_again(_json(head.policy)),
-        "kind": head.kind,
-        "memory_key": redact(head.memory_key),
-        "model": storable(head.model),
-        "ladder": _ladder_column(head.ladder),
-        "run": "",
-        "stage": "",
-        "settings": "null",
+        "ladder": dump_record(head.ladder),
+        "settings": dump_record(stage),
+        "run": storable(stage.run) if stage else "",
+        "stage": storable(stage.name) if stage else "",
     }
 
-    stage = head.stage
-    if stage is not None:
-        settings = {name: getattr(stage, name) for name in STAGE_SETTING_FIELDS}
-        columns["run"] = storable(stage.run)
-        columns["stage"] = storable(stage.name)
-        columns["settings"] = dump(settings)
 
-    return columns
-
-
-def _ladder_column(ladder: Ladder | None) -> str:
-    """Return a ladder as the column of a loop."""
-    return "" if ladder is None else dump(codec.to_document(ladder))
+def dump_record(record: Any) -> str:
+    """Return a record as JSON without secrets, and None as ""."""
+    return "" if record is None else dump(codec.to_document(record))
 
 
 def entry_columns(entry: JournalEntry) -> EntryColumns:
@@ -147,11 +136,11 @@ def _changes(entry: JournalEntry) -> dict[str, str]:
     """Return the columns of its loop that an entry changes."""
     changes = {}
     if entry.extra is not None:
-        changes["extra"] = dump(codec.to_document(entry.extra))
+        changes["extra"] = dump_record(entry.extra)
     if entry.cancelled:
         changes["cancelled"] = storable(entry.cancelled)
     if entry.ladder is not None:
-        changes["ladder"] = _ladder_column(entry.ladder)
+        changes["ladder"] = dump_record(entry.ladder)
     if entry.verdict is not None:
         changes["state"] = state_after(entry.verdict)
     return changes

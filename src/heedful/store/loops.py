@@ -14,11 +14,12 @@ import os
 import socket
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.scope import Scope
@@ -33,6 +34,7 @@ from heedful.store.connection import (
     MEMORY_LOCKS,
     Db,
     Row,
+    Rows,
     bulk,
     holds,
     key_of,
@@ -40,6 +42,7 @@ from heedful.store.connection import (
     storable,
 )
 from heedful.store.loop_columns import (
+    HEAD_TEXTS,
     dump,
     entry_columns,
     head_columns,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
     from heedful.loop.replay import RecordedLoop
 
+T = TypeVar("T")
 LOOP_LEASE_SECONDS = 30.0
 # How many bytes of JSON are read at most, to list loops or count what they have, and to
 # replay them.
@@ -190,7 +194,15 @@ def begin(
     goals, policy or, unless `any_key`, memory key.
     """
     key = _loop_key(scope, id)
-    new_loop = _new_loop_values(db, key, head=head, owner="", now=time.time())
+    new_loop = {
+        **key,
+        **head_columns(head),
+        "owner": "",
+        "unanswered": 0,
+        "lease": 0.0,
+        "via": db.actor.via,
+        "now": time.time(),
+    }
     inserted, loop = db.last(("insert_loop", new_loop), ("read_loop", key))
     is_new = bool(inserted.fetchall())
     row = loop.fetchall()[0]
@@ -206,7 +218,9 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
     Raises NotFound.
     """
     of_loop = {**_loop_key(scope, id), "memory_key": "", "calls": False}
-    row, parts, check_rows = _read_rows(db, scope, id, ("active_checks", of_loop))
+    row, parts, check_rows = _read_rows(
+        db, scope, id, ("active_checks", of_loop), reads=db.last
+    )
     driver = ""
     if alive(row["owner"], row["held_for"]):
         driver = row["owner"]
@@ -234,23 +248,21 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     driver is working on the loop, Conflict if the stored task differs.
     """
     key = _loop_key(scope, id)
-    now = time.time()
     row = db.first("read_loop", key)
+    driver = {"owner": owner, "lease": LOOP_LEASE_SECONDS, "now": time.time()}
+    died = 0
     if row is None:
-        new_loop = _new_loop_values(db, key, head=head, owner=owner, now=now)
-        db.run("insert_loop", {**new_loop, "unanswered": 1})
-        return read(db, scope, id)
+        new_loop = {**key, **head_columns(head), **driver, "via": db.actor.via}
+        db.send("insert_loop", {**new_loop, "unanswered": 1})
+    else:
+        if row["owner"] != owner and alive(row["owner"], row["held_for"]):
+            raise LeaseLost(driven_message(id, row["owner"]))
+        _check_same(row, head, ("task",))
+        db.send("claim_loop", {"n": row["n"], **driver})
+        died = row["unanswered"]
 
-    if row["owner"] != owner and alive(row["owner"], row["held_for"]):
-        raise LeaseLost(driven_message(id, row["owner"]))
-    _check_same(row, head, ("task",))
-    db.run(
-        "claim_loop",
-        {"n": row["n"], "owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now},
-    )
     stored_loop = read(db, scope, id)
-    loop = replace(stored_loop.loop, died=row["unanswered"])
-    return replace(stored_loop, loop=loop)
+    return replace(stored_loop, loop=replace(stored_loop.loop, died=died))
 
 
 @holds(by=_locks_of_loop)
@@ -358,57 +370,63 @@ def brief(db: Db, scope: Scope, id: str, briefing: "Briefing") -> None:
     db.update("loop", not_recorded, {"briefing": dump(record)})
 
 
-def read(db: Db, scope: Scope, id: str) -> StoredLoop:
-    """Return the stored loop with this id. Raises NotFound."""
-    row, parts, *_ = _read_rows(db, scope, id)
-    return _stored_loop(row, parts)
+def read(
+    db: Db, scope: Scope, id: str, *, outputs: bool = True, task: bool = True
+) -> StoredLoop:
+    """Return the stored loop with this id; read nothing after it. Raises NotFound.
 
-
-def read_decisions(db: Db, scope: Scope, id: str) -> StoredLoop:
-    """Return the stored loop with this id, without task, context and outputs.
-
-    Raises NotFound.
+    Without `outputs`, it lacks `values`, answers that wait, and the texts of
+    candidates; without `task`, the task and the context.
     """
-    row = db.one("read_loop", scope, id=id)
-    if row is None:
-        raise NotFound("loop", id, db.url)
-    parts = db.all("read_parts", scope, id=id, whole=0)
-    db.spend(_size_of(row, parts, task=False))
-    return _stored_loop(row, parts, outputs=False, task=False)
+    row, parts, *_ = _read_rows(
+        db, scope, id, reads=db.last, outputs=outputs, task=task
+    )
+    return _stored_loop(row, parts, outputs, task)
+
+
+def read_many(
+    db: Db,
+    scope: Scope,
+    ids: Iterable[str],
+    *,
+    outputs: bool = True,
+    task: bool = True,
+) -> list[StoredLoop]:
+    """Return the stored loops with these ids, in this order, without missing ones.
+
+    `outputs` and `task` are as in `read`.
+    """
+    stored_loops = []
+    for id in ids:
+        with suppress(NotFound):
+            row, parts, *_ = _read_rows(
+                db, scope, id, reads=db.each, outputs=outputs, task=task
+            )
+            stored_loops.append(_stored_loop(row, parts, outputs, task))
+    return stored_loops
 
 
 def _read_rows(
-    db: Db, scope: Scope, id: str, *more: tuple[str, Mapping[str, Any]]
+    db: Db,
+    scope: Scope,
+    id: str,
+    *more: tuple[str, Mapping[str, Any]],
+    reads: Callable[..., list[Rows]],
+    outputs: bool = True,
+    task: bool = True,
 ) -> tuple[Row, list[Row], list[Row]]:
-    """Return the rows of a loop, of its parts, and of `more`; read nothing after them.
+    """Return the rows of a loop, of its parts, and of `more`.
 
     Raises NotFound.
     """
     key = _loop_key(scope, id)
-    loop, parts, *others = db.last(
-        ("read_loop", key), ("read_parts", {**key, "whole": 1}), *more
-    )
-    rows = loop.fetchall()
+    parts = {**key, "whole": int(outputs)}
+    results = reads(("read_loop", key), ("read_parts", parts), *more)
+    rows, part_rows, *other_rows = [result.fetchall() for result in results]
     if not rows:
         raise NotFound("loop", id, db.url)
-
-    part_rows = parts.fetchall()
-    db.spend(_size_of(rows[0], part_rows))
-    other_rows = chain.from_iterable(other.fetchall() for other in others)
-    return rows[0], part_rows, list(other_rows)
-
-
-def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
-    """Return the stored loops with these ids, in this order, without missing ones."""
-    stored_loops = []
-    for id in ids:
-        row = db.one("read_loop", scope, id=id)
-        if row is not None:
-            parts = db.all("read_parts", scope, id=id, whole=1)
-            db.spend(_size_of(row, parts))
-            stored_loops.append(_stored_loop(row, parts))
-
-    return stored_loops
+    db.spend(_size_of(rows[0], part_rows, task))
+    return rows[0], part_rows, list(chain.from_iterable(other_rows))
 
 
 @bulk
@@ -437,12 +455,7 @@ def newest(
         most=most,
         state=state,
     )
-    listed = []
-    for id in sizes:
-        row = db.one("read_loop", scope, id=id)
-        parts = db.all("read_parts", scope, id=id, whole=0)
-        listed.append(_stored_loop(row, parts, outputs=False))
-    return listed, more
+    return read_many(db, scope, sizes, outputs=False), more
 
 
 def _newest_sizes(
@@ -504,8 +517,7 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
         before=before,
         most=REPLAY_CHUNK_BYTES,
     )
-    oldest_first = [read_decisions(db, scope, id) for id in reversed(sizes)]
-    loops = replayable(oldest_first)
+    loops = replayable(read_many(db, scope, sizes, outputs=False, task=False))
     return RecordedChunk(
         loops,
         last=next(reversed(sizes), before),
@@ -527,7 +539,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
         db, scope, window + 1, prefix="", before="", most=MAX_LISTING_BYTES
     )
     other_ids = [other for other in ids if other != id][:window]
-    others = [read_decisions(db, scope, other) for other in other_ids]
+    others = read_many(db, scope, other_ids, outputs=False, task=False)
 
     counts: Counter[str] = Counter()
     for other in others:
@@ -617,28 +629,10 @@ def _lease_lost(id: str) -> LeaseLost:
     )
 
 
-def _new_loop_values(
-    db: Db, key: Mapping[str, Any], head: Head, owner: str, now: float
-) -> dict[str, Any]:
-    """Return the values of the statement `insert_loop`.
-
-    A loop without a driver (`owner` is "") has no lease.
-    """
-    return {
-        **key,
-        **head_columns(head),
-        "owner": owner,
-        "unanswered": 0,
-        "lease": LOOP_LEASE_SECONDS if owner else 0.0,
-        "via": db.actor.via,
-        "now": now,
-    }
-
-
 @lru_cache(64)  # most loops of a process have one ladder
-def _ladder_of(column: str) -> Ladder | None:
-    """Return the ladder in the column of a loop."""
-    return codec.from_document(Ladder, json.loads(column)) if column else None
+def _record_from(kind: type[T], column: str) -> T | None:
+    """Return the record in the column of a loop, None if the column is ""."""
+    return codec.from_document(kind, json.loads(column)) if column else None
 
 
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
@@ -664,9 +658,7 @@ def _hold(
 
     Raises LeaseLost.
     """
-    head: dict[str, str] = {}
-    if entry.head is not None:
-        head = head_columns(entry.head)
+    head = {} if entry.head is None else head_columns(entry.head)
     ends = isinstance(entry.verdict, Done)
     driver = {
         **key,
@@ -821,22 +813,14 @@ def _head_from(row: Row, task: bool = True) -> Head:
 
     Without `task`, it has no task and no context.
     """
-    stage = None
-    if row["kind"] == "stage":
-        settings = json.loads(row["settings"])
-        settings["checks"] = tuple(settings["checks"])
-        stage = StageHead(run=row["run"], name=row["stage"], **settings)
-
     return Head(
+        **{name: row[name] for name in HEAD_TEXTS},
         task=json.loads(row["task"]) if task else None,
         goals=json.loads(row["goals"]),
         policy=json.loads(row["policy"]),
         context=json.loads(row["context"]) if task else None,
-        kind=row["kind"],
-        stage=stage,
-        memory_key=row["memory_key"],
-        model=row["model"],
-        ladder=_ladder_of(row["ladder"]),
+        stage=_record_from(StageHead, row["settings"]),
+        ladder=_record_from(Ladder, row["ladder"]),
     )
 
 

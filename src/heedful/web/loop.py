@@ -68,7 +68,7 @@ async def loop(visit: Visit, id: str) -> Document:
     broken = Counter[str]()
     # To decide all of a long or large loop again would take seconds.
     if not facts["long"]:
-        stored_loop = await read(loop_store.read_decisions, id)
+        stored_loop = await read(loop_store.read, id, outputs=False, task=False)
         facts |= await offload(_decided_facts, stored_loop, facts["policy"])
         broken = count_broken(stored_loop.loop)
     facts["memory"] = describe_memory(facts["told"], broken)

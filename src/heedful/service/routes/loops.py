@@ -224,7 +224,7 @@ async def explain(id: Id, caller: Reading) -> Document:
 
     If nothing would have changed it, `otherwise` says why.
     """
-    stored_loop = await caller.read(loop_store.read_decisions, id)
+    stored_loop = await caller.read(loop_store.read, id, outputs=False, task=False)
     return explanation_record(await offload(stored_loop.explain))
 
 

@@ -33,9 +33,7 @@ update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now, state 
 where tenant = :tenant and project = :project and n = :n and epoch = :epoch and updated = :seen;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, model, ladder, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, unanswered, created, updated,
-       lease - store_clock() as held_for
-from loop where tenant = :tenant and project = :project and id = :id;
+select *, lease - store_clock() as held_for from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: read_parts
 -- Everything that a loop has more than one of, in one statement. An override has its rule in `record`, its author in `text`.

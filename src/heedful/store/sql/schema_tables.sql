@@ -4,7 +4,7 @@
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. `unanswered` counts the calls that owners have begun since the last entry: one when they
--- claim the loop, or with an entry that another call follows at once. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
+-- claim the loop, or with an entry that another call follows at once. A stage has the id of its `run`, its name as `stage`, and its record as `settings` (JSON). Loops
 -- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, or made the first. `ladder` is
 -- the record of its rungs, as JSON, '' if it has one rung.
 create table loop (
@@ -20,7 +20,7 @@ create table loop (
   ladder text not null default '',
   via text not null default '',
   briefing text not null default '',
-  settings text not null default 'null',
+  settings text not null default '',
   task text not null,
   goals text not null,
   policy text not null,
