@@ -98,12 +98,6 @@ async def test_two_uuids_with_one_ending_are_both_named(store):
     assert RUNS[0] not in str(raised.value)
 
 
-async def test_an_id_that_is_no_uuid_is_not_found_by_its_end(store):
-    await store.write(SCOPE, loop_store.begin, "nightly-0c9e11f3", HEAD)
-    with pytest.raises(NotFound):
-        await store.read(SCOPE, find_loop, "0c9e11f3")
-
-
 async def test_a_refused_write_whose_error_is_kept_does_not_hold_up_the_next_one(
     store, path, owner
 ):

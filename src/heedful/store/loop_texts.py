@@ -5,39 +5,23 @@ It reads the newest loops, compares their tasks, answers and findings, and ends 
 """
 
 import json
-import re
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 from unicodedata import normalize
 
 from heedful.lessons.scope import Scope
-from heedful.store.connection import (
-    MAX_ROWS,
-    Db,
-    bulk,
-)
+from heedful.store.connection import MAX_ROWS, Db, bulk
 
 # Of each task, output and list of findings, the first characters are searched, and the
 # newest attempts of a loop.
 MAX_PART_CHARS = 8_192
-# JSON has up to six characters for one, such as `\u00e9`.
-MAX_PART_JSON_CHARS = 6 * MAX_PART_CHARS
-MAX_SEARCHED_RECORD_CHARS = 32 * 1024  # findings of larger records are not searched
 MAX_SEARCH_SECONDS = 1.0
-MAX_MATCHING_LOOPS = 2_000
 SEARCH_BATCH_LOOPS = 50  # that are read at once
-# Around what was found; few before it, so that one line of a list shows it.
-MAX_HIT_LEAD_CHARS = 24
-MAX_HIT_TAIL_CHARS = 40
-MIN_ID_PART_CHARS = 6  # of an id that is found by any part
-_FOLDED_BLANKS_PATTERN = re.compile(r"[\s\x00-\x1f]+")
-# A text in JSON, or the beginning of one at its end.
-_JSON_TEXT_PATTERN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?$)', re.DOTALL)
-_CUT_ESCAPE_PATTERN = re.compile(r"(?<!\\)((?:\\\\)*)\\u?[0-9a-f]{0,3}$")
+# Around what was found: few, so that one line of a list shows it.
+HIT_MARGIN = 24
 
 
 class LoopPart(NamedTuple):
@@ -65,12 +49,10 @@ class LoopParts(NamedTuple):
     def has(self, query: str) -> bool:
         """Return whether a folded text is in one of the texts, or in the id.
 
-        A short text is in many ids by chance: only those that begin with it are meant.
+        A short text is in many ids by chance: only its begin and its end are meant.
         """
         id = fold(self.id)
-        is_in_id = id.startswith(query)
-        if len(query) >= MIN_ID_PART_CHARS:
-            is_in_id = query in id
+        is_in_id = id.startswith(query) or id.endswith(query)
         return is_in_id or any(query in fold(text) for text in self.texts)
 
 
@@ -86,9 +68,8 @@ class LoopMatches(NamedTuple):
 
 def fold(text: str) -> str:
     """Return a text as a search compares it, without cases and kinds of blanks."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
     text = normalize("NFKC", normalize("NFKC", text).casefold())
-    return _FOLDED_BLANKS_PATTERN.sub(" ", text)
+    return " ".join(text.split())
 
 
 def find_folded(text: str, sought: str) -> tuple[int, int] | None:
@@ -97,7 +78,7 @@ def find_folded(text: str, sought: str) -> tuple[int, int] | None:
     >>> find_folded("The Straße is closed", "STRASSE")
     (4, 10)
     """
-    query = fold(sought).strip()
+    query = fold(sought)
     place = fold(text).find(query)
     if not query or place < 0:
         return None
@@ -108,7 +89,7 @@ def find_folded(text: str, sought: str) -> tuple[int, int] | None:
 
     ends = range(len(text) + 1)
     begin = bisect_right(ends, place, key=folded_size) - 1
-    return begin, bisect_right(ends, place + len(query), key=folded_size) - 1
+    return begin, bisect_left(ends, place + len(query), key=folded_size)
 
 
 def snippet(text: str, begin: int, end: int) -> str:
@@ -119,46 +100,39 @@ def snippet(text: str, begin: int, end: int) -> str:
     >>> snippet("The outage was caused by a cosmic ray", 27, 37)
     '… outage was caused by a cosmic ray'
     """
-    start = max(0, begin - MAX_HIT_LEAD_CHARS)
-    stop = end + MAX_HIT_TAIL_CHARS
-    words = text[start:stop]
+    before = text[:begin]
+    after = text[end:]
     # A word at the edge may be only a part of one.
-    before = "… " if start and " " in words[:MAX_HIT_LEAD_CHARS] else ""
-    if before:
-        words = words.partition(" ")[2]
-    after = " …" if stop < len(text) else ""
-    if after and " " in words[-MAX_HIT_TAIL_CHARS // 2 :]:
-        words = words.rpartition(" ")[0]
-    return f"{before}{words.strip()}{after}"
+    if len(before) > HIT_MARGIN:
+        before = f"… {before[-HIT_MARGIN:].partition(' ')[2]}"
+    if len(after) > 2 * HIT_MARGIN:
+        after = f"{after[: 2 * HIT_MARGIN].rpartition(' ')[0]} …"
+    return f"{before}{text[begin:end]}{after}".strip()
 
 
 def _plain_text(data: str) -> str:
     """Return JSON, or its beginning, with the texts in it as they are read."""
-    text = _JSON_TEXT_PATTERN.sub(_decode, data)
+    data = data.replace(r"\"", "\0").replace('"', "").replace("\0", '"')
+    text = data.encode().decode("unicode_escape", "ignore")
+    # JSON has two escapes for a character beyond U+FFFF.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text[:MAX_PART_CHARS]
-
-
-def _decode(match: re.Match[str]) -> str:
-    body = _CUT_ESCAPE_PATTERN.sub(r"\1", match[1])
-    with suppress(ValueError):
-        return str(json.loads(f'"{body}"'))
-    return body
 
 
 def _findings(data: str | None) -> Iterator[LoopPart]:
     """Yield what findings say, from their JSON."""
     for finding in json.loads(data or "[]"):
         names = ("check", "key", "message", "fix", "evidence")
-        values = [finding[name] for name in names if finding.get(name)]
-        texts = [json.dumps(value)[:MAX_PART_JSON_CHARS] for value in values]
-        yield LoopPart("finding", list(map(_plain_text, texts)))
+        texts = [str(finding[name]) for name in names if finding.get(name)]
+        yield LoopPart("finding", [text[:MAX_PART_CHARS] for text in texts])
 
 
 def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
     """Return what is searched in loops."""
     values: dict[str, Any] = {
         "loops": json.dumps(loops),
-        "chars": MAX_PART_JSON_CHARS,
+        # JSON has up to six characters for one, such as `\u00e9`.
+        "chars": 6 * MAX_PART_CHARS,
     }
     parts_of = {
         row["n"]: LoopParts(
@@ -172,7 +146,6 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
         "outputs_of_loops",
         scope,
         **values,
-        record_chars=MAX_SEARCHED_RECORD_CHARS,
         attempts=20,
     )
     for row in outputs:
@@ -185,11 +158,11 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
 @bulk
 def search_loops(db: Db, scope: Scope, text: str, before: int = 0) -> LoopMatches:
     """Return the newest loops with a text, older than the number `before` if given."""
-    query = fold(text).strip()
+    query = fold(text)
     deadline = time.monotonic() + MAX_SEARCH_SECONDS
     oldest = before or MAX_ROWS
     matches = list[int]()
-    while len(matches) < MAX_MATCHING_LOOPS and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
         limit = SEARCH_BATCH_LOOPS
         rows = db.all("newest_loop_numbers", scope, before=oldest, limit=limit)
         loops = [row["n"] for row in rows]

@@ -11,7 +11,7 @@ order by n desc;
 -- name: outputs_of_loops
 -- The newest attempts of each loop; long records are left out.
 select loop.n, substr(attempt.value, 1, cast(:chars as integer)) as value,
-       case when length(attempt.record) <= :record_chars then /*sqlite json_extract(attempt.record, '$.evaluation.findings') *//*postgres attempt.record::json -> 'evaluation' ->> 'findings' */ end as findings
+       case when length(attempt.record) <= :chars then /*sqlite json_extract(attempt.record, '$.evaluation.findings') *//*postgres attempt.record::json -> 'evaluation' ->> 'findings' */ end as findings
 from loop join attempt on attempt.loop = loop.n
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:loops))
   and attempt.number > (select max(number) from attempt as newest where newest.loop = loop.n) - :attempts
