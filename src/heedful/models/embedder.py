@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Vectors that are kept, and the longest text of one: 4 MB.
 MAX_CACHED_VECTORS = 1_000
-MAX_CACHED_TEXT_CHARS = 2_000
 MAX_TEXT_TOKENS = 256
 
 
@@ -51,42 +49,36 @@ class MiniLM:
     ) -> None:
         self._cache = cache
         self._progress = progress
-        # The tokenizer and the session that runs the model, once they are loaded.
-        self._loaded: tuple[Any, Any] | None = None
-        self._vectors: dict[str, NDArray[np.float32]] = {}
+        # Returns the vector of a text, once the model is loaded.
+        self._loaded: Callable[[str], Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # What is loaded stays in its process.
-        return {**vars(self), "_loaded": None, "_vectors": {}}
+        return {**vars(self), "_loaded": None}
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return float32 unit vectors, one for each text, in order.
 
         Raises ModelUnavailable, WeightsError.
         """
-        tokenizer, session = await self.load()
+        compute_vector = await self.load()
 
         import numpy as np
 
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         pool = _thread_pool(os.getpid())
         run = asyncio.get_running_loop().run_in_executor
-        compute_vector = partial(_vector_of, tokenizer, session)
 
         # One text at a time: batches of 8 or 32 are not faster (3.7 ms a text), and a
         # batch of 64 needs 3 GB of memory.
         for index, text in enumerate(texts):
-            vector = self._vectors.get(text)
-            if vector is None:
-                vector = await run(pool, compute_vector, text)
-                self._remember(text, vector)
-            vectors[index] = vector
+            vectors[index] = await run(pool, compute_vector, text)
 
         # An array of numpy behaves like a sequence of sequences.
         return cast("Sequence[Sequence[float]]", vectors)
 
-    async def load(self) -> tuple[Any, Any]:
-        """Return the tokenizer, and the session that runs the model.
+    async def load(self) -> Callable[[str], Any]:
+        """Return the function that makes the vector of a text.
 
         The first call takes about half a second, and fetches the weights if they are
         not there. Raises ModelUnavailable, WeightsError.
@@ -96,19 +88,10 @@ class MiniLM:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             model_file = await fetch("minilm-int8")
             tokenizer_file = await fetch("minilm-tokenizer")
-            self._loaded = await in_thread(
-                partial(_load_model, model_file, tokenizer_file)
-            )
+            load = partial(_load_model, model_file, tokenizer_file)
+            compute_vector = partial(_vector_of, *await in_thread(load))
+            self._loaded = lru_cache(MAX_CACHED_VECTORS)(compute_vector)
         return self._loaded
-
-    def _remember(self, text: str, vector: "NDArray[np.float32]") -> None:
-        """Keep the vector of a short text; drop the oldest if there is no room."""
-        if len(self._vectors) >= MAX_CACHED_VECTORS:
-            oldest = next(iter(self._vectors))
-            self._vectors.pop(oldest, None)
-
-        if len(text) <= MAX_CACHED_TEXT_CHARS:
-            self._vectors[text] = vector
 
 
 def _import_packages() -> tuple[Any, Any]:

