@@ -11,7 +11,6 @@ from heedful.lessons.origin import ORIGINS
 from heedful.lessons.shared import (
     MAX_RULE_CHARS,
     MAX_SHARED_FILE_BYTES,
-    MAX_SHARED_RULES,
     SharedRule,
     read_rules,
     rule_of,
@@ -107,11 +106,6 @@ def test_of_two_levels_of_trust_the_lower_one_counts():
         pytest.param(b"- AKIAIOSFODNN7EXAMPLE", 1, id="a secret"),
         pytest.param(b"- " + b"a" * MAX_RULE_CHARS, 1, id="a long rule"),
         pytest.param(b"#" * (MAX_SHARED_FILE_BYTES + 1), 0, id="a huge file"),
-        pytest.param(
-            b"\n".join(b"- rule %d" % n for n in range(MAX_SHARED_RULES + 1)),
-            MAX_SHARED_RULES + 1,
-            id="too many rules",
-        ),
     ],
 )
 def test_a_damaged_or_hostile_file_names_its_line(content, line):

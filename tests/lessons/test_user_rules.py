@@ -180,9 +180,7 @@ def test_a_rule_is_silent_before_another_call(rule, command):
 @pytest.mark.parametrize(
     ("newer", "older", "ends"),
     [
-        pytest.param(
-            "use podman, never docker", "use docker here", True, id="the opposite"
-        ),
+        pytest.param("use podman, never docker", "use docker", True, id="the opposite"),
         pytest.param(
             "always run helm lint before you push",
             "never run helm uninstall",

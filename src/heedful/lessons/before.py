@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from heedful.lessons.action import (
+    MAX_ACTION_CHARS,
     REPLACED_ARGUMENTS,
     arguments_of,
     command_of,
@@ -29,10 +30,8 @@ from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
 
 MarkKind = Literal["call", "command", "path", "name", "contract"]
-# One indexed read finds all marks of a call; a longer text is no argument but content.
+# One indexed read finds all marks of a call.
 MAX_CALL_MARKS = 60
-MAX_MARKED_CHARS = 3_000
-MAX_NAMING_CHARS = 1_000
 # A session has read so many files that one it has not read was not read before it was
 # resumed, either.
 MIN_KNOWN_READS = 5
@@ -45,9 +44,6 @@ _ERROR_NAME_PATTERN = re.compile(
     r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
     r"|(?<![\w-])(--?[A-Za-z][\w-]+)"
 )
-_CALL_NAME_PATTERN = re.compile(r"[\w.@~/-]+")
-# A text in single quotes is a value of a query, and no name in it.
-_VALUE_PATTERN = re.compile(r"'[^']*'")
 # What is shown of the output of a command.
 _FILTER_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
 
@@ -240,7 +236,7 @@ def _plain_text(text: str, folder: str) -> str:
     """Return a text without secrets; its paths are relative to the folder."""
     if folder:
         text = text.replace(f"{folder}/", "")
-    return redact_start(text, MAX_MARKED_CHARS)
+    return redact_start(text, MAX_ACTION_CHARS)
 
 
 def _texts_of(
@@ -256,8 +252,10 @@ def _texts_of(
         return
     yield tool, " ".join(arguments)
     for value in arguments.values():
-        if isinstance(value, str) and len(value) <= MAX_NAMING_CHARS:
-            yield tool, _VALUE_PATTERN.sub(" ", _plain_text(value, folder))
+        # A longer text is no argument but content. In single quotes stands a value of a
+        # query, and no name in it.
+        if isinstance(value, str) and len(value) < MAX_ACTION_CHARS // 4:
+            yield tool, re.sub(r"'[^']*'", " ", _plain_text(value, folder))
 
 
 def _names_in(text: str) -> Iterator[str]:
@@ -265,7 +263,7 @@ def _names_in(text: str) -> Iterator[str]:
 
     A dotted name is named by its parts, too: “owner” in “pets.owner”.
     """
-    for word in _CALL_NAME_PATTERN.findall(text.casefold()):
+    for word in re.findall(r"[\w.@~/-]+", text.casefold()):
         name = word.rstrip(".")
         if len(name) > 1:
             yield name

@@ -48,12 +48,11 @@ from heedful.lessons.ranking import (
     rank,
     with_overlap,
 )
+from heedful.lessons.render import MAX_LINE_CHARS
 from heedful.lessons.silence import EMBED_COMMAND, LIST_COMMAND, PROOF_COMMAND, Obstacle
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
 
-MAX_PROMPT_STRATEGIES = 1  # how many lessons from episodes a prompt may have
-MAX_CHOICE_TEXT_CHARS = 300
 # What a prompt may hold: rules (lessons without an accepted output), worked examples,
 # or both.
 Tell = Literal["both", "rules", "examples"]
@@ -247,7 +246,7 @@ def _words_of(match: Match, outcome: Outcomes) -> str:
     is_in_prompt = match.example.accepted and outcome in ("told", "withheld")
     if match.state == "quarantined" or is_in_prompt:
         return ""
-    return clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS)
+    return clean(sanitize(match.lesson), MAX_LINE_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,7 +598,7 @@ def _choose_with(
     lessons = _with_spare_rules(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)
     of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
-    surplus = of_episodes[MAX_PROMPT_STRATEGIES:]
+    surplus = of_episodes[1:]
     candidates = [match for match in ranked if match not in surplus]
     advice = any(not match.example.accepted for match in (*rules, *candidates))
     return choose(candidates, now=now, advice=advice, rules=rules), lessons

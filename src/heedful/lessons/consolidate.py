@@ -11,13 +11,11 @@ that `make quality ONLY=dream` reads, 23 of 29 groups were held together by a fi
 the edits of it, and those helped nobody. Nor did a group with a single cure.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import lru_cache
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from heedful.lessons import render
 from heedful.lessons.lesson import Signature, digest_of
@@ -30,52 +28,33 @@ from heedful.loop.runs import iso
 from heedful.loop.similarity import decisive_tokens
 from heedful.sanitize import clean
 
-Difference = Literal["digits", "negation"]
-# Numbers in words, and more words that negate than `heedful.loop.stop` has.
-_NUMBER_WORDS = frozenset(
-    "two three four five six seven eight nine ten hundred half twice".split()
-)
-_NEGATION_WORDS = frozenset("avoid unless except hardly seldom rarely".split())
-# A word, with the end of a negation such as "don't".
-_LESSON_WORD_PATTERN = re.compile(r"[^\W_]+(?:['’]t\b)?")
-# A hyphen or a slash between letters, which is not an operator: "read-only", "and/or".
-_HYPHEN_PATTERN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")
-
-
-@lru_cache(8_192)  # each text is compared with many others
-def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
-    """Return a text's digits (numbers and operators) and its negations, in order.
-
-    >>> particulars("Ask Ada for 'big box' at a_b.c, not twice.")
-    {'digits': ['twice'], 'negation': ['not']}
-    """
-    digits: list[str] = []
-    negations: list[str] = []
-    for token in decisive_tokens(_HYPHEN_PATTERN.sub(" ", text)):
-        if token[0].isalpha() and not any(c.isdigit() for c in token):
-            negations.append(token.lower())
-        else:
-            digits.append(token.lower())
-
-    text_words = _lower_words(text)
-    digits += [word for word in text_words if word in _NUMBER_WORDS]
-    negations += [word for word in text_words if word in _NEGATION_WORDS]
-
-    return {"digits": digits, "negation": negations}
-
-
-def _lower_words(text: str) -> list[str]:
-    """Return all words of a text in lower case, with their endings."""
-    return [word.lower() for word in _LESSON_WORD_PATTERN.findall(text)]
-
-
 Action = Literal["supersede", "reword", "reflect"]
 # The outcome of a proposal that only a person may carry out.
 PERSON_OUTCOME = "for a person"
-CONTRADICTION_REASONS: Mapping[str, str] = {
-    "digits": "their numbers differ",
-    "negation": "one negates what the other says",
-}
+NUMBERS_DIFFER = "their numbers differ"
+ONE_NEGATES = "one negates what the other says"
+
+
+class Statement(NamedTuple):
+    """What a rule says: its numbers, whether it negates, and its other words."""
+
+    numbers: tuple[str, ...]
+    negates: bool
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "Statement":
+        """Return what a text says; two negations more say the same."""
+        rest = text
+        numbers = []
+        negates = False
+        for token in decisive_tokens(text):
+            rest = rest.replace(token, " ", 1)
+            if any(map(str.isdigit, token)):
+                numbers.append(token.lower())
+            elif token.isascii() and token[0].isalpha():
+                negates = not negates
+        return cls(tuple(numbers), negates, tuple(words(rest)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,64 +113,36 @@ class Proposal:
 def find_superseded(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
     """Yield for each rule the newer one about its failure that contradicts it.
 
-    A rule that is pinned is left to a person.
+    They are trusted alike, and differ only in their numbers or in a negation. A rule
+    that is pinned is left to a person.
     """
-    by_subject: dict[tuple[str | int, ...], list[DreamLesson]] = defaultdict(list)
+    by_subject: dict[object, list[DreamLesson]] = defaultdict(list)
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
-            by_subject[_subject(lesson)].append(lesson)
+            said = Statement.of(lesson.text)
+            failure = lesson.failure or lesson.signature
+            subject = (failure, lesson.trust, len(said.numbers), said.words)
+            by_subject[subject].append(lesson)
 
     for rules in by_subject.values():
-        newest, *older = sorted(rules, key=_newest_first)
-        for rule in older:
-            difference = _contradiction(newest.text, rule.text)
-            if difference is not None:
+        rules.sort(key=attrgetter("last_seen", "first_seen", "id"), reverse=True)
+        newest = Statement.of(rules[0].text)
+        for rule in rules[1:]:
+            said = Statement.of(rule.text)
+            if said != newest:
+                why = ONE_NEGATES if said.numbers == newest.numbers else NUMBERS_DIFFER
                 yield Proposal(
                     "supersede",
                     (rule.id,),
-                    survivor=newest.id,
-                    why=CONTRADICTION_REASONS[difference],
+                    survivor=rules[0].id,
+                    why=why,
                     outcome=PERSON_OUTCOME if rule.pinned else "proposed",
                 )
 
 
-def _newest_first(lesson: DreamLesson) -> tuple[float, float, int]:
-    """Return a sort key that puts the rule first that was seen last."""
-    return -lesson.last_seen, -lesson.first_seen, -lesson.id
-
-
-def _subject(lesson: DreamLesson) -> tuple[str | int, ...]:
-    """Return what rules have in common that differ only in a number or a negation.
-
-    It is the failure, how far the rule is trusted, how many numbers the text has, and
-    its words without numbers and negations.
-    """
-    digits, negations = particulars(lesson.text).values()
-    masked = {*digits, *negations}
-    bare = " ".join(word for word in _lower_words(lesson.text) if word not in masked)
-    failure = lesson.failure or lesson.signature
-    return failure, lesson.trust, len(digits), *words(bare)
-
-
-def _contradiction(text: str, other: str) -> Difference | None:
-    """Return how two rules about the same subject contradict; None if they do not."""
-    ours = particulars(text)
-    theirs = particulars(other)
-    if ours["digits"] != theirs["digits"]:
-        return "digits"
-
-    # Two negations more or less say the same.
-    if (len(ours["negation"]) - len(theirs["negation"])) % 2:
-        return "negation"
-    return None
-
-
 MIN_RECURRING_FAILURES = 3
 MIN_RECURRING_RUNS = 2
-MIN_CURED_FAILURES = 2
 MAX_CITED_FAILURES = 6
-MAX_ACCOUNT_CHARS = 360
-MAX_CURE_CHARS = 160
 # The error type of a reflection of a dream, which is its outcome, too.
 PARTIAL_OUTCOME = "partial"
 
@@ -276,19 +227,24 @@ def find_recurrences(
                     groups[link].append(failure)
 
     distinct = {link: _distinct_failures(group) for link, group in groups.items()}
+    distinct = {
+        link: failures
+        for link, failures in distinct.items()
+        if len(frozenset().union(*(f.runs for f in failures))) >= MIN_RECURRING_RUNS
+    }
     order = sorted(distinct, key=lambda link: (-len(distinct[link]), link))
     recurrences = []
     cited = set[int]()
     for link in order:
         failures = distinct[link][:MAX_CITED_FAILURES]
         new_ids = {failure.lesson.id for failure in failures} - cited
-        if len(new_ids) < MIN_RECURRING_FAILURES or not _recur(failures):
-            continue
-        recurrence = _reflect(link, failures, now)
-        recurrences.append(recurrence)
-        cited.update(recurrence.cited_ids)
+        cured = [failure for failure in failures if failure.is_cured]
+        if len(new_ids) >= MIN_RECURRING_FAILURES and len(cured) > 1:
+            recurrence = _reflect(link, failures, now)
+            recurrences.append(recurrence)
+            cited.update(recurrence.cited_ids)
 
-    silence = "" if recurrences else _explain_silence(distinct)
+    silence = "" if recurrences else say("nothing recurs")
     return Recurrences(tuple(recurrences), silence=silence)
 
 
@@ -306,19 +262,17 @@ def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:
     """Return what a lesson says about a failure."""
     mistake = lesson.mistake
     account = render.account(mistake) if mistake else lesson.text
+    is_edited = bool(mistake and mistake.fix and mistake.fix.kind == "edit")
     cure = ""
-    is_edited = False
-    if mistake is not None and mistake.fix is not None:
-        is_edited = mistake.fix.kind == "edit"
-        if not is_edited:
-            cure = clean("; ".join(render.fix_lines(mistake)), MAX_CURE_CHARS)
+    if mistake is not None and not is_edited:
+        cure = clean("; ".join(render.fix_lines(mistake)), render.MAX_LINE_CHARS)
 
     is_cured = bool(cure) or lesson.mended or lesson.state == "verified"
     first_line = account.strip().partition("\n")[0]
     return Failure(
         lesson=lesson,
         digest=lesson.failure or lesson.signature,
-        text=clean(first_line, MAX_ACCOUNT_CHARS).rstrip("."),
+        text=clean(first_line, render.MAX_LINE_CHARS).rstrip("."),
         cure=cure.rstrip("."),
         is_cured=is_cured and not is_edited,
         runs=frozenset(runs),
@@ -341,17 +295,6 @@ def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
         words = failure.cure or failure.text
         distinct.setdefault(words if failure.is_cured else failure.runs, failure)
     return list(distinct.values())
-
-
-def _recur(failures: Sequence[Failure]) -> bool:
-    """Return True if failures with one thing call for a reflection."""
-    runs = frozenset[str]().union(*(failure.runs for failure in failures))
-    cured = [failure for failure in failures if failure.is_cured]
-    return (
-        len(failures) >= MIN_RECURRING_FAILURES
-        and len(runs) >= MIN_RECURRING_RUNS
-        and len(cured) >= MIN_CURED_FAILURES
-    )
 
 
 def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
@@ -377,16 +320,3 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
             error_type=PARTIAL_OUTCOME,
         ),
     )
-
-
-def _explain_silence(groups: Mapping[Link, Sequence[Failure]]) -> str:
-    """Return why no group of failures calls for a reflection."""
-    largest = max(groups, key=lambda link: len(groups[link]), default=None)
-    if largest is None:
-        return say("nothing recurs")
-
-    count = len(groups[largest])
-    if count < MIN_RECURRING_FAILURES:
-        needed = MIN_RECURRING_FAILURES
-        return say("too little recurs", count=count, link=largest, needed=needed)
-    return say("no reflection", count=count, link=largest)

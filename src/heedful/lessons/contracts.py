@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heedful.lessons.action import command_of, path_of
+from heedful.lessons.action import MAX_ACTION_CHARS, command_of, path_of
 
-# A contract is in the first characters of a failure.
-MAX_CONTRACT_CHARS = 1_000
 # What each contract demands, as a rule before any call.
 READ_FIRST = (
     "Read a file before you edit it; after a resumption or a compaction, read it again."
@@ -166,7 +164,7 @@ def find_contract(
         kind = "file"
     for contract in CONTRACTS:
         is_about = contract.about in (kind, "any")
-        if is_about and contract.is_broken(failure[:MAX_CONTRACT_CHARS]):
+        if is_about and contract.is_broken(failure[:MAX_ACTION_CHARS]):
             return contract
     is_absent = any(map(ABSENT_CONTRACT.is_broken, errors))
     return ABSENT_CONTRACT if kind == "file" and is_absent else None

@@ -18,7 +18,7 @@ still fits. So it does not ask for more than the examples show:
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, product
@@ -38,17 +38,10 @@ from heedful.lessons.links import is_command
 from heedful.lessons.mistake import Mistake, without_outside
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
-MAX_BOUND = 10**9  # words, lines or characters: no answer has more
 # Accepted outputs that show a form by themselves: after 20 without an exception, fewer
 # than 3 in 20 have another one (rule of three), and 4 in 20 retire a check.
 MIN_PLAIN_OUTPUTS = 20
-# Bounds of what is read: a lesson's words are untrusted text.
-MAX_READ_WORDS = 200  # of a lesson
 MAX_SHOWN_WORDS = 8  # of an answer that the lesson shows
-MAX_NAMED = 20  # numbers, or quoted words, that the lesson names
-MAX_FORMS = 4  # how many forms the accepted outputs may have
-MAX_SHOWN_ANSWER_CHARS = 60  # of an accepted answer that shows a form
-_NUMBER_PATTERN = re.compile(r"\d{1,9}")
 # A text in quotation marks, or characters outside words, such as "```".
 _QUOTED_WORD_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
@@ -125,7 +118,6 @@ def propose(material: Material) -> Proposed | None:
 
 def _separates(proposed: Proposed, material: Material) -> bool:
     """Return True if a check finds all rejected outputs and no accepted one."""
-
     fit = partial(fits, proposed.kind, proposed.rule)
     accepted = (*material.accepted, *material.harmless)
     return all(map(fit, accepted)) and not any(map(fit, material.rejected))
@@ -150,42 +142,9 @@ def _objects(material: Material) -> Iterator[Proposed]:
         )
 
 
-# Narrows a form: called with the pieces of the accepted outputs at one place.
-Narrowing = Callable[[Sequence[TextPiece]], Rule]
-
-
-def _same_text(column: Sequence[TextPiece]) -> Rule:
-    """Ask for the word that all accepted outputs have here."""
-    texts = {piece.text for piece in column}
-    return {"text": column[0].text} if len(texts) == 1 else {}
-
-
-def _same_case(column: Sequence[TextPiece]) -> Rule:
-    """Ask for the case of letters that all accepted outputs have here."""
-    cases = {letter_case(piece.text) for piece in column}
-    return {"case": cases.pop()} if len(cases) == 1 else {}
-
-
-def _most_words(column: Sequence[TextPiece]) -> Rule:
-    """Ask for no more words than the accepted outputs have here."""
-    return {"most": max(piece.words for piece in column)}
-
-
-def _same_sizes(column: Sequence[TextPiece]) -> Rule:
-    """Ask for the numbers of characters that the accepted outputs have here."""
-    return {"sizes": sorted({len(piece.text) for piece in column})}
-
-
-_NARROWINGS: tuple[tuple[Narrowing, ...], ...] = (
-    (),
-    (_same_text,),
-    (_same_case,),
-    (_most_words,),
-    (_same_text, _same_case),
-    (_same_text, _most_words),
-    (_same_text, _same_case, _most_words),
-    (_same_text, _same_case, _most_words, _same_sizes),
-)
+# What a form asks of the words at one place, from the widest form to the narrowest: the
+# same word, the same case of letters, no more words, and no other sizes.
+_NARROWINGS = ("", "text", "case", "most", "text case most", "text case most sizes")
 
 
 def _forms(material: Material) -> Iterator[Proposed]:
@@ -199,23 +158,24 @@ def _forms(material: Material) -> Iterator[Proposed]:
         groups[tuple(piece.kind for piece in parts)].append(parts)
 
     # A form that one output alone has may be chance; so may many forms.
-    is_supported = all(len(group) >= MIN_EXAMPLES for group in groups.values())
-    if not is_supported or len(groups) > MAX_FORMS:
+    if any(len(group) < MIN_EXAMPLES for group in groups.values()):
         return
 
-    answers = [text[:MAX_SHOWN_ANSWER_CHARS] for text in sorted(material.accepted)[:2]]
-    such_as = " or ".join(map(repr, answers))
+    such_as = " or ".join(map(repr, sorted(material.accepted)[:2]))
     for narrowings in _NARROWINGS:
         forms = [
-            _form_of(group, narrowings, material.text) for group in groups.values()
+            [
+                _piece_rule(column, narrowings.split(), material.text)
+                for column in zip(*group, strict=True)
+            ]
+            for group in groups.values()
         ]
-        if not _is_shown(forms, material):
-            continue
-        yield Proposed(
-            kind="form",
-            rule={"forms": forms},
-            about=f"the answer has another form than accepted ones, such as {such_as}",
-        )
+        if _is_shown(forms, material):
+            yield Proposed(
+                kind="form",
+                rule={"forms": forms},
+                about=f"the answer has another form than accepted ones, {such_as}",
+            )
 
 
 def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
@@ -226,7 +186,7 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     if len(material.accepted) + len(material.harmless) >= MIN_PLAIN_OUTPUTS:
         return True
 
-    words = _bare_words(material.text)[:MAX_READ_WORDS]
+    words = _bare_words(material.text)
     cases = {piece.get("case") for piece in chain.from_iterable(forms)}
     if not cases.isdisjoint(words):
         return True
@@ -255,32 +215,30 @@ def _bare_words(text: str) -> list[str]:
     return [word.strip("'\"`.,;:") for word in text.split()]
 
 
-def _form_of(
-    group: Sequence[Sequence[TextPiece]], narrowings: Sequence[Narrowing], words: str
-) -> list[Rule]:
-    """Return the form of outputs that have the same kinds of pieces."""
-    columns = zip(*group, strict=True)
-    return [_piece_rule(column, narrowings, words) for column in columns]
-
-
 def _piece_rule(
-    column: Sequence[TextPiece], narrowings: Sequence[Narrowing], words: str
+    column: Sequence[TextPiece], narrowings: Sequence[str], words: str
 ) -> Rule:
     """Return what a form asks of the pieces at one place.
 
     A word that all accepted outputs have, and that the lesson's `words` say, is always
     asked for.
     """
-    kind = column[0].kind
-    rule: dict[str, Any] = {"kind": kind}
-    if kind == "a":
-        rule["joiners"] = sorted({piece.joiner for piece in column} - {""})
-        same = _same_text(column)
-        if same and re.search(rf"\b{re.escape(same['text'])}\b", words):
-            rule |= same
-    for narrow in narrowings:
-        if kind == "a" or (kind == "0" and narrow is _same_sizes):
-            rule |= narrow(column)
+    first = column[0]
+    rule: dict[str, Any] = {"kind": first.kind}
+    if "sizes" in narrowings and first.kind in ("0", "a"):
+        rule["sizes"] = sorted({len(piece.text) for piece in column})
+    if first.kind != "a":
+        return rule
+
+    rule["joiners"] = sorted({piece.joiner for piece in column} - {""})
+    is_said = re.search(rf"\b{re.escape(first.text)}\b", words)
+    if len({piece.text for piece in column}) == 1 and ("text" in narrowings or is_said):
+        rule["text"] = first.text
+    cases = {letter_case(piece.text) for piece in column}
+    if "case" in narrowings and len(cases) == 1:
+        rule["case"] = cases.pop()
+    if "most" in narrowings:
+        rule["most"] = max(piece.words for piece in column)
     return rule
 
 
@@ -291,28 +249,22 @@ def _bounds(material: Material) -> Iterator[Proposed]:
     """
     if not material.keyed:
         return
-    named_numbers = _NUMBER_PATTERN.findall(material.text)[:MAX_NAMED]
-    numbers = sorted(set(map(int, named_numbers)))
+    numbers = sorted(set(map(int, re.findall(r"\d{1,9}", material.text))))
     units = [unit for unit in UNITS if unit in material.text.lower()]
     for unit in units:
-        for number in reversed(numbers):
-            yield _bound(unit, most=number, words=f"at most {number}")
-        for number in numbers:
-            yield _bound(unit, least=number, words=f"at least {number}")
-
-
-def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Proposed:
-    """Return the check of how many words, lines or characters an answer has."""
-    return Proposed(
-        kind="bound",
-        rule={"unit": unit, "least": least, "most": most},
-        about=f"the answer must have {words} {unit}",
-    )
+        bounds = [*(("most", n) for n in reversed(numbers))]
+        bounds += [("least", n) for n in numbers]
+        for bound, number in bounds:
+            yield Proposed(
+                kind="bound",
+                rule={"unit": unit, bound: number},
+                about=f"the answer must have at {bound} {number} {unit}",
+            )
 
 
 def _words(material: Material) -> Iterator[Proposed]:
     """Yield the words that the lesson quotes: first as forbidden, then as required."""
-    quotations = _QUOTED_WORD_PATTERN.findall(material.text)[:MAX_NAMED]
+    quotations = _QUOTED_WORD_PATTERN.findall(material.text)
     quoted = ["".join(groups) for groups in quotations]
     for wanted in (False, True):
         if wanted and not material.keyed:

@@ -22,8 +22,6 @@ MAX_POOLED_LOOPS = 200
 # Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
 # out when it stops hurting.
 HARMFUL_MEMORY_SHARE = 0.975
-# The name of an opportunity has this many characters of the signature of its lesson.
-OPPORTUNITY_DIGEST_CHARS = 16
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
 
 
@@ -225,4 +223,4 @@ def _chance(*names: str | int) -> float:
 
 def opportunity_name(session: str, signature: str) -> str:
     """Return the name of the opportunity that a session has for a lesson."""
-    return f"{session}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"
+    return f"{session}/{signature}"

@@ -38,15 +38,6 @@ _PIECE_PATTERN = re.compile(
 )
 # A word of a call: "npm", "--watch", "src/app.py".
 _COMMAND_WORD_PATTERN = re.compile(r"[\w@./=+~-]+")
-_JSON_TYPES: Mapping[type, str] = {
-    dict: "object",
-    list: "array",
-    str: "text",
-    bool: "truth value",
-    int: "number",
-    float: "number",
-    type(None): "null",
-}
 UNITS: Mapping[str, Callable[[str], int]] = {
     "words": lambda text: len(text.split()),
     "lines": lambda text: len(text.splitlines()),
@@ -97,10 +88,8 @@ def _add_word(parts: list[TextPiece], word: str) -> None:
 
 def letter_case(text: str) -> str:
     """Return the case of the letters of a text: lower, upper, title or mixed."""
-    for case in ("lower", "upper", "title"):
-        if getattr(text, f"is{case}")():
-            return case
-    return "mixed"
+    cases = ("lower", "upper", "title")
+    return next((case for case in cases if getattr(text, f"is{case}")()), "mixed")
 
 
 def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
@@ -116,29 +105,26 @@ def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
 
 def _fits_piece(rule: Mapping[str, Any], piece: TextPiece) -> bool:
     """Return True if a piece fits its rule; what the rule omits may have any value."""
-    if rule["kind"] != piece.kind:
-        return False
-    if rule.get("text", piece.text) != piece.text:
-        return False
-    if len(piece.text) not in rule.get("sizes", [len(piece.text)]):
-        return False
-    if piece.kind != "a":
-        return True
-    is_joined = not piece.joiner or piece.joiner in rule["joiners"]
-    is_case = rule.get("case") in (None, letter_case(piece.text))
-    has_few_words: bool = piece.words <= rule.get("most", piece.words)
-    return is_joined and is_case and has_few_words
+    size = len(piece.text)
+    return (
+        rule["kind"] == piece.kind
+        and rule.get("text", piece.text) == piece.text
+        and size in rule.get("sizes", [size])
+        and piece.joiner in ("", *rule.get("joiners", ()))
+        and rule.get("case") in (None, letter_case(piece.text))
+        and piece.words <= rule.get("most", piece.words)
+    )
 
 
 def json_types(text: str) -> dict[str, str] | None:
     """Return the type of each field; None if the text is not a JSON object."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=float)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
-    return {name: _JSON_TYPES[type(field)] for name, field in value.items()}
+    return {name: type(field).__name__ for name, field in value.items()}
 
 
 def _fits_object(rule: Mapping[str, Any], text: str) -> bool:
@@ -165,7 +151,8 @@ def fits(kind: CheckKind, rule: Mapping[str, Any], text: str) -> bool:
         case "form":
             return _fits_form(rule, text)
         case "bound":
-            return bool(rule["least"] <= UNITS[rule["unit"]](text) <= rule["most"])
+            size = UNITS[rule["unit"]](text)
+            return bool(rule.get("least", size) <= size <= rule.get("most", size))
         case "word":
             return (rule["word"].casefold() in text.casefold()) is bool(rule["wanted"])
         case "call":  # it lacks the words that the rule forbids, in their order
@@ -308,16 +295,15 @@ def _overruled(
 
 def alarms_of(evaluation: Evaluation | None) -> tuple[Alarm, ...]:
     """Return what the checks of lessons found in an evaluation."""
-    alarms = []
-    for finding in evaluation.findings if evaluation else ():
-        lesson = lesson_of(finding)
-        if lesson:
-            alarms.append(Alarm(lesson, is_false=finding.level != "error"))
-    return tuple(alarms)
+    findings = evaluation.findings if evaluation else ()
+    return tuple(
+        Alarm(lesson_of(finding), is_false=finding.level != "error")
+        for finding in findings
+        if lesson_of(finding)
+    )
 
 
 def lesson_of(finding: Finding) -> int:
     """Return the id of the lesson whose check made a finding; 0 for another check."""
-    number = finding.check.removeprefix(LESSON_CHECK_PREFIX)
-    is_ours = number != finding.check and number.isascii() and number.isdigit()
-    return int(number) if is_ours else 0
+    name = re.fullmatch(rf"{LESSON_CHECK_PREFIX}([0-9]+)", finding.check)
+    return int(name[1]) if name else 0

@@ -20,36 +20,28 @@ from typing import Literal, NamedTuple
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
+from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.lessons.shell import programs_of
 from heedful.lessons.silence import say
 
 LinkKind = Literal["error", "file", "tool"]
-MAX_LINK_CHARS = 120
-# The type of a lesson of a run in which no error has one: its kind, or how the run
-# ended.
-RUN_TYPES = frozenset(
-    ("strategy", "reflection", "success", "failure", "partial", "timeout", "error")
-)
 MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared
 # A link that more than this share of all lessons have relates none of them, unless at
 # most `MIN_COMMON_LESSONS` have it.
 MAX_LINK_SHARE = 0.1
 MIN_COMMON_LESSONS = 10
-_ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
-BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
 # The last part of a path, with an ending: "app.py" in "src/app.py:3".
 _FILE_PATTERN = re.compile(
     r"(?<![~\w.@/+-])((?:[~.\w@+-]*/)*)([\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})"
     r"(:\d+)?(?![\w/(])"
 )
-# The name of an exception: "SSLError" in "ssl.SSLError".
-_EXCEPTION_PATTERN = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning|Timeout)\b")
-# A code that is written as one: "error[E0432]", "error TS2304", "F401:".
-_CODE_PATTERN = re.compile(
-    r"\b(?=[A-Z])(?:(?:(?<=[\[(])|(?<=rror )|(?<=ode ))[A-Z]{1,5}\d{2,5}\b"
-    r"|[A-Z]{1,5}\d{3,5}(?=:))"
+# The name of an exception, "SSLError" in "ssl.SSLError", a code that is written as one,
+# "error[E0432]", "error TS2304", "F401:", or one of the system: "ENOENT".
+_ERROR_PATTERN = re.compile(
+    r"\b(?:[A-Z]\w*(?:Error|Exception|Warning|Timeout)\b"
+    r"|(?:(?<=[\[(])|(?<=rror )|(?<=ode ))[A-Z]{1,5}\d{2,5}\b|[A-Z]{1,5}\d{3,5}(?=:)"
+    rf"|(?:{'|'.join(errno.errorcode.values())})\b)"
 )
-_SYSTEM_CODE_PATTERN = re.compile(r"\bE[A-Z0-9]{2,}\b")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -148,11 +140,15 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
         texts = "\n".join([words.mistake.error, *(call for _, call in calls)])
     if words.error not in texts:
         texts = f"{words.error}\n{texts}"
-    texts = _ADDRESS_PATTERN.sub(" ", texts)
+    # The parts of an address name nothing of this machine.
+    texts = re.sub(r"\b[A-Za-z][\w+.-]{1,20}://\S+", " ", texts)
     files = {_name(name) for name in _files_in(texts, command_words)}
-    errors = {_name(name) for name in _errors_in(texts)}
-    is_of_run = words.kind in EPISODE_LESSON_KINDS
-    if words.error_type and not (is_of_run and words.error_type in RUN_TYPES):
+    errors = set(map(_name, _ERROR_PATTERN.findall(texts)))
+    # The type of a lesson of a run may be its kind, or how the run ended.
+    run_types = {"", *EPISODE_LESSON_KINDS, *FAILED_OUTCOMES, "partial", "success"}
+    if words.kind not in EPISODE_LESSON_KINDS:
+        run_types = {""}
+    if words.error_type not in run_types:
         errors.add(_name(words.error_type))
 
     links = [
@@ -215,7 +211,7 @@ def _calls_of(words: LessonWords) -> list[tuple[str, str]]:
     """Return the calls that a lesson is about, each with its tool, "" without one."""
     if words.mistake is None:
         text = f"{words.text}\n{words.error}"
-        return [("", call) for call in BACKTICK_PATTERN.findall(text)]
+        return [("", call) for call in re.findall(r"`([^`\n]+)`", text)]
     return [(call.tool, call.whole) for call in words.mistake.calls]
 
 
@@ -231,7 +227,7 @@ def is_command(tool: str, call: str) -> bool:
 
 def _name(text: str) -> str:
     """Return a name as links have it."""
-    return " ".join(text.lower().split())[:MAX_LINK_CHARS]
+    return " ".join(text.lower().split())
 
 
 @cache
@@ -252,12 +248,3 @@ def _files_in(text: str, command_words: Iterable[str]) -> Iterator[str]:
         is_file = folder or line or name in words_of_commands
         if is_file or _known_endings().guess_type(name.lower())[0]:
             yield name
-
-
-def _errors_in(text: str) -> Iterator[str]:
-    """Yield the names of exceptions and the codes of errors that a text has."""
-    yield from _EXCEPTION_PATTERN.findall(text)
-    yield from _CODE_PATTERN.findall(text)
-    for code in _SYSTEM_CODE_PATTERN.findall(text):
-        if hasattr(errno, code):
-            yield code

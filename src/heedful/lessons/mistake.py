@@ -8,11 +8,12 @@ and exported; `render` turns it into words, and nobody reads those words back.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
 
 from heedful.lessons.origin import Origin, is_below, lowest_origin
 
+T = TypeVar("T")
 # What put a failed call right: steps before the same call, another command or other
 # arguments of the same tool, a path that was found, edits of files, waiting, or a call
 # of another tool.
@@ -62,8 +63,7 @@ class Fix:
     @property
     def may_be_told(self) -> bool:
         """True unless it is from outside; to wait is nobody's words."""
-        is_wait = self.kind == "waiting" and not self.calls
-        return is_wait or self.origin != "outside"
+        return self.origin != "outside" or (self.kind == "waiting" and not self.calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +104,11 @@ class Mistake:
     @property
     def origin(self) -> Origin:
         """The lowest origin of its parts."""
-        origins = [self.action_origin, self.error_origin]
-        if self.words:
-            origins.append(self.words_origin)
-        if self.fix is not None:
-            origins.append(self.fix.origin)
-        return lowest_origin(origins)
+        words_origin = self.words_origin if self.words else "user"
+        fix_origin = self.fix.origin if self.fix else "user"
+        return lowest_origin(
+            (self.action_origin, self.error_origin, words_origin, fix_origin)
+        )
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -151,7 +150,7 @@ def without_outside(mistake: Mistake) -> Mistake:
 
 
 # Figures and ids, but not the words that they are joined to by a hyphen.
-_VARYING_PATTERN = re.compile(r"\w*\d\w*")
+_VARYING_PATTERN = re.compile(r"\w*\d\w*|…")
 
 
 def merged(mistake: Mistake, stored: Mistake) -> Mistake:
@@ -205,7 +204,7 @@ def _common(text: str, other: str) -> str:
 
 def _common_word(word: str, other: str) -> str:
     """Return a word, with "…" in place of figures or ids if another word varies."""
-    if word == other or not re.search(r"\d|…", word + other):
+    if word == other or not _VARYING_PATTERN.search(word + other):
         return word
     frame = _VARYING_PATTERN.sub("…", word)
     return frame if frame == _VARYING_PATTERN.sub("…", other) else "…"
@@ -239,45 +238,38 @@ def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:
     return replace(mistake or Mistake(), words=words, words_origin=origin)
 
 
-def to_data(mistake: Mistake) -> dict[str, Any]:
+def to_data(record: Mistake | Fix | Call) -> dict[str, Any]:
     """Return a mistake as JSON data, without what has its default value."""
-    return _without_defaults(Mistake, asdict(mistake))
-
-
-def _without_defaults(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a record that differ from the defaults of its fields."""
-    empty: tuple[object, ...] = (None, "", (), {}, [])
-    defaults = {item.name: item.default for item in fields(kind)}
-    values = {
-        name: value
-        for name, value in data.items()
-        if value not in empty and value != defaults[name]
-    }
-    for name, part in _PARTS.items():
-        if values.get(name):
-            values[name] = _without_defaults(part, values[name])
-    for name in _CALL_LISTS & values.keys():
-        values[name] = [_without_defaults(Call, call) for call in values[name]]
-    return values
+    data: dict[str, Any] = {}
+    for item in fields(record):
+        value = getattr(record, item.name)
+        if value == item.default or value in ("", (), {}):
+            continue
+        if isinstance(value, Call | Fix):
+            value = to_data(value)
+        elif item.name in _CALL_LISTS:
+            value = [to_data(call) for call in value]
+        data[item.name] = value
+    return data
 
 
 def from_data(data: Mapping[str, Any]) -> Mistake:
     """Return the mistake that `to_data` wrote. Raises TypeError for another field."""
-    return Mistake(**_parts_of(data))
+    return _from_data(Mistake, data)
 
 
-def _parts_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a record with its parts as records."""
+def _from_data(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Return a record of this kind with its parts as records."""
     values: dict[str, Any] = {}
     for name, value in data.items():
         if name in _PARTS and value is not None:
-            value = _PARTS[name](**_parts_of(value))
+            value = _from_data(_PARTS[name], value)
         elif name in _CALL_LISTS:
-            value = tuple(Call(**_parts_of(call)) for call in value)
+            value = tuple(_from_data(Call, call) for call in value)
         elif isinstance(value, list | tuple):
             value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
         values[name] = value
-    return values
+    return kind(**values)
 
 
 # The fields that hold a record, and those that hold several calls.

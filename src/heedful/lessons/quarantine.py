@@ -12,7 +12,6 @@ from heedful.lessons.lesson import Example, Lesson, State, clip
 from heedful.lessons.origin import NETWORK_SOURCE, Origin, names_to_state
 
 Action = Literal["release", "reject"]
-MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
 
 
@@ -127,11 +126,11 @@ def clip_lesson(lesson: Lesson) -> Lesson:
             context=clip(example.context),
         )
 
-    tags = [clip(tag) for tag in lesson.tags[:MAX_QUARANTINE_TAGS]]
+    tags = tuple(map(clip, lesson.tags[:MAX_QUARANTINE_TAGS]))
     return replace(
         lesson,
         example=example,
-        tags=tuple(tag[:MAX_QUARANTINE_TAG_CHARS] for tag in tags),
+        tags=tags,
         error_type=clip(lesson.error_type),
         context=clip(lesson.context),
     )

@@ -16,8 +16,7 @@ from heedful.lessons.before import KnownFailure, Mark
 from heedful.lessons.mistake import Call, Fix, Mistake, without_outside
 from heedful.sanitize import clean
 
-MAX_BRIEF_LINE_CHARS = 280
-MAX_TOOL_CHARS = 60
+MAX_LINE_CHARS = 280
 # Stands in a table for what a person has not released.
 OUTSIDE_WORDS = "words from outside wait"
 
@@ -200,7 +199,7 @@ def brief_line(mistake: Mistake) -> str:
         text += "."
     if lines:
         text = f"{text} {_fix_heading(mistake)}: {'; '.join(lines)}."
-    return clean(text, MAX_BRIEF_LINE_CHARS)
+    return clean(text, MAX_LINE_CHARS)
 
 
 def mark_words(mark: Mark) -> str:
@@ -236,20 +235,18 @@ def mark_line(mark: Mark, error: str) -> str:
     if mark.kind == "call":
         name = f"{mark.tool} `{mark.name}`"
     quotation = f": “{error}”" if error else ""
-    return clean(
-        f"{name} failed and has not worked since{quotation}", MAX_BRIEF_LINE_CHARS
-    )
+    return clean(f"{name} failed and has not worked since{quotation}", MAX_LINE_CHARS)
 
 
 def contract_line(rule: str, tools: str, error: str) -> str:
     """Return in one line what tools demand, and what they said."""
-    return clean(f"{rule} {tools} failed with “{error}”", MAX_BRIEF_LINE_CHARS)
+    return clean(f"{rule} {tools} failed with “{error}”", MAX_LINE_CHARS)
 
 
 def procedure(tools: Sequence[str], shared: Sequence[str]) -> str:
     """Return the order of the tools by which tasks with these words were done."""
     subject = ", ".join(shared)
-    steps = ", then ".join(clean(tool, MAX_TOOL_CHARS) for tool in tools)
+    steps = ", then ".join(clean(tool, MAX_LINE_CHARS) for tool in tools)
     return f"Tasks about {subject} were done well in this order: {steps}."
 
 

@@ -29,7 +29,6 @@ SHARED_FILE = ".heedful/rules.md"
 ATTRIBUTES_FILE = ".heedful/.gitattributes"
 ATTRIBUTES_LINE = "rules.md text eol=lf merge=union\n"
 MAX_SHARED_FILE_BYTES = 256 * 1024
-MAX_SHARED_RULES = 500
 # A longer rule is left out: nobody reads it in a review.
 MAX_RULE_CHARS = 2_000
 RULES_HEADER = """\
@@ -42,12 +41,7 @@ RULES_HEADER = """\
 > lines.
 """
 _RULE_START = "- "
-# What separates two fields, and a piece of a field: an escape or any other character.
 _FIELD_SEPARATOR = " | "
-_FIELD_PIECE_PATTERN = re.compile(r"\\[\\|n]| \| |.", re.DOTALL)
-_ESCAPES: Mapping[str, str] = {"\\\\": "\\", "\\|": "|", "\\n": "\n"}
-# "fix: Bash `pnpm test`": a field with its name.
-_NAMED_FIELD_PATTERN = re.compile(r"([a-z][a-z ]{0,20}): (.*)", re.DOTALL)
 # The names of fields in the file, by the names of the attributes.
 RULE_FIELDS: Mapping[str, str] = {
     "fix": "fix",
@@ -128,16 +122,12 @@ class SharedRule:
     @property
     def line(self) -> str:
         """The rule as a line of the file, without its end."""
-        values = {
-            "fix": self.fix,
-            "scope": ", ".join(self.scope),
-            "tool": self.tool,
-            "error": self.error,
-            "check": self.check,
-            "trust": self.trust,
-        }
-        fields = [f"{RULE_FIELDS[name]}: {values[name]}" for name in values]
-        texts = [self.text, *(field for field in fields if not field.endswith(": "))]
+        texts = [self.text]
+        for attribute, field in RULE_FIELDS.items():
+            value = getattr(self, attribute)
+            if value:
+                text = value if isinstance(value, str) else ", ".join(value)
+                texts.append(f"{field}: {text}")
         return _RULE_START + _FIELD_SEPARATOR.join(map(_escape, texts))
 
 
@@ -172,7 +162,13 @@ def _printable(text: str) -> str:
 
 
 def write_rules(rules: Iterable[SharedRule]) -> str:
-    """Return the text of a file with these rules, each of them once.
+    """Return the text of a file with these rules, each of them once."""
+    lines = [rule.line for rule in _distinct(rules)]
+    return "\n\n".join([RULES_HEADER.rstrip(), *lines]) + "\n"
+
+
+def _distinct(rules: Iterable[SharedRule]) -> tuple[SharedRule, ...]:
+    """Return each rule once, in the order of the file.
 
     A rule that is stated with two levels of trust has the lower one.
     """
@@ -181,9 +177,7 @@ def write_rules(rules: Iterable[SharedRule]) -> str:
         stated = by_digest.get(rule.digest, rule)
         trust = lowest_origin((stated.trust, rule.trust))
         by_digest[rule.digest] = replace(rule, trust=trust)
-
-    lines = [by_digest[digest].line for digest in sorted(by_digest)]
-    return "\n\n".join([RULES_HEADER.rstrip(), *lines]) + "\n"
+    return tuple(by_digest[digest] for digest in sorted(by_digest))
 
 
 def read_rules(content: bytes, name: str = SHARED_FILE) -> tuple[SharedRule, ...]:
@@ -201,19 +195,12 @@ def read_rules(content: bytes, name: str = SHARED_FILE) -> tuple[SharedRule, ...
         number = content.count(b"\n", 0, error.start) + 1
         raise LineError(name, number, "it is not UTF-8; write it again") from error
 
-    rules: dict[str, SharedRule] = {}
-    for number, raw in enumerate(text.split("\n"), 1):
-        line = raw.rstrip()
-        if not line or line[0] in "#>":
-            continue
-        rule = _read_line(line, name, number)
-        stated = rules.get(rule.digest, rule)
-        trust = lowest_origin((stated.trust, rule.trust))
-        rules[rule.digest] = replace(rule, trust=trust)
-        if len(rules) > MAX_SHARED_RULES:
-            reason = f"it has more than {MAX_SHARED_RULES} rules; remove some"
-            raise LineError(name, number, reason)
-    return tuple(rules[digest] for digest in sorted(rules))
+    lines = {number: line.rstrip() for number, line in enumerate(text.split("\n"), 1)}
+    return _distinct(
+        _read_line(line, name, number)
+        for number, line in lines.items()
+        if line and line[0] not in "#>"
+    )
 
 
 def _read_line(line: str, name: str, number: int) -> SharedRule:
@@ -227,17 +214,16 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
     if redact(line) != line:
         raise LineError(name, number, f"the rule has a secret; {DAMAGED_RULES_FIX}")
 
-    text, *fields = _split_fields(line.removeprefix(_RULE_START))
+    fields = line.removeprefix(_RULE_START).split(_FIELD_SEPARATOR)
+    text, *others = map(_unescape, fields)
     values: dict[str, str] = {}
-    attributes = {field: attribute for attribute, field in RULE_FIELDS.items()}
-    for field in fields:
-        match = _NAMED_FIELD_PATTERN.fullmatch(field)
-        attribute = attributes.get(match[1]) if match else None
-        if match is None or attribute is None or attribute in values:
-            names = ", ".join(f"{field}: …" for field in attributes)
+    for other in others:
+        field, _, value = other.partition(": ")
+        if not value or field not in RULE_FIELDS.values() or field in values:
+            names = ", ".join(f"{name}: …" for name in RULE_FIELDS.values())
             reason = f"a field after a bar is one of {names}, each once"
             raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
-        values[attribute] = match[2].strip()
+        values[field] = value.strip()
 
     try:
         return SharedRule(
@@ -246,7 +232,7 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
             scope=tuple(filter(None, values.get("scope", "").split(", "))),
             tool=values.get("tool", ""),
             error=values.get("error", ""),
-            check=values.get("check", ""),
+            check=values.get(RULE_FIELDS["check"], ""),
             trust=read_origin(values.get("trust", "user"), "trust"),
         )
     except InvalidInput as error:
@@ -255,17 +241,9 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
 
 def _escape(text: str) -> str:
     """Return a field as a line has it."""
-    for escape, character in _ESCAPES.items():
-        text = text.replace(character, escape)
-    return text
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "\\n")
 
 
-def _split_fields(text: str) -> list[str]:
-    """Return the fields of a line, without escapes."""
-    fields = [""]
-    for piece in _FIELD_PIECE_PATTERN.findall(text):
-        if piece == _FIELD_SEPARATOR:
-            fields.append("")
-        else:
-            fields[-1] += _ESCAPES.get(piece, piece)
-    return fields
+def _unescape(field: str) -> str:
+    """Return the text of a field in a line."""
+    return re.sub(r"\\([\\|n])", lambda escape: escape[1].replace("n", "\n"), field)

@@ -94,16 +94,8 @@ _WORDS = {
     "no links": "the lesson names no tool, file or error, or is not in use",
     "no common link": "no other lesson in use names the same, or too many do",
     "nothing recurs": (
-        "nothing recurs: no failure with a tool, file or error of other lessons came "
-        "back, or was fixed by a call"
-    ),
-    "too little recurs": (
-        "too little recurs: most, {count}, with the {link}, and a reflection needs "
-        "{needed} failures"
-    ),
-    "no reflection": (
-        "there is no reflection on {count} failures with the {link}: they are from one "
-        "run, or calls fixed too few of them"
+        "nothing recurs: a reflection needs three failures of two runs that name one "
+        "tool, file or error, at least two of them fixed by a call"
     ),
     "text waits": "1 text waits in quarantine",
     "texts wait": "{number} texts wait in quarantine",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.lessons.action import MAX_ACTION_CHARS
 from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State, short_digest
@@ -23,9 +24,6 @@ MAX_STATED_RULE_CHARS = 200
 MAX_MESSAGE_RULES = 5
 # An agent is shown at most this many rules, those that were said last.
 MAX_SHOWN_RULES = 8
-MAX_RULE_ARGUMENT_CHARS = (
-    4_000  # characters of an argument that are compared with a rule
-)
 RULES_HEADING = "What the user said earlier, and still holds:"
 NAMED_HEADING = "The user said about such calls:"
 
@@ -146,15 +144,6 @@ _COMMAND_VERBS = frozenset("commit push build install add".split())
 _VERB_PATTERN = (
     r"(?i)\b(runn?|us(?:e|(?=ing))|touch|edit|commit|push|build|install|writ|add|delet"
     r"|chang)(?:e|ing)?\b"
-)
-# Words after a name that are no command of it.
-_JOINING_WORDS = INDEX_STOP_WORDS | frozenset(
-    "again anymore before everywhere here instead never now only then unless until "
-    "für in im bei hier nicht mehr nur pour dans ici plus para aquí más solo".split()
-)
-# Words that name nothing.
-_NO_NAMES = frozenset(
-    "it this that these those them me my our your any all more".split()
 )
 # A program after a word that names one, with a verb that it takes: "use the git push".
 _NAMED_PATTERN = (
@@ -301,7 +290,7 @@ def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
     bound = set[int]()
     for match in compiled(_NAMED_PATTERN).finditer(rule):
         name = match["name"].rstrip(".")
-        if name.lower() not in _NO_NAMES:
+        if name.lower() not in INDEX_STOP_WORDS:
             bound.update((match.start("name"), match.start("verb")))
             yield (name, match["verb"]) if match["verb"] else (name,)
     for match in compiled(_RULE_WORD_PATTERN).finditer(rule):
@@ -323,7 +312,7 @@ def _subjects(rule: str) -> set[tuple[str, str]]:
         words = " ".join(name)
         match = re.search(rf"{re.escape(words)}`?\s+(\w[\w-]*)", rule)
         after = match[1].lower() if match else ""
-        subjects.add((words.lower(), "" if after in _JOINING_WORDS else after))
+        subjects.add((words.lower(), "" if after in INDEX_STOP_WORDS else after))
     return subjects
 
 
@@ -341,7 +330,7 @@ def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
     fields = {"command": arguments} if isinstance(arguments, str) else arguments
     words = {_folded(tool), *map(_folded, re.split(r"[\W_]+", tool))}
     for name, value in fields.items():
-        text = str(value)[:MAX_RULE_ARGUMENT_CHARS]
+        text = str(value)[:MAX_ACTION_CHARS]
         if "\n" in text and name != "command":
             continue
         for word in _split(text):
