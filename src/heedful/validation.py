@@ -41,14 +41,18 @@ def require(condition: object, field: str, value: object, allowed: str) -> None:
         raise InvalidInput(field, value, allowed)
 
 
-def check_name(field: str, name: str, limit: int) -> None:
+# Of every name that is typed in: of a loop, a model, a memory key, a source.
+MAX_NAME_CHARS = 200
+
+
+def check_name(field: str, name: str) -> None:
     """Raise InvalidInput unless `name` is printable, without a secret, and short.
 
-    It has at most `limit` characters, and may be empty.
+    It may be empty.
     """
     is_printable = isinstance(name, str) and name.isprintable()
-    if not is_printable or redact(name[:limit]) != name:
-        allowed = f"at most {limit} printable characters without a secret"
+    if not is_printable or redact(name[:MAX_NAME_CHARS]) != name:
+        allowed = f"at most {MAX_NAME_CHARS} printable characters without a secret"
         raise InvalidInput(field, name, allowed)
 
 

@@ -48,12 +48,11 @@ from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.validation import as_float, refuses_unknown_options
+from heedful.validation import MAX_NAME_CHARS, as_float, refuses_unknown_options
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="RemadeCheck")
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_MEMORY_KEY_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -742,7 +741,7 @@ def _name_in_module(value: Any) -> str:
         module = _name_of_script(value)
     if not module:
         return ""
-    return f"{module}.{value.__qualname__}"[-MAX_MEMORY_KEY_CHARS:]
+    return f"{module}.{value.__qualname__}"[-MAX_NAME_CHARS:]
 
 
 def _name_of_script(value: Any) -> str:

@@ -41,13 +41,13 @@ BytesLimit = Annotated[int, Field(ge=1024, le=1024 * SETTINGS_MIB_BYTES)]
 
 def _check_models(text: str) -> str:
     """Raise ValueError unless each part of the text can name another model."""
-    from heedful.models.contract import MAX_MODEL_NAME_CHARS  # slow to import
+    from heedful.validation import MAX_NAME_CHARS  # slow to import
 
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise ValueError("it must have a name on each side of a comma")
-    if max(map(len, names)) > MAX_MODEL_NAME_CHARS:
-        longest = f"it must have at most {MAX_MODEL_NAME_CHARS} characters a name"
+    if max(map(len, names)) > MAX_NAME_CHARS:
+        longest = f"it must have at most {MAX_NAME_CHARS} characters a name"
         raise ValueError(longest)
     for place, name in enumerate(names):
         if name in names[:place]:

@@ -22,7 +22,6 @@ RERUN_END_REASONS: Mapping[str, str] = {
 }
 # Who overrides a limit if the caller does not say; answers name nobody then.
 UNNAMED_ACTOR = "unnamed"
-MIN_REPORTED_REPETITIONS = 2  # a bias tag that occurred once is not repeated
 # The names of the fields of each answer. Each field is in `LoopView.facts`, or the
 # function that gives the answer adds it.
 REFLECTION_FIELDS = """
@@ -227,7 +226,8 @@ class LoopView:
         )
 
         threshold = decide.rule_of(self.policy, stop.Echo).times
-        min_times = min(MIN_REPORTED_REPETITIONS, threshold)
+        # A bias tag that occurred once is not repeated.
+        min_times = min(2, threshold)
         counts = {
             key.removeprefix(BIAS_PREFIX): times
             for key, times in standing.echoes.items()

@@ -45,9 +45,8 @@ from heedful.validation import (
 MIN_QUALITY_RISE = 0.1
 # The word that earlier systems put in place of an empty text.
 UNKNOWN_DETAIL = "Unknown"
-# Characters of a query and of a context in a listing, and of a context in a rationale.
+# Characters of a query and of a context in a listing.
 MAX_LISTED_QUERY_CHARS = 200
-MAX_RATIONALE_CONTEXT_CHARS = 100
 _VERIFICATION_FORM = "results, each a mapping with a status"
 
 
@@ -211,7 +210,7 @@ def learn_correction(
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lesson with the field names of earlier stores of reflections."""
-    context = meta["reflection_context"][:MAX_RATIONALE_CONTEXT_CHARS]
+    context = meta["reflection_context"][:100]
     return {
         "content": text,
         "rationale": f"Self-correction during: {context}",

@@ -32,6 +32,7 @@ from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_NAME_CHARS,
     as_float,
     as_integer,
     check_integer,
@@ -42,8 +43,7 @@ from heedful.validation import (
 )
 
 # A name of a rerun is a loop's id with an ending such as `_r1`.
-MAX_RERUN_NAME_CHARS = report.MAX_LOOP_ID_CHARS + 20
-MAX_LOGGED_TEXT_CHARS = 200
+MAX_RERUN_NAME_CHARS = MAX_NAME_CHARS + 20
 DEFAULT_GUARDRAILS_STORE = "heedful.db"
 # The name of who reflects.
 DEFAULT_PERSONA = "SAGE"
@@ -852,9 +852,9 @@ async def log_rerun_reasoning(
     loops = GuardedLoops.of(store)
     _log.info(
         "loop %s runs again: %s (%s)",
-        clean(redact(loop_id), MAX_LOGGED_TEXT_CHARS),
-        clean(redact(rerun_reason), MAX_LOGGED_TEXT_CHARS),
-        clean(redact(detail), MAX_LOGGED_TEXT_CHARS),
+        _log_text(loop_id),
+        _log_text(rerun_reason),
+        _log_text(detail),
         extra=asdict(loops.scope),
     )
 
@@ -874,6 +874,11 @@ async def log_rerun_reasoning(
     return {**reasons, "timestamp": iso(time.time())}
 
 
+def _log_text(text: str) -> str:
+    """Return a text as one short line of a log, without secrets."""
+    return clean(redact(text), 200)
+
+
 def _actor(override_by: str | None) -> str:
     """Return who overrides a limit; earlier systems do not ask for a name."""
     return answers.UNNAMED_ACTOR if override_by is None else override_by
@@ -882,7 +887,7 @@ def _actor(override_by: str | None) -> str:
 def _warnings(completion: Completion) -> dict[str, list[str]]:
     """Return the warnings of an answer, and log them; {} without any."""
     for warning in completion.warnings:
-        _log.warning("heedful: %s", clean(redact(warning), MAX_LOGGED_TEXT_CHARS))
+        _log.warning("heedful: %s", _log_text(warning))
     return {"warnings": completion.warnings} if completion.warnings else {}
 
 

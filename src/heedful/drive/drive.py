@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import Any, Generic, TypeVar, Unpack
 
 from heedful import errors, telemetry
@@ -37,7 +38,6 @@ from heedful.drive.generate import (
 )
 from heedful.drive.judging import Judges, find_repeated, judge_names
 from heedful.drive.options import (
-    UNLIMITED_SECONDS,
     LoopOptions,
     add_resumption,
     knows_options,
@@ -169,7 +169,7 @@ class Run(Generic[C]):
             rule for rule in self.policy.rules if isinstance(rule, stop.Budget)
         ]
         limits = [rule.seconds for rule in self._budgets if rule.seconds]
-        self._max_seconds = min(limits, default=UNLIMITED_SECONDS)
+        self._max_seconds = min(limits, default=inf)
 
         self._judges = Judges(
             checks=self.checks,
@@ -467,14 +467,14 @@ class Run(Generic[C]):
             began -= state.answer.usage.seconds
 
         budget = self._max_seconds
-        if budget < UNLIMITED_SECONDS:
+        if budget < inf:
             budget -= state.loop.usage.seconds
         budget_left = max(0.001, budget + began - time.perf_counter())
         limit = min(budget_left, self.timeout or budget_left)
 
         try:
             # Only with a limit, because a timer costs a tenth of an attempt.
-            if limit == UNLIMITED_SECONDS:
+            if limit == inf:
                 value, attempt = await self._try(state, began)
             else:
                 async with asyncio.timeout(limit):

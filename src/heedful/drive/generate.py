@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 from heedful.checks.evaluate import (
-    MAX_MEMORY_KEY_CHARS,
     Check,
     Context,
     Yielded,
@@ -52,10 +51,11 @@ from heedful.loop.record import (
 from heedful.loop.stop import StopRule, uncounted
 from heedful.models.answers import answer_of, answer_of_pair, joined, unfinished
 from heedful.models.call import complete
-from heedful.models.contract import MAX_MODEL_NAME_CHARS, Answer, Message, Model
+from heedful.models.contract import Answer, Message, Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle
 from heedful.validation import (
+    MAX_NAME_CHARS,
     MAX_SCORE,
     check_integer,
     check_name,
@@ -68,10 +68,6 @@ Generate = Callable[..., "Any | Awaitable[Any]"]
 # The parameters of a function that get the feedback, wherever they stand.
 HINT_PARAMETERS = ("hint", "feedback")
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
-# Characters of the last candidate that a retry shows: a prompt must not grow with the
-# answers.
-MAX_PREVIOUS_ANSWER_CHARS = 1_200
-MAX_WARNINGS = 1_000  # that are given only once
 ALIKE_WARNING = (
     "the first of {} candidates was taken, as all passed alike; to return a list as "
     "one answer, return [the_list]"
@@ -150,7 +146,8 @@ def _request_parts(context: Context) -> list[str]:
         last_answer = redact(last_answer)
 
         if len(last_answer) > MAX_REWRITE_CHARS:
-            last_answer = cut_middle(last_answer, MAX_PREVIOUS_ANSWER_CHARS)
+            # A prompt must not grow with the answers.
+            last_answer = cut_middle(last_answer, 1_200)
             parts.append(f"Your last answer:\n{last_answer}")
 
         parts.append(context.hint)
@@ -186,7 +183,7 @@ class Rung:
     cost: float | None = None
 
     def __post_init__(self) -> None:
-        check_name("name", self.name, MAX_MODEL_NAME_CHARS)
+        check_name("name", self.name)
         if self.price is not None:
             check_number("price", self.price, low=0, high=MAX_SCORE)
         for unit in ("calls", "tokens"):
@@ -650,7 +647,7 @@ def key_of_checks(checks: Sequence[Check]) -> str:
             return ""
         keys.append(key)
 
-    return ", ".join(keys)[-MAX_MEMORY_KEY_CHARS:]
+    return ", ".join(keys)[-MAX_NAME_CHARS:]
 
 
 def check_countable(
@@ -717,7 +714,7 @@ def warn_if_unjudged(producer: Producer, loop: Loop) -> None:
         _warn_once(producer.name, f"passed, but {UNJUDGED}. {UNJUDGED_ADVICE}")
 
 
-@lru_cache(MAX_WARNINGS)
+@lru_cache(1_000)
 def _warn_once(function: str, text: str) -> None:
     """Log a warning about a function, only the first time in this process."""
     _log.warning("heedful: %s: %s", function or "the function", text)

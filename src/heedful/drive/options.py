@@ -3,10 +3,11 @@
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from inspect import signature
+from math import inf
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from heedful import errors
-from heedful.checks.evaluate import MAX_MEMORY_KEY_CHARS, Check, Evaluate
+from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer
@@ -14,14 +15,12 @@ from heedful.lessons.briefing import PROMPT_FORMS, Tell
 from heedful.lessons.scope import Scope
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
-from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact
 from heedful.store.records import StoredLoop
 from heedful.validation import check_name, check_options, require
 
 T = TypeVar("T")
 P = ParamSpec("P")
-UNLIMITED_SECONDS = float("inf")
 
 
 class LoopOptions(TypedDict, total=False):
@@ -87,14 +86,14 @@ def validate_options(
 
     if timeout is not None:
         is_number = isinstance(timeout, int | float)
-        is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
+        is_limit = is_number and 0 < timeout < inf
         require(is_limit, "timeout", timeout, "a number of seconds above 0")
 
     is_scope = scope is None or isinstance(scope, Scope)
     require(is_scope, "scope", scope, "heedful.Scope(tenant, project)")
 
-    check_name("memory_key", memory_key or "", MAX_MEMORY_KEY_CHARS)
-    check_name("model", model, MAX_MODEL_NAME_CHARS)
+    check_name("memory_key", memory_key or "")
+    check_name("model", model)
     validate_refusing(refuse)
     require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
 

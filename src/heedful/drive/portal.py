@@ -28,9 +28,6 @@ from heedful.validation import check_options, require
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# A plain function keeps its thread while it waits in `run_sync`, so with too few
-# threads such functions would wait for each other. Threads start when they are needed.
-MAX_PORTAL_THREADS = 512
 # A plain function that waits inside the background loop blocks it until it ends, and so
 # runs in a second background loop; everything that the function calls waits in that
 # loop, too.
@@ -41,7 +38,9 @@ _level: ContextVar[int] = ContextVar("heedful_level", default=0)
 def _loop(level: int) -> asyncio.AbstractEventLoop:
     """Return the background loop of a level; the first call starts it in a thread."""
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(ThreadPoolExecutor(MAX_PORTAL_THREADS, "heedful-call"))
+    # A plain function keeps its thread while it waits in `run_sync`, so with too few
+    # threads such functions would wait for each other. Threads start when needed.
+    loop.set_default_executor(ThreadPoolExecutor(512, "heedful-call"))
 
     def run_forever() -> None:
         """Run the event loop until it is closed."""

@@ -34,7 +34,6 @@ from heedful.loop.similarity import find_near_repeat
 from heedful.memory.memory import Memory, open_memory
 from heedful.memory.vectors import embed, space_of
 from heedful.models.answers import answer_of, unfinished, usage_of
-from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact, redact_data
 from heedful.store import (
     DEFAULT_STORE,
@@ -48,6 +47,7 @@ from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_NAME_CHARS,
     check_integer,
     check_name,
     check_options,
@@ -58,10 +58,8 @@ from heedful.validation import (
 P = ParamSpec("P")
 T = TypeVar("T")
 # An id appears in addresses and lists.
-MAX_LOOP_ID_CHARS = 200
 # The name of a report's own evaluation among the judges of an attempt.
 REPORT_JUDGE = "report"
-MIN_FINDING_CHARS = 100  # of the JSON of a finding without a message
 
 
 @refuses_unknown_options
@@ -98,7 +96,7 @@ class AttemptReport:
         output = self.output
         usage: Any = self.usage
         model = self.model
-        check_name("model", model, MAX_MODEL_NAME_CHARS)
+        check_name("model", model)
         if not isinstance(output, str | dict | None):
             answer = answer_of(output)
             if answer is not None:
@@ -165,7 +163,8 @@ class AttemptReport:
 
         findings = self.evaluation.findings if self.evaluation else ()
         return len(output) + sum(
-            len(finding.message) + len(finding.fix) + MIN_FINDING_CHARS
+            # 100 characters are its JSON without a message.
+            len(finding.message) + len(finding.fix) + 100
             for finding in findings
         )
 
@@ -518,8 +517,8 @@ async def open_loop(
     may_be_large = not is_text or len(task) > MAX_INLINE_CHARS
     await _call(may_be_large, journal.check_json, task=task, context=context)
 
-    is_valid_id = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
-    allowed = f"1 to {MAX_LOOP_ID_CHARS} printable characters"
+    is_valid_id = isinstance(id, str) and 0 < len(id) <= MAX_NAME_CHARS
+    allowed = f"1 to {MAX_NAME_CHARS} printable characters"
     require(is_valid_id and id.isprintable(), "id", id, allowed)
 
     policy_document = codec.policy_to(policy)
@@ -604,7 +603,7 @@ def _ladder_of(rungs: Sequence[str]) -> Ladder | None:
     allowed = 'a list of names, such as ["small", "large"]'
     require(is_list, "rungs", rungs, allowed)
     for name in rungs:
-        check_name("rung", name, MAX_MODEL_NAME_CHARS)
+        check_name("rung", name)
         require(name, "rung", name, "a name")
     allowed = "names that differ"
     require(len(set(rungs)) == len(rungs), "rungs", rungs, allowed)

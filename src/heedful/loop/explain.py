@@ -45,8 +45,6 @@ Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
 Path = tuple[str | int, ...]
-MAX_SENTENCE_REASON_CHARS = 240  # of all the rules that stopped a loop
-MAX_SENTENCE_NAME_CHARS = 60  # of a score
 MIN_GAIN_WORDS = "a least gain of {to} instead of {was}"
 
 
@@ -79,7 +77,7 @@ def describe_reason(verdict: Verdict) -> str:
         reasons = [trigger.detail for trigger in verdict.reasons[:1]]
     else:
         reasons = describe_stops(verdict.stopped_by)
-    return clean(", and ".join(reasons), MAX_SENTENCE_REASON_CHARS)
+    return clean(", and ".join(reasons), 240)
 
 
 def describe_end(
@@ -100,7 +98,7 @@ def describe_end(
     if unjudged:
         reason = UNJUDGED
     elif doubt:
-        reason = clean(doubt, MAX_SENTENCE_REASON_CHARS)
+        reason = clean(doubt, 240)
     if isinstance(verdict, Again):
         if not attempts:
             return "Open: no attempt has been judged yet."
@@ -136,7 +134,7 @@ def describe_value(value: Value, to: float) -> str:
     """
     old = format_score(value.now)
     new = format_score(to)
-    name = clean(value.name, MAX_SENTENCE_NAME_CHARS)
+    name = clean(value.name, 60)
     if value.kind == "score":
         return f"{name} {new} instead of {old}"
     if value.kind == "threshold":

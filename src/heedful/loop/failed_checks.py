@@ -7,7 +7,6 @@ from heedful.loop.decide import triggers
 from heedful.loop.record import Loop
 from heedful.sanitize import clean
 
-MAX_EVIDENCE_CHARS = 200
 MAX_NAMED_CHECKS = 4
 
 
@@ -23,7 +22,7 @@ def describe_failures(loop: Loop) -> str:
             numbers_by_code[code].append(attempt.number)
         for error in attempt.evaluation.errors if attempt.evaluation else ():
             if error.evidence and error.check in details:
-                evidence = clean(error.evidence, MAX_EVIDENCE_CHARS)
+                evidence = clean(error.evidence, 200)
                 details[error.check] = f"{details[error.check]}; evidence: {evidence}"
 
     codes = sorted(numbers_by_code, key=lambda code: -len(numbers_by_code[code]))

@@ -19,14 +19,6 @@ from heedful.validation import check_integer, check_number, require
 
 ALIGNMENT_SCORE = "alignment"
 DRIFT_SCORE = "drift"
-MIN_LIMIT = 0.001  # of limits that must not be 0
-POSITIVE_LIMITS = (
-    "fatigue_threshold",
-    "base_increment",
-    "improvement_threshold",
-    "critical_threshold",
-)
-SHARE_LIMITS = ("alignment_threshold", "drift_threshold", "decay_rate")
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the
 # program bench/quality/stop.py prints the results. A loop stops at its first repeated
 # candidate if no test passed so far, otherwise at the second, because a later attempt
@@ -301,10 +293,12 @@ class LoopLimits:
         check_integer("max_reruns", self.max_reruns, least=0)
         check_integer("bias_repetition_threshold", self.bias_repetition_threshold)
 
-        for name in SHARE_LIMITS:
+        for name in ("alignment_threshold", "drift_threshold", "decay_rate"):
             check_number(name, getattr(self, name), low=0, high=1)
-        for name in POSITIVE_LIMITS:
-            check_number(name, getattr(self, name), low=MIN_LIMIT, high=1)
+        check_number("base_increment", self.base_increment, low=0.001, high=1)
+        for name in ("improvement", "fatigue", "critical"):
+            threshold = getattr(self, f"{name}_threshold")
+            check_number(f"{name}_threshold", threshold, low=0.001, high=1)
         check_number("max_fatigue", self.max_fatigue, self.fatigue_limit, high=1)
 
     @property

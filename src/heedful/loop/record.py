@@ -136,8 +136,6 @@ _KEY_PARTICULAR_PATTERN = re.compile(
 )
 # A number in the text of a finding, such as "12,088.5".
 _MESSAGE_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
-# Between a part and its whole: "3 of 20", "3/20".
-_SHARE_PATTERN = re.compile(r"(?:\bof\b|/)\s*(?:the\s*)?$")
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -200,8 +198,8 @@ def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
         return
 
     first, second = (float(figure[0].replace(",", "")) for figure in figures)
-    between = message[figures[0].end() : figures[1].start()]
-    if first <= second and _SHARE_PATTERN.search(between):
+    between = message[figures[0].end() : figures[1].start()].strip()
+    if first <= second and between.removesuffix(" the").endswith(("of", "/")):
         return
 
     form = _MESSAGE_FIGURE_PATTERN.sub("#", message)

@@ -65,8 +65,6 @@ STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the outp
 MISSING_RESULTS_CHECK = "missing_results"
 # Under these names heedful itself reports: that results are missing, an empty answer.
 OWN_CHECKS = (MISSING_RESULTS_CHECK, record.ANSWER_CHECK)
-# The most characters of the lessons in a feedback; the rest is enough for one finding.
-MAX_FEEDBACK_LESSONS_CHARS = MAX_FEEDBACK_CHARS - 900
 # A run is a loop that gets one attempt whenever the run ends.
 PIPELINE_POLICY = policy_to(Policy((MaxAttempts(1),), name="pipeline"))
 
@@ -395,7 +393,8 @@ def stage_feedback(
     is a heading; lessons that do not fit are left out.
     """
     heading = STAGE_FEEDBACK_HEADING.format(stage)
-    room = MAX_FEEDBACK_LESSONS_CHARS - len(heading) - len(STAGE_FEEDBACK_ENDING)
+    # 900 characters are enough for one finding.
+    room = MAX_FEEDBACK_CHARS - 900 - len(heading) - len(STAGE_FEEDBACK_ENDING)
     fitting = ""
     for line in lessons:
         if len(fitting) + len(line) < room:

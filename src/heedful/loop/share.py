@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import lgamma, log
 from typing import Any
 
-SHARE_ERROR_LEVEL = 0.05
 NO_DIFFERENCE = "no difference shown yet"
 
 
@@ -99,7 +98,7 @@ class Share:
             lgamma(successes + 1)
             + lgamma(failures + 1)
             - lgamma(self.of + 2)
-            + log(SHARE_ERROR_LEVEL)
+            + log(0.05)
         )
 
         # Each step halves the distance, so 40 steps are exact to 12 digits.

@@ -23,12 +23,11 @@ from heedful.redact import redact
 from heedful.store import open_store, trials
 from heedful.store.connection import storable
 from heedful.store.store import Store
-from heedful.validation import check_sequence, check_share, require
+from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, require
 
 if TYPE_CHECKING:  # imported when it is needed: it takes time to import
     from heedful.lessons.proof import TrialProof
 
-MAX_NAME_CHARS = 200  # of a source and of a loop
 MAX_OFFERED_CHARS = 1_000_000
 
 

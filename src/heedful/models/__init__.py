@@ -24,7 +24,6 @@ FORMS = (
     "http://127.0.0.1:8000/v1#NAME",
     "module:function",
 )
-DEFAULT_NETWORK_TIMEOUT_SECONDS = 120.0
 
 
 @refuses_unknown_options
@@ -63,9 +62,7 @@ def open_model(
     if has_provider or has_address:
         from heedful.models.remote import RemoteModel
 
-        if timeout is None:
-            timeout = DEFAULT_NETWORK_TIMEOUT_SECONDS
-        return RemoteModel(name, api_key=api_key, timeout=timeout)
+        return RemoteModel(name, api_key=api_key, timeout=timeout or 120.0)
 
     if kind and rest and "/" not in name:
         from heedful.models.function import Function

@@ -12,8 +12,9 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, Usage
-from heedful.models.contract import MAX_MODEL_NAME_CHARS, Answer, Finish
+from heedful.models.contract import Answer, Finish
 from heedful.redact import redact
+from heedful.validation import MAX_NAME_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,7 @@ def model_of(value: Any) -> str:
     for path in _MODEL_PATHS:
         name = _value_at(value, path)
         if isinstance(name, str) and name.isprintable():
-            return name[:MAX_MODEL_NAME_CHARS]
+            return name[:MAX_NAME_CHARS]
     return ""
 
 

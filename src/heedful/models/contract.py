@@ -28,7 +28,6 @@ class Message:
 # How a provider ended an answer: whole; cut off, mostly at a limit of tokens; refused
 # by the model or by a filter; with the call of a tool in place of an answer.
 Finish = Literal["stop", "length", "refusal", "tool_call"]
-MAX_MODEL_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,6 @@ from heedful.validation import check_integer
 
 EMBEDDED_ANSWER_TOKENS = 512  # of an answer without `max_tokens`
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
-# The end of the child's stderr that an error shows.
-MAX_DIAGNOSTICS_BYTES = 2_000
 # A chat completion with its `seconds`, or an `error`, as the child answers it.
 Reply = dict[str, Any]
 
@@ -294,7 +292,7 @@ class _Child(subprocess.Popen[bytes]):
         code = self.wait()
 
         size = self.diagnostics.seek(0, os.SEEK_END)
-        self.diagnostics.seek(max(0, size - MAX_DIAGNOSTICS_BYTES))
+        self.diagnostics.seek(max(0, size - 2_000))
         stderr = self.diagnostics.read().decode("utf-8", "replace").strip()
 
         ending = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"

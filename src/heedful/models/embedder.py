@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_CACHED_VECTORS = 1_000
-MAX_TEXT_TOKENS = 256
-
 
 @cache
 def _thread_pool(process: int) -> ThreadPoolExecutor:
@@ -90,7 +87,7 @@ class MiniLM:
             tokenizer_file = await fetch("minilm-tokenizer")
             load = partial(_load_model, model_file, tokenizer_file)
             compute_vector = partial(_vector_of, *await in_thread(load))
-            self._loaded = lru_cache(MAX_CACHED_VECTORS)(compute_vector)
+            self._loaded = lru_cache(maxsize=1_000)(compute_vector)
         return self._loaded
 
 
@@ -107,7 +104,7 @@ def _load_model(model_file: Path, tokenizer_file: Path) -> tuple[Any, Any]:
     """Return the tokenizer, and the session that runs the model on one thread."""
     runtime, tokenizers = _import_packages()
     tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_file))
-    tokenizer.enable_truncation(MAX_TEXT_TOKENS)
+    tokenizer.enable_truncation(max_length=256)
     tokenizer.no_padding()
 
     options = runtime.SessionOptions()

@@ -17,7 +17,6 @@ from typing import Any, TypeVar, get_args, overload
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import (
-    MAX_MEMORY_KEY_CHARS,
     Check,
     Context,
     blocking,
@@ -56,6 +55,7 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import stages_of
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_NAME_CHARS,
     check_integer,
     check_options,
     refuses_unknown_options,
@@ -189,7 +189,7 @@ class Pipeline:
         """Add a stage with these fields of `Stage`. Raises InvalidInput."""
         name = settings.get("name", getattr(function, "__name__", ""))
         self._check_free(name)
-        key = key_of(function) or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:]
+        key = key_of(function) or f"{self.name}: {name}"[-MAX_NAME_CHARS:]
         stage_fields = {"memory_key": key, **settings}
         stage_fields |= {"name": name, "function": function}
 

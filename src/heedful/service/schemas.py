@@ -30,14 +30,14 @@ from heedful.lessons.sentence import ProofWords
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS, LadderFigures, figure_loop
-from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
+from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import CommandText, Page, SentLessonState, Shape
 from heedful.store.keys import Key
 from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.trials import MAX_LOOP_TEXTS
-from heedful.validation import MAX_SCORE
+from heedful.validation import MAX_NAME_CHARS, MAX_SCORE
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -137,7 +137,7 @@ Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
 MemoryKey = Annotated[Text, Field(max_length=200)]
 ModelName = Annotated[
-    Text, Field(max_length=MAX_MODEL_NAME_CHARS, description="The model, if known.")
+    Text, Field(max_length=MAX_NAME_CHARS, description="The model, if known.")
 ]
 LOOP_NAME_VALIDATOR = AfterValidator(_loop_name)
 LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
