@@ -25,7 +25,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import heedful
-from heedful.episodes.error_lines import error_line, error_text
+from heedful.episodes.error_lines import error_line, named_errors
 
 CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
 # A field with a text in JSON that the recording cut.
@@ -146,7 +146,7 @@ class Action:
     @cached_property
     def error_words(self) -> str:
         """The words that name the failure, as heedful tells them."""
-        return " ".join(error_text(self.output).split())
+        return " ".join(named_errors(self.output)[0].split())
 
     @property
     def later(self) -> Sequence[Action]:

@@ -23,7 +23,6 @@ from heedful.episodes.failures import (
     REFUSED_BY_PERSON_PATTERN,
     failure_text,
     is_status,
-    status_failures,
 )
 from heedful.episodes.looks import looks
 from heedful.lessons.action import command_of
@@ -131,8 +130,6 @@ def course(episode: Episode) -> Course:
         if result is not None and REFUSED_BY_PERSON_PATTERN.match(texts[result])
     )
     failures = _find_failures(events, roles, texts, calls)
-    for result in status_failures(events, texts, results):
-        failures[result] = failures[result] or texts[result]
     for call in refused:
         failures[call] = ""
         failures[results[call] or call] = ""

@@ -10,7 +10,7 @@ no failure.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -18,38 +18,20 @@ from heedful.episodes.episode import Event, failure
 from heedful.episodes.error_lines import decode, output
 from heedful.episodes.looks import looks
 
-# The fields of a result that may have an exit code, and those that mark an error.
-EXIT_CODE_FIELDS = ("exit_code", "exitCode", "returncode", "return_code")
-STATUS_CODE_FIELDS = ("status", "statusCode", "status_code")
-_ERROR_FIELD_PATTERN = re.compile(
-    r"(?i)(?:is_?)?err(?:or)?s?(?:_?(?:code|type|messages?|msg|name|details?))?"
-)
-# A state of failure counts with a reason; without one, it may be that of another call.
-FAILURE_STATES = frozenset({"failed", "failure", "fail"})
-REASON_FIELDS = ("message", "reason", "detail")
 # The names of the statuses of HTTP that mean a failure, such as "not found".
 STATUS_NAMES = {
     status.phrase.lower(): str(status.value) for status in HTTPStatus if status >= 400
 }
 # A line with an exit status: "exit code 2", "rc=1", "Process exited with code 2",
-# "<returncode>1</returncode>".
-_EXIT_CODE_PATTERN = re.compile(
+# "<returncode>1</returncode>"; or a status of HTTP, perhaps in a page.
+_CODE_PATTERN = re.compile(
     r"(?im)^\W{0,2}(?:[\w ]{1,60} )?"
     r"(?:(?:exit|return) ?(?:code|status)|exited with code"
     r"|(?-i:exit|rc|\$\?)(?= ?[:=][^\n]*\Z)|\A(?-i:exit|rc)(?= ?[:=]))"
-    r"[\s:=>]{0,4}(-?\d{1,10})\W{0,2}(?:\([\w ]{1,40}\)|/\w+>)?\W{0,2}$"
-)
-# A status of HTTP, perhaps in a page: "HTTP/1.1 428", "<title>502 Bad Gateway".
-_HTTP_STATUS_PATTERN = re.compile(
-    r"\A(?:<[^>]{1,80}>|\s)*(HTTP\S* |[\w ]{1,40} status (?:code )?)?([45]\d\d)\b"
-    rf"(?(1)|:? (?:client error|server error|{'|'.join(STATUS_NAMES)}))",
-    re.IGNORECASE,
-)
-# A text that is an error and nothing else. A tool may mark only what broke the tool
-# itself: of 21,730 results that recorded tools marked as good, 5 are such a text.
-_WHOLE_ERROR_PATTERN = re.compile(
-    r"Traceback \(most recent call last\):\n(?:.*\n)*[\w.]*(?:Error|Exception)\b.*\Z"
-    r"|(?:[\w./-]+: )+(?:line \d+: )?(?:\S+: )?(?:command )?not found\Z"
+    r"[\s:=>]{0,4}(?P<exit>-?\d{1,10})\W{0,2}(?:\([\w ]{1,40}\)|/\w+>)?\W{0,2}$"
+    r"|\A(?:<[^>]{1,80}>|\s)*(HTTP\S* |[\w ]{1,40} status (?:code )?)?"
+    r"(?P<status>[45]\d\d)\b"
+    rf"(?(2)|:? (?:client error|server error|{'|'.join(STATUS_NAMES)}))"
 )
 # A text that begins with an error.
 _ERROR_PATTERN = re.compile(
@@ -98,15 +80,13 @@ _STATEMENT_PATTERN = re.compile(
     re.IGNORECASE,
 )
 MAX_OUTPUT_STATEMENT_CHARS = 500
-MAX_LOOK_STATEMENT_CHARS = 40
-# What a program says of itself: its name, or that of a shell, and what is wrong.
-_OWN_LINE_PATTERN = re.compile(
-    r"(?i)(?:[\w./+-]*/)?(?P<program>[\w.+-]+)(?:\[\d+\])?: .*?"
-    rf"(?:{_WRONG}|\*\*\*|\b(?:{_WRONG_AT_FIRST}"
-    r"|(?:not?|must|required|fail(?:ed|ure)?|error)\b))"
+MAX_LOOK_STATEMENT_CHARS = 60
+# What is wrong with a program, after its name or that of a shell.
+_WRONG_PATTERN = re.compile(
+    rf"(?i){_WRONG}|\*\*\*|\b(?:{_WRONG_AT_FIRST}"
+    r"|(?:not?|must|required|fail(?:ed|ure)?|error)\b)"
 )
 _SHELLS = frozenset({"bash", "sh", "zsh"})
-_REFUSAL = r"\b(?:connection|permission|access|was) (?:refused|denied)\b"
 # How an output of a command begins or ends that failed: an error by its type or label,
 # a place in a file with a message, a count of tests, or who refused.
 _FAILED_OUTPUT_PATTERN = re.compile(
@@ -118,12 +98,10 @@ _FAILED_OUTPUT_PATTERN = re.compile(
     r"|\(\w+(?:Error|Exception)\)$|^npm (?:ERR!|error) "
     r"|^[A-Z][\w .-]{0,40}(?<! 0) failed\b"
     r"|\b[1-9]\d* (?:failed|fail|(?:error|failure|problem)s?)\b"
-    rf"|{_REFUSAL}"
+    r"|\b(?:connection|permission|access|was) (?:refused|denied)\b"
 )
 OUTPUT_HEAD_LINES = 4
 OUTPUT_TAIL_LINES = 3
-# A last line that is only a status in brackets, as "[1]" is.
-_STATUS_LINE_PATTERN = re.compile(r"(?:\A|\n)\[(\d{1,3})\]\s*\Z")
 # A call that was not run or not finished because a person did not want it. What begins
 # with such words says nothing about the tool.
 REFUSED_BY_PERSON_PATTERN = re.compile(
@@ -135,24 +113,24 @@ REFUSED_BY_PERSON_PATTERN = re.compile(
     r"|you (?:haven't|have not) granted\b)",
     re.IGNORECASE | re.DOTALL,
 )
-# The words of a status beside its name: "exit code 1", "HTTP/1.1 404", "error 500".
+# What a text says beside the name of a status: "exit code 1", "HTTP/1.1 404",
+# "Fehler 12".
 _STATUS_WORD_PATTERN = re.compile(
-    r"\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
+    r"\A\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*\Z"
+    r"|\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
     r"|returned|sqlstate|\w*\d\w*)\b|[^\w\s]"
 )
-# A status in another language: "Fehler 12", but not "KeyError: 7".
-_WORD_AND_NUMBER_PATTERN = re.compile(r"\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*")
 
 
 def failure_text(event: Event, text: str, command: str = "", *, marked: bool) -> str:
     """Return the text of the failure that a result reports, "" if it reports none.
 
     `text` are all texts of the event, and `command` is that of its call, "" without
-    one. If the tool has `marked` failures in the run, a text counts only if all of it
-    is a traceback or names a missing program. For a result that is marked as a failure,
-    the error counts, or else the content, if it says more than an exit status.
+    one. If the tool has `marked` failures in the run, no text counts. For a result that
+    is marked as a failure, the error counts, or else the content, if it says more than
+    an exit status.
     """
-    if not failure(event) and not is_failure_code(event.code):
+    if not failure(event) and not _means_failure(event.code):
         return text if reports_failure(text, command, marked=marked) else ""
 
     for words in (event.error, event.content):
@@ -171,25 +149,18 @@ def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bo
     """
     is_look = bool(command) and looks("", command)
     data = _data_of(text)
-    head = 1 if is_look else OUTPUT_HEAD_LINES
-    codes = _codes_of(text, data, head)
+    codes = _codes_of(text, data, 1 if is_look else OUTPUT_HEAD_LINES)
     if codes:
         return any(map(_is_error, codes))
     if isinstance(data, Mapping):
         return marks_failure(data)
-    if not isinstance(data, str):
-        return False
-    if marked:
-        return not is_look and _WHOLE_ERROR_PATTERN.match(data.strip()) is not None
-    return _says_failure(data, command, is_look)
+    return isinstance(data, str) and not marked and _says_failure(data, command)
 
 
 def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
     """Return the exit codes that a result gives, and a status of HTTP that is wrong."""
-    codes: list[str] = _EXIT_CODE_PATTERN.findall(_ends(text, head))
-    status = _HTTP_STATUS_PATTERN.match(text)
-    if status is not None:
-        codes.append(status[2])
+    matches = _CODE_PATTERN.finditer(_ends(text, head))
+    codes: list[str] = [match["exit"] or match["status"] for match in matches]
     if isinstance(data, Mapping):
         codes += _codes_in(data)
     return codes
@@ -198,10 +169,22 @@ def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
 def _codes_in(data: Mapping[str, Any]) -> list[str]:
     """Return the exit codes in the fields of a result or a part, and a wrong status."""
     parts = [data, *(part for part in data.values() if isinstance(part, Mapping))]
-    codes = [part.get(name) for part in parts for name in EXIT_CODE_FIELDS]
-    statuses = [str(data.get(name)) for name in STATUS_CODE_FIELDS]
-    wrong = [status for status in statuses if status in STATUS_NAMES.values()]
-    return [*(str(code) for code in codes if type(code) is int), *wrong]
+    fields = [(_plain(name), value) for part in parts for name, value in part.items()]
+    exits = [n for name, n in fields if name in ("exitcode", "returncode")]
+    codes = [str(code) for code in exits if type(code) is int]
+    return codes + [
+        str(status)
+        for name, status in data.items()
+        if _plain(name).startswith("status") and str(status) in STATUS_NAMES.values()
+    ]
+
+
+def _plain(name: Any) -> str:
+    """Return the name of a field as one word: "exitcode" of `exitCode`.
+
+    Data of Python may have numbers for names.
+    """
+    return str(name).replace("_", "").lower()
 
 
 def _is_error(code: str) -> bool:
@@ -221,27 +204,25 @@ def _data_of(text: str) -> Any:
     return data
 
 
-def _says_failure(text: str, command: str, is_look: bool) -> bool:
+def _says_failure(text: str, command: str) -> bool:
     """Return whether a text without any mark of a failure says that a call failed."""
     lines = text.strip().splitlines() or [""]
     if " " in lines[0] and lines[0] in command:
         return False
+    is_look = bool(command) and looks("", command)
     most_chars = MAX_LOOK_STATEMENT_CHARS if is_look else MAX_OUTPUT_STATEMENT_CHARS
     is_short = len(text) <= most_chars and len(lines) <= OUTPUT_TAIL_LINES
     if (is_short and _STATEMENT_PATTERN.match(text)) or _ERROR_PATTERN.search(text):
         return True
-    if not command:
-        return False
 
-    words = re.findall(r"[\w./+-]+", command)
-    programs = {word.rpartition("/")[2] for word in words} | _SHELLS
+    programs = {word.strip("()").rpartition("/")[2] for word in command.split()}
     for line in (lines[0], lines[-1]):
-        match = _OWN_LINE_PATTERN.match(line)
-        if match and match["program"] in programs:
+        name, _, words = line.partition(": ")
+        is_own = name.rpartition("/")[2].lower() in programs | _SHELLS
+        if command and is_own and _WRONG_PATTERN.search(words):
             return True
-    if is_look:
-        return len(lines) == 1 and re.search(_REFUSAL, text) is not None
-    return _FAILED_OUTPUT_PATTERN.search(_ends(text)) is not None
+    is_run = command != "" and not is_look
+    return is_run and _FAILED_OUTPUT_PATTERN.search(_ends(text)) is not None
 
 
 def _ends(text: str, head: int = OUTPUT_HEAD_LINES) -> str:
@@ -256,46 +237,22 @@ def _ends(text: str, head: int = OUTPUT_HEAD_LINES) -> str:
 
 
 def marks_failure(fields: Mapping[str, Any]) -> bool:
-    """Return whether the fields of a result say that its call failed."""
-    # Data of Python may have numbers for names.
-    errors = [
-        value
-        for name, value in fields.items()
-        if _ERROR_FIELD_PATTERN.fullmatch(str(name))
-    ]
+    """Return whether the fields of a result say that its call failed.
+
+    A state of failure counts with a reason; without one, it may be that of another
+    call.
+    """
+    named = {_plain(name): value for name, value in fields.items()}
+    errors = [named[name] for name in named if name.removeprefix("is")[:3] == "err"]
     if any(map(_is_error, _codes_in(fields))) or any(errors):
         return True
-    states = [
-        str(state).lower()
-        for name, state in fields.items()
-        if str(name).endswith("status")
-    ]
-    has_reason = any(map(fields.get, REASON_FIELDS))
-    is_failed = has_reason and not FAILURE_STATES.isdisjoint(states)
-    if "error" in (*states, fields.get("type")) or is_failed:
+    states = [str(named[name]).lower() for name in named if name.endswith("status")]
+    if "error" in (*states, named.get("type")):
         return True
-    results = {str(fields.get(name)).lower() for name in ("success", "ok")}
-    return "false" in results
-
-
-def status_failures(
-    events: Sequence[Event], texts: Sequence[str], results: Sequence[int | None]
-) -> Iterator[int]:
-    """Yield the results whose last line is a status, such as "[1]", other than 0.
-
-    That the tool writes a status is known from another result that ends with "[0]": a
-    list of numbers may end like this, too.
-    """
-    statuses: dict[str, dict[int, int]] = {}
-    for call, result in enumerate(results):
-        if result is None:
-            continue
-        if match := _STATUS_LINE_PATTERN.search(texts[result]):
-            statuses.setdefault(events[call].tool, {})[result] = int(match[1])
-
-    for of_tool in statuses.values():
-        if 0 in of_tool.values():
-            yield from (result for result, status in of_tool.items() if status)
+    has_reason = any(map(named.get, ("message", "reason", "detail")))
+    is_failed = any(state.startswith("fail") for state in states)
+    results = [str(named.get(name)).lower() for name in ("success", "ok")]
+    return (has_reason and is_failed) or "false" in results
 
 
 def is_status(code: str) -> bool:
@@ -303,10 +260,10 @@ def is_status(code: str) -> bool:
     return code.isdecimal() and int(code) < 600
 
 
-def is_failure_code(code: str) -> bool:
+def _means_failure(code: str) -> bool:
     """Return whether a code is an exit status or a status of HTTP that means failure.
 
-    >>> [is_failure_code(code) for code in ("0", "1", "200", "404", "OK")]
+    >>> [_means_failure(code) for code in ("0", "1", "200", "404", "OK")]
     [False, True, False, True, False]
     """
     return is_status(code) and (0 < int(code) < 100 or int(code) >= 400)
@@ -329,13 +286,10 @@ def status_words(event: Event) -> str:
 def is_bare_status(text: str) -> bool:
     """Return whether a text is only the number or the name of a status, or both.
 
-    >>> [is_bare_status(text) for text in ("exit 1", "400 Bad Request", "429: slow")]
-    [True, True, False]
-    >>> is_bare_status("Fehler 12")
-    True
+    >>> texts = ("exit 1", "400 Bad Request", "429: slow", "Fehler 12")
+    >>> [is_bare_status(text) for text in texts]
+    [True, True, False, True]
     """
-    if _WORD_AND_NUMBER_PATTERN.fullmatch(text):
-        return True
     words = _STATUS_WORD_PATTERN.sub(" ", text.lower())
     bare = " ".join(words.split())
     return not bare or bare in STATUS_NAMES
