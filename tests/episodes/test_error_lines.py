@@ -7,7 +7,6 @@ from heedful.episodes.error_lines import (
     MAX_ERROR_LINES,
     MAX_SHORT_TEXT_LINES,
     error_lines,
-    error_text,
     named_errors,
     output,
     shorten_failure,
@@ -72,61 +71,6 @@ def test_each_line_is_of_the_text(lines):
     assert all(line in text for line in error_lines(text.splitlines()))
 
 
-PLACES = [
-    pytest.param(
-        "! Missing number.\nl.31 \\hspace{wide}\nNo output.",
-        "Missing number. l.31 \\hspace{wide}",
-        id="the next line has the place",
-    ),
-    pytest.param(
-        'Error: Bad block\n\n  on net.tf line 4, in resource "a":\n   4: cidr = 7\n',
-        'Error: Bad block on net.tf line 4, in resource "a": 4: cidr = 7',
-        id="a place that ends with a colon has more",
-    ),
-    pytest.param(
-        "SyntaxError: no such keyword\n> 1 | improt re\n",
-        "SyntaxError: no such keyword > 1 | improt re",
-        id="the type of an error names nothing",
-    ),
-    pytest.param(
-        "Error: bad key 'cidr'\n  on net.tf line 4:\n",
-        "Error: bad key 'cidr'",
-        id="a line that names something is enough",
-    ),
-    pytest.param(
-        "Error: bad block\nTests: 1 failed, 1 total\n",
-        "Error: bad block",
-        id="a count is no place",
-    ),
-    pytest.param(
-        "Error: bad block\n2031-02-03 10:11:12 done\n",
-        "Error: bad block",
-        id="a date is no place",
-    ),
-]
-
-
-@pytest.mark.parametrize(("failure", "words"), PLACES)
-def test_an_error_that_names_nothing_is_quoted_with_its_place(failure, words):
-    assert error_text(failure) == words
-
-
-def test_a_reason_says_more_than_the_status_of_a_command():
-    failure = (
-        "#4 RUN fetch --no-cache birch\n"
-        "#4 0.2 E: Unable to locate birch\n"
-        'ERROR: process "fetch" did not complete: exit code: 7'
-    )
-    assert error_text(failure) == "E: Unable to locate birch"
-
-
-def test_the_first_line_in_the_tag_of_an_error_names_it():
-    failure = (
-        "<tool_use_error>Text to replace not found.\nText: fail: x</tool_use_error>"
-    )
-    assert error_text(failure) == "Text to replace not found"
-
-
 ANSWERS = [
     pytest.param(
         '400 Bad Request\n{"error": {"code": 400, "message": "start: not a date"}}',
@@ -150,12 +94,6 @@ ANSWERS = [
         id="JSON before other lines",
     ),
 ]
-
-
-def test_of_two_reasons_the_one_that_names_something_names_the_error():
-    assert error_text("Invalid request.\nNo schema in 'oneOf'.") == (
-        "No schema in 'oneOf'"
-    )
 
 
 @pytest.mark.parametrize(("answer", "line"), ANSWERS)
@@ -251,12 +189,6 @@ NAMED = [
         None,
         ["a.ts(1,2): error TS1: bad 'a'.", "b.ts(3,4): error TS2: bad 'b'."],
         id="two errors stay two",
-    ),
-    pytest.param(
-        "?   \tshop/cart\t[no test files]\nFAIL\tshop/api\t0.3s",
-        None,
-        ["?   \tshop/cart\t[no test files]", "FAIL\tshop/api\t0.3s"],
-        id="the part that failed counts where nothing says more",
     ),
 ]
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heedful import Episode, Event, signals
-from heedful.episodes.error_lines import error_text
 from heedful.episodes.signals import MAX_EVIDENCE_EVENTS, Signal
 
 
@@ -150,35 +149,6 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
 def test_a_failure_is_named_by_its_telling_line(text, line):
     [signal] = find_signals("cause", [call(), result(text)])
     assert signal.words.endswith(line)
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ("    x = 1\n>   f()\nE   KeyError: 'a'\n1 error in 0.1s", "KeyError: 'a'"),
-        (
-            "#9 2.40 Preparing\n#9 2.41   Error: tool not found.\nERROR: failed",
-            "Error: tool not found",
-        ),
-        (
-            " ! a -> a (declined)\nerror: failed to push",
-            "a -> a (declined) error: failed to push",
-        ),
-        (f"error: box ({32 * 'a1'}) is full", "error: box … is full"),
-        ("[exit code 137.]", "exit code 137"),
-        ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
-    ],
-    ids=[
-        "the margin of pytest",
-        "the steps of a build",
-        "a reason on the line before",
-        "a long id",
-        "brackets and a full stop",
-        "a place in a file",
-    ],
-)
-def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
-    assert error_text(text) == quoted
 
 
 @pytest.mark.parametrize(

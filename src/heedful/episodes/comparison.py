@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher, get_close_matches
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
@@ -20,9 +20,6 @@ from heedful.lessons.words import count_common
 
 # Two longer arguments are shown by the parts that differ.
 MAX_WHOLE_ARGUMENT_CHARS = 180
-# A row of more equal words is cut in two long texts of at most this many words.
-MAX_COMPARED_WORDS = 300
-MAX_EQUAL_WORDS = 4
 # A value with more words is a text, not a value that was chosen.
 MAX_VALUE_WORDS = 8
 MAX_CHANGED_ARGUMENTS = 2
@@ -31,28 +28,19 @@ MIN_WORD_CHARS = 4
 # shows: less than calls with common words, which have at least 0.5.
 FEW_ARGUMENTS_LIKENESS = 0.4
 SHOWN_VALUE_LIKENESS = 0.3
-# Two commands are for one purpose if they are so alike without what they quote.
-MIN_COMMAND_LIKENESS = 0.8
 # What an agent says of a command for people.
 DESCRIPTION_ARGUMENT = "description"
 # Who says a message: "[eslint]". It is not a word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"(?m)^\[[^\]]*\]")
 # A file in a patch.
 _PATCHED_FILE_PATTERN = re.compile(r"\*\*\* \w+ File: (.+?)(?:\\n|\n|$)")
-# What a pipe does to the output of a command, which fixes nothing.
-_OUTPUT_FILTER_PATTERN = re.compile(
-    r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|cat|less|tee|wc|sort)\b.*)", re.DOTALL
-)
-# A command with one of these passes though a part of it fails.
-_MASKED_FAILURE_PATTERN = re.compile(r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)")
-_PIPE_PATTERN = re.compile(rf"{_MASKED_FAILURE_PATTERN.pattern}|(?<!\|)\|(?!\|)")
+# A command with one of these passes though a part of it fails; with a pipe, too: its
+# status is that of its last program.
+_MASK_PATTERN = re.compile(r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)")
+_PIPE_PATTERN = re.compile(rf"{_MASK_PATTERN.pattern}|(?<!\|)\|(?!\|)")
 # The share of their words that calls for one purpose have in common.
 MIN_COMMON_SHARE = 0.25
-# A word with the blanks, and the visible ends of lines and tabs, before it.
-_SPACED_WORD_PATTERN = re.compile(r"(?:\s|\\[nt])*(?:(?!\\[nt])\S)+")
 _EXACT_WORD_PATTERN = re.compile(r"\w+")
-# A value behind an option of one letter: "web" in "-Pweb".
-_GLUED_VALUE_PATTERN = re.compile(r"(?<!\S)-[a-z](\w+)")
 # A word of letters: "read" and "file" in "read_file2".
 _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 # A text in quotation marks that is the value of a name: `--body "…"`, `body='…'`.
@@ -61,10 +49,8 @@ _QUOTED_VALUE_PATTERN = re.compile(
 )
 # Commands without their quotations are compared if they have this many words.
 MIN_COMMAND_WORDS = 6
-# A text that is a patch.
-_PATCH_PATTERN = re.compile(r"(?:\A|\\n)(?:@@|\*\*\* (?:Update|Add|Delete) File)")
-# A word of an error without the marks around it.
-_SHOWN_WORD_PATTERN = re.compile(r"[^\s'\"`“”‘’(),;<>\[\]{}]+(?<![.:!?])")
+# Two commands are for one purpose if they are so alike without what they quote.
+MIN_COMMAND_LIKENESS = 0.8
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
@@ -142,7 +128,7 @@ def shows_new_values(error: str, old: Event, new: Event) -> bool:
 
     "Ids look like T-1001" shows the form of T-42 after a call with 42.
     """
-    words = _SHOWN_WORD_PATTERN.findall(error.lower())
+    words = [word.strip("'\"`“”‘’(),;<>[]{}.:!?") for word in error.lower().split()]
     changes = differences(old, new)
     return bool(changes) and all(
         value is not None and _is_shown(words, (was or "").lower(), value.lower())
@@ -210,18 +196,18 @@ def is_about_change(old: Event, new: Event, error: str) -> bool:
     """
     if not (_is_command(old) and _is_command(new)):
         return True
-    old_words = _exact_words(text_of_call(old).lower())
-    new_words = _exact_words(text_of_call(new).lower())
+    old_words = _words_of(old)
+    new_words = _words_of(new)
     if old_words <= new_words or new_words <= old_words:
         return True
     message = _MESSAGE_LABEL_PATTERN.sub("", error.lower())
-    return not (old_words ^ new_words).isdisjoint(_EXACT_WORD_PATTERN.findall(message))
+    named = _EXACT_WORD_PATTERN.findall(message)
+    return not (old_words ^ new_words).isdisjoint(named)
 
 
-def _exact_words(command: str) -> set[str]:
-    """Return the words of a command; "-Pweb" has the word "web", too."""
-    glued_values = _GLUED_VALUE_PATTERN.findall(command)
-    return {*_EXACT_WORD_PATTERN.findall(command), *glued_values}
+def _words_of(event: Event) -> set[str]:
+    """Return the words of a call in lower case."""
+    return set(_EXACT_WORD_PATTERN.findall(text_of_call(event).lower()))
 
 
 def _replaces_missing_program(old: Event, new: Event, error: str) -> bool:
@@ -242,22 +228,19 @@ def hides_failure(old: Event, new: Event) -> bool:
     """Return whether a command may fail as another did, and only not show it."""
     if not (_is_command(old) and _is_command(new)):
         return False
-    old_text = text_of_call(old)
-    new_text = text_of_call(new)
-    bare = {_OUTPUT_FILTER_PATTERN.sub("", text) for text in (old_text, new_text)}
-    if len(bare) == 1:
-        return True
-    masks = [_MASKED_FAILURE_PATTERN.findall(text) for text in (old_text, new_text)]
-    if old_text.split()[:1] == new_text.split()[:1]:
-        # The last program of a pipe says whether all of it passed.
-        masks = [_PIPE_PATTERN.findall(text) for text in (old_text, new_text)]
-    return len(masks[1]) > len(masks[0])
+    texts = [text_of_call(call) for call in (old, new)]
+    is_same_program = texts[0].split()[:1] == texts[1].split()[:1]
+    pattern = _PIPE_PATTERN if is_same_program else _MASK_PATTERN
+    masks = [len(pattern.findall(text)) for text in texts]
+    return masks[1] > masks[0]
 
 
 def is_edit(event: Event) -> bool:
     """Return whether a call changes a file: it has a text to be written, or a patch."""
     names = leaves(event)
-    is_patch = any(_PATCH_PATTERN.search(value) for value in names.values())
+    is_patch = any(
+        "*** Begin Patch" in value or value.startswith("@@") for value in names.values()
+    )
     if is_patch or any(
         name in WRITTEN_ARGUMENTS or name.startswith("edits") for name in names
     ):
@@ -346,47 +329,24 @@ def _words_only_in(text: str, other: str) -> set[str]:
     return words - set(_EXACT_WORD_PATTERN.findall(other))
 
 
-def differing_parts(
-    was: str | None, now: str | None, max_chars: int = MAX_WHOLE_ARGUMENT_CHARS
-) -> tuple[str | None, str | None]:
+def differing_parts(was: str | None, now: str | None) -> tuple[str | None, str | None]:
     """Return two texts, or the parts that differ of long ones, with a word around."""
-    if not was or not now or max(len(was), len(now)) <= max_chars:
+    if not was or not now or max(len(was), len(now)) <= MAX_WHOLE_ARGUMENT_CHARS:
         return was, now
 
-    old_words = _SPACED_WORD_PATTERN.findall(was)
-    new_words = _SPACED_WORD_PATTERN.findall(now)
+    old_words = was.split(" ")
+    new_words = now.split(" ")
     # How many equal words are left out at the start and at the end.
     start = max(0, count_common(old_words, new_words) - 1)
     old_reversed = old_words[start:][::-1]
     new_reversed = new_words[start:][::-1]
     end = max(0, count_common(old_reversed, new_reversed) - 1)
 
-    before = "… " if start else ""
-    after = " …" if end else ""
-    old_part, new_part = _without_equal_rows(
-        old_words[start : len(old_words) - end], new_words[start : len(new_words) - end]
-    )
-    return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
-
-
-def _without_equal_rows(old: Sequence[str], new: Sequence[str]) -> tuple[str, str]:
-    """Return two texts; of a long row of equal words only the ends are left.
-
-    Texts of more than `MAX_COMPARED_WORDS` words stay as they are.
-    """
-    if max(len(old), len(new)) > MAX_COMPARED_WORDS:
-        return "".join(old).strip(), "".join(new).strip()
-
-    parts: tuple[list[str], list[str]] = ([], [])
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-        rows = (old[old_start:old_end], new[new_start:new_end])
-        for part, row in zip(parts, rows, strict=True):
-            if kind == "equal" and len(row) > MAX_EQUAL_WORDS:
-                part += [*row[:1], " …", *row[-1:]]
-            else:
-                part += row
-    return "".join(parts[0]).strip(), "".join(parts[1]).strip()
+    before = ["…"] if start else []
+    after = ["…"] if end else []
+    parts = [words[start : len(words) - end] for words in (old_words, new_words)]
+    old_part, new_part = (" ".join([*before, *part, *after]) for part in parts)
+    return old_part, new_part
 
 
 def likeness(first: str, second: str) -> float:

@@ -23,6 +23,8 @@ MAX_ERROR_LINES = 200
 MAX_ERROR_LINE_CHARS = 1_000
 # In a text with at most this many lines, every line may be the error.
 MAX_SHORT_TEXT_LINES = 40
+# A longer line is worse than one that can be quoted whole.
+MAX_QUOTED_LINE_CHARS = 200
 # The errors of one failed call.
 MAX_CALL_ERRORS = 5
 # Texts in an object may contain ends of lines.
@@ -30,7 +32,8 @@ _LENIENT_DECODER = json.JSONDecoder(strict=False)
 
 # A line with an exit status: "exit code: 2 (interrupted)", "Command exit status 1".
 _EXIT_STATUS_PATTERN = re.compile(
-    r"(?im)^(?:\W?[\w ]{1,40} )?exit ?(?:code|status)\W{0,2}-?\d+(?:[^\w\n][^\n]{0,80})?$"
+    r"(?im)^(?:\W?[\w ]{1,40} )?exit ?(?:code|status)\W{0,2}-?\d+"
+    r"(?:[^\w\n][^\n]{0,80})?$"
 )
 # The shapes of an error line, the most telling first. The position is the rank.
 _SHAPES = (
@@ -41,12 +44,13 @@ _SHAPES = (
     ),
     # A word for an error with what follows it: "fatal: not a git repository".
     re.compile(
-        r"(?i)\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?|denied)\b"
-        r"[^:\n]{0,40}: *\S|\Afailed to \w"
+        r"(?i)\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?|denied): *\S"
+        r"|\Afailed to \w"
     ),
     # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
     re.compile(
-        r"(?i)\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): (?!warning|note|info|:)\S"
+        r"(?i)\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): "
+        r"(?!warning|note|info|:|\w*(?:Error|Exception|Failed)$)\S"
     ),
     # What is missing or forbidden: "permission denied".
     re.compile(
@@ -54,7 +58,9 @@ _SHAPES = (
         r"|unrecogni[sz]ed|denied|declined|refused|rejected|must|should|expected|invalid)\b"
     ),
     # Any mention of an error: "3 tests failed", "the request timed out".
-    re.compile(r"(?i)[a-z]error\b|exception\b|\berr(?:or)?\b|\bfail\w*\b.|\btime[d ]{0,2}-?out"),
+    re.compile(
+        r"(?i)[a-z]error\b|exception\b|\berr(?:or)?\b|\bfail\w*\b.|\btime[d ]{0,2}-?out"
+    ),
 )
 # So many of the shapes name an error by themselves.
 STRONG_SHAPES = 3
@@ -191,9 +197,15 @@ def _ranked(lines: Iterable[str]) -> list[str]:
 
 
 def _rank(line: str) -> int:
-    """Return the position of the first shape that a line has, else their number."""
+    """Return the position of the first shape that a line has, else their number.
+
+    A line that is too long to be quoted whole is worse than another one.
+    """
     shapes = enumerate(_SHAPES)
-    return next((n for n, shape in shapes if shape.search(line)), len(_SHAPES))
+    rank = next((n for n, shape in shapes if shape.search(line)), len(_SHAPES))
+    if len(line) > MAX_QUOTED_LINE_CHARS and rank < len(_SHAPES):
+        rank = min(rank + 2, len(_SHAPES) - 1)
+    return rank
 
 
 def _add_line(lines: dict[str, str], line: str) -> None:

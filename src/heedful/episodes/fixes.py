@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, starmap
+from itertools import islice, pairwise
 
 from heedful.episodes.comparison import (
     MIN_WORD_CHARS,
@@ -43,7 +43,11 @@ from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
 from heedful.episodes.error_lines import error_line, is_of_work
 from heedful.episodes.failures import STATUS_NAMES, is_bare_status, status_words
 from heedful.episodes.looks import begins_with, changes, looks
-from heedful.lessons.action import PATH_ARGUMENTS, command_of
+from heedful.lessons.action import (
+    PATH_ARGUMENTS,
+    QUOTED_TEXT_PATTERN,
+    command_of,
+)
 from heedful.lessons.mistake import FixKind
 from heedful.lessons.signature import signature
 
@@ -62,16 +66,16 @@ MIN_SHARED_NAMES = 1 / 3
 _THING_PATTERN = re.compile(
     r"(?=\S*[\d_./@:-]|\S*[a-z][A-Z])[^\s\"'`,;()=\[\]{}|\\]{5,}"
 )
-_QUOTED_PART_PATTERN = re.compile(r"['\"`“‘]([^'\"`”’\n]{3,80})['\"`”’]")
-_SEED_PATTERN = re.compile(r"seed\w*[ =:]+\d+")
 _WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
-# A connection that broke off, or that was not answered in time.
-_BROKEN_CONNECTION_PATTERN = re.compile(
-    r"\btime[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
+# A trouble of time: a limit of calls, a time-out, a connection that broke off, or a
+# status of a server, which is no part of a path or of a place in a file.
+_PASSING_PATTERN = re.compile(
+    r"rate.?limit|too many requests|retry[-_ ]?after|try again (?:later|in|after)"
+    r"|\btime[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
     r"|\bclosed the connection\b|\bdeadline[ _]exceeded\b"
+    r"|(?<![\w/.:,-])(?:429|5\d\d)(?![\w/,-])"
+    rf"|{'|'.join(name for name, code in STATUS_NAMES.items() if code >= '500')}"
 )
-# A status of a server, which is no part of a path or of a place in a file.
-_BUSY_STATUS_PATTERN = re.compile(r"(?<![\w/.:,-])(?:429|5\d\d)(?![\w/,-])")
 # What passes, or what somebody has to start or to free: a refused connection, a name
 # that is not resolved, a lock, a deadlock, a full disk, a daemon that does not run.
 _TRANSIENT_PATTERN = re.compile(
@@ -83,10 +87,6 @@ _TRANSIENT_PATTERN = re.compile(
 _DELAY_PATTERN = re.compile(
     r"(?:retry[-_ ]?after|again (?:in|after)|wait)\W{0,4}(?:\w+ ){0,2}(\d{1,5})"
     r" ?(ms|m(?:in)?)?",
-    re.IGNORECASE,
-)
-_LATER_PATTERN = re.compile(
-    r"rate.?limit|too many requests|retry[-_ ]?after|try again (?:later|in|after)",
     re.IGNORECASE,
 )
 # What the agent says of a failure that it wanted to see, in a part of a sentence.
@@ -111,12 +111,10 @@ _PROBING_TASK_PATTERN = re.compile(
     r"|(?:rechaz|impid|bloque|denieg|prohíb|fall))",
     re.IGNORECASE | re.DOTALL,
 )
-# A task about something that may be absent, and a failure that says that it is.
+# A task about something that may be absent.
 _EXISTENCE_TASK_PATTERN = re.compile(
-    r"\b(?:unless|if|whether)\b.{0,60}\b(?:exists?|missing|absent|present)\b",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\b(?:unless|if|whether)\b.{0,60}\bexists?\b"
 )
-_ABSENCE_PATTERN = re.compile(r"\bnot found\b|\bno such\b|\bnot exist|\b404\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,11 +287,6 @@ def _is_about(run: Course, step: int, error: str) -> bool:
     """Return whether an edit changes what an error names, or it names another step."""
     if is_edit(run.events[step]):
         return concerns(run.events[step], error)
-    return _names_step(run, step, error)
-
-
-def _names_step(run: Course, step: int, error: str) -> bool:
-    """Return whether an error names a step, or something that only the step has."""
     command = only_text(run.events[step]).lower()
     if command and command in error:
         return True
@@ -491,15 +484,10 @@ def passes_by_itself(run: Course, call: int) -> bool:
 
     That is a time-out, a limit of calls, or a server that fails or is overloaded.
     """
-    event = run.events[run.result[call] or call]
-    text = _result_text(run, call)
-    if TIMEOUT_CODE_PATTERN.search(event.code) or _LATER_PATTERN.search(text):
+    code = run.events[run.result[call] or call].code
+    if TIMEOUT_CODE_PATTERN.search(code):
         return True
-    if _BROKEN_CONNECTION_PATTERN.search(text):
-        return True
-    has_status = _BUSY_STATUS_PATTERN.search(f"{event.code} {event.error}") is not None
-    names = (name for name, status in STATUS_NAMES.items() if status >= "500")
-    return has_status or any(name in text for name in names)
+    return _PASSING_PATTERN.search(f"{code} {_result_text(run, call)}") is not None
 
 
 def is_transient(run: Course, call: int) -> bool:
@@ -521,7 +509,8 @@ def asked_delay(run: Course, call: int) -> float | None:
 def asks_to_wait(run: Course, call: int) -> bool:
     """Return whether the error of a call says that it may work later."""
     text = _result_text(run, call)
-    return bool(_LATER_PATTERN.search(text)) or asked_delay(run, call) is not None
+    is_limited = "too many requests" in text or re.search("rate.?limit", text)
+    return bool(is_limited) or asked_delay(run, call) is not None
 
 
 def waited(run: Course, failed: int, works: int) -> float | None:
@@ -551,7 +540,7 @@ def _split_names(names: Iterable[str]) -> set[str]:
 
 def _names_in(text: str) -> set[str]:
     """Return the names in an error: quoted texts, paths, and words with marks."""
-    quoted = set(_QUOTED_PART_PATTERN.findall(text))
+    quoted = set(map("".join, QUOTED_TEXT_PATTERN.findall(text)))
     names = set(_THING_PATTERN.findall(text))
     parts = _split_names(names)
     return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
@@ -568,9 +557,6 @@ def was_wanted(run: Course, failed: int, works: int) -> bool:
     Then the first call was not a mistake. What the user says about a value that the
     task does not have is a fix.
     """
-    changes = differences(run.events[failed], run.events[works])
-    if changes and all(starmap(_is_of_chance, changes)):
-        return True
     failed_tokens = tokens_of(text_of_call(run.events[failed]))
     new = tokens_of(text_of_call(run.events[works])) - failed_tokens
     if not new:
@@ -588,14 +574,6 @@ def _messages(run: Course, start: int, end: int) -> str:
     """Return what the user says between two positions."""
     events = run.events[start:end]
     return " ".join(e.content for e in events if e.type == "user_message")
-
-
-def _is_of_chance(name: str, old: str | None, new: str | None) -> bool:
-    """Return whether two values differ in nothing but the seed of chance."""
-    if "seed" in name.lower():
-        return True
-    without = [_SEED_PATTERN.sub("", text or "") for text in (old, new)]
-    return without[0] == without[1]
 
 
 def _find_other_way(run: Course, failed: int) -> int | None:
@@ -723,8 +701,8 @@ def was_meant(run: Course, failed: int) -> bool:
     task = f"{run.episode.task}\n{_messages(run, 0, failed)}"
     if _PROBING_TASK_PATTERN.search(task):
         return True
-    is_absent = _ABSENCE_PATTERN.search(_result_text(run, failed))
-    if is_absent and _EXISTENCE_TASK_PATTERN.search(task):
+    says_absent = re.search(r"not found|no such|not exist", _result_text(run, failed))
+    if says_absent and _EXISTENCE_TASK_PATTERN.search(task):
         return True
 
     for position in range((run.result[failed] or failed) + 1, len(run.events)):
