@@ -20,9 +20,6 @@ from heedful.lessons.words import count_common
 
 # Two longer arguments are shown by the parts that differ.
 MAX_WHOLE_ARGUMENT_CHARS = 180
-# A value with more words is a text, not a value that was chosen.
-MAX_VALUE_WORDS = 8
-MAX_CHANGED_ARGUMENTS = 2
 MIN_WORD_CHARS = 4
 # How alike two calls are that differ in few arguments, or in a value that the error
 # shows: less than calls with common words, which have at least 0.5.
@@ -38,9 +35,9 @@ _PATCHED_FILE_PATTERN = re.compile(r"\*\*\* \w+ File: (.+?)(?:\\n|\n|$)")
 # status is that of its last program.
 _MASK_PATTERN = re.compile(r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)")
 _PIPE_PATTERN = re.compile(rf"{_MASK_PATTERN.pattern}|(?<!\|)\|(?!\|)")
+_EXACT_WORD_PATTERN = re.compile(r"\w+")
 # The share of their words that calls for one purpose have in common.
 MIN_COMMON_SHARE = 0.25
-_EXACT_WORD_PATTERN = re.compile(r"\w+")
 # A word of letters: "read" and "file" in "read_file2".
 _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 # A text in quotation marks that is the value of a name: `--body "…"`, `body='…'`.
@@ -88,14 +85,10 @@ def _inner_leaves(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, s
 
 
 def differ_in_few_arguments(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Return whether two calls share a value and differ in few short ones."""
+    """Return whether two calls share a value, and differ in one or two."""
     names = {**old, **new}
     changed = [name for name in names if old.get(name) != new.get(name)]
-    if len(changed) == len(names) or len(changed) > MAX_CHANGED_ARGUMENTS:
-        return False
-    values = [old.get(name, "") for name in changed]
-    values += [new.get(name, "") for name in changed]
-    return all(len(value.split()) <= MAX_VALUE_WORDS for value in values)
+    return len(changed) < len(names) and len(changed) <= 2
 
 
 def begin_alike(old: Event, new: Event) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Literal
 
 from heedful.episodes.episode import (
@@ -31,10 +31,8 @@ Role = Literal["given", "act", "result", "said"]
 RESULT_EVENTS = frozenset({"tool_response", "error_event"})
 # Not said by the agent: the task, the prompts, the system around the agent.
 SURROUNDING_EVENTS = frozenset({"user_message", "system_event", "llm_call", "summary"})
-# The characters of a text that are used, at its two ends.
-TEXT_HEAD_CHARS = 6_000
-TEXT_TAIL_CHARS = 2_000
-MAX_EVENT_VALUES = 200
+# The characters of a text that are used, one half at each of its two ends.
+MAX_TEXT_CHARS = 8_000
 # The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 LIST_MARK_PATTERN = re.compile(
     r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE
@@ -186,9 +184,10 @@ def _role_of(event: Event, text: str, task: str) -> Role:
 
 def ends(text: str) -> str:
     """Return a text without its middle if it is longer than 8,000 characters."""
-    if len(text) <= TEXT_HEAD_CHARS + TEXT_TAIL_CHARS:
+    if len(text) <= MAX_TEXT_CHARS:
         return text
-    return f"{text[:TEXT_HEAD_CHARS]}\n{text[-TEXT_TAIL_CHARS:]}"
+    half = MAX_TEXT_CHARS // 2
+    return f"{text[:half]}\n{text[-half:]}"
 
 
 def event_text(event: Event) -> str:
@@ -204,7 +203,7 @@ def values(text: str) -> frozenset[str]:
     ['5200000', 'mission bay']
     """
     text = LIST_MARK_PATTERN.sub("", text)
-    return frozenset(islice(chain(_numbers(text), _names(text)), MAX_EVENT_VALUES))
+    return frozenset(chain(_numbers(text), _names(text)))
 
 
 def _numbers(text: str) -> Iterator[str]:

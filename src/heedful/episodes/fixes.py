@@ -55,7 +55,7 @@ from heedful.lessons.signature import signature
 # another way among this many calls of any tool.
 MAX_RETRY_DISTANCE_CALLS = 20
 MAX_DISTANCE_EVENTS = 200
-MAX_STEPS_BETWEEN = 3
+MAX_TOLD_CALLS = 3
 # How alike two calls are that differ by a value that was looked up: less than calls
 # with common words, which have at least 0.5.
 FOUND_VALUE_LIKENESS = 0.3
@@ -274,7 +274,7 @@ def _fix_between(
     if edits == steps:
         fix = replace(fix, kind="edit")
     lasting = _without_replaced(run, steps)
-    return replace(fix, steps=tuple(lasting[-MAX_STEPS_BETWEEN:]))
+    return replace(fix, steps=tuple(lasting[-MAX_TOLD_CALLS:]))
 
 
 def _error_digest(run: Course, call: int) -> str:
@@ -301,7 +301,7 @@ def _changed_call(
     other = run.events[works]
     if failed.tool == other.tool and hides_failure(failed, other):
         return None
-    steps = _find_shown(run, tries[0], works)[:MAX_STEPS_BETWEEN]
+    steps = _find_shown(run, tries[0], works)[:MAX_TOLD_CALLS]
     if not steps:
         between = _good_calls(run, tries[-1], works)
         changes = [n for n in between if not is_look(run.events[n])]
@@ -311,7 +311,7 @@ def _changed_call(
             for n in changes
             if (_changes_things(run.events[n]) or _named(run.events[n]) & names)
             and not _are_like(run, tries[0], n, error)
-        ][-MAX_STEPS_BETWEEN:]
+        ][-MAX_TOLD_CALLS:]
     return FoundFix(
         kind=_kind_of(failed, other),
         tries=tuple(tries),

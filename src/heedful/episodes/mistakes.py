@@ -32,6 +32,7 @@ from heedful.episodes.course import Course, call_failed, call_worked, given_to
 from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
 from heedful.episodes.error_lines import error_line, named_errors
 from heedful.episodes.fixes import (
+    MAX_TOLD_CALLS,
     CallIndex,
     FoundFix,
     asked_delay,
@@ -64,7 +65,6 @@ from heedful.lessons.signature import signature
 from heedful.redact import redact
 from heedful.sanitize import clean
 
-MAX_FAILED_TRIES = 3  # tries that a mistake names
 MAX_ANSWER_CHARS = 400  # of an answer or a remark that a mistake quotes
 # A step that is made so often in a row, with the same result, has no effect.
 REPEATED_TIMES = 3
@@ -236,7 +236,7 @@ class MistakeFinder:
             error=_telling(leave_out(error)),
             fix=fix,
             maybe=tuple(self._call_of(n, leave_out) for n in maybe),
-            vain=tuple(vain_calls)[-MAX_FAILED_TRIES:],
+            vain=tuple(vain_calls)[-MAX_TOLD_CALLS:],
             evidence=self._ids((failed, *cure, end)),
             tries=1 + len(tries),
             steps=sum(failed < n <= end for n in self.steps),

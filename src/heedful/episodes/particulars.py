@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from heedful.episodes.course import event_text, given_to
+from heedful.episodes.course import ends, event_text, given_to
 from heedful.episodes.episode import Event
 from heedful.lessons.made_names import MadeNames, branch_pattern, names_by_call
 from heedful.redact import mask_personal, redact
@@ -23,20 +23,16 @@ _ABSOLUTE_PATH_PATTERN = re.compile(r"(?<![\w.~/:-])(?:/[\w.@+ -]*[\w.@+-]){3,}"
 _RELATIVE_PATH_PATTERN = re.compile(
     r"(?<![\w~/$.@:-])(?:\./)?((?:[\w.@+-]+/)+[\w.@+-]+)"
 )
-MAX_SEARCHED_CHARS = 2_000  # of each text that is searched for paths
 # A folder of the system is the root of no repository.
 _SYSTEM_FOLDER_PATTERN = re.compile(r"/(?:tmp|usr|etc|opt|var|dev|proc|bin|lib)\b")
 # The home folder of somebody.
 _HOME_PATTERN = re.compile(r"/(?:Users|home)/[\w.-]+(?=/|\b)")
-# What git says about the branch that is checked out.
-_BRANCH_PATTERNS = (
-    re.compile(r"(?m)^On branch (\S+)$"),
-    re.compile(r"Switched to (?:a new )?branch '([^']+)'"),
-    re.compile(r"The current branch (\S+) has no upstream"),
-    re.compile(r"Your branch is [^\n]*'origin/([^']+)'"),
-    re.compile(r"\[rejected\] +(\S+) -> \1(?!\S)"),
-    re.compile(r"branch '([^']+)' set up to track"),
-    re.compile(r"git (?:checkout -b|switch -c|branch -m) ([\w./-]+)"),
+# What git says about the branch that is checked out, or a command that makes one.
+_BRANCH_PATTERN = re.compile(
+    r"(?m)^On branch (?P<on>\S+)$|\[rejected\] +(?P<pushed>\S+) -> (?P=pushed)(?!\S)"
+    r"|The current branch (?P<current>\S+) has no upstream|'origin/(?P<remote>[^']+)'"
+    r"|\bbranch '(?P<named>[^']+)'"
+    r"|git (?:checkout -b|switch -c|branch -m) (?P<made>[\w./-]+)"
 )
 # A command of git or of a program for its servers, in which any word may be a branch.
 _GIT_COMMAND_PATTERN = re.compile(r"\b(?:git|gh|glab|hub)\s[^\n;&|`]*")
@@ -67,9 +63,9 @@ def find_root(events: Sequence[Event]) -> str:
     paths: list[str] = []
     relative: set[str] = set()
     for event in events:
-        text = event_text(event)[:MAX_SEARCHED_CHARS]
+        text = ends(event_text(event))
         if event.type == "tool_call":
-            text = str(given_to(event))[:MAX_SEARCHED_CHARS]
+            text = ends(str(given_to(event)))
             absolute = map(str.rstrip, _ABSOLUTE_PATH_PATTERN.findall(text))
             paths += [
                 path for path in absolute if not _SYSTEM_FOLDER_PATTERN.match(path)
@@ -111,13 +107,12 @@ class Particulars:
         branches: list[tuple[int, str]] = []
         names: set[str] = set()
         for position, event in enumerate(events):
-            text = event_text(event)
+            text = ends(event_text(event))
             for name in _PERSON_PATTERN.findall(text):
                 names.update(name.lower().split())
 
-            text = text[:MAX_SEARCHED_CHARS]
-            for pattern in _BRANCH_PATTERNS:
-                branches += [(position, name) for name in pattern.findall(text)]
+            found = map("".join, _BRANCH_PATTERN.findall(text))
+            branches += [(position, name) for name in found]
         calls = [n for n, event in enumerate(events) if event.type == "tool_call"]
         names_made = names_by_call(given_to(events[n]) for n in calls)
         return cls(

@@ -9,10 +9,9 @@ Each rule of `SIGNAL_RULES` is a function from the course of an episode to signa
 """
 
 import json
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Literal
 
 from heedful.episodes.course import (
@@ -36,10 +35,6 @@ MAX_EVIDENCE_EVENTS = 20  # events that prove one signal
 # recorded runs of `make quality ONLY=whowhen`; of those that failed, 13 of 19.
 ANSWER_STRENGTH = 0.13
 FAILURE_STRENGTH = 0.68
-# A text in quotation marks, or a path: 'users', "my key", src/app/main.py.
-_ENTITY_PATTERN = re.compile(
-    r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,24 +234,14 @@ def _answer_signals(run: Course) -> Iterator[Signal]:
 
 
 def _cause_signals(run: Course) -> Iterator[Signal]:
-    """Yield the first failure of each kind: failures of a kind share a failure key."""
-    groups: list[list[int]] = []
-    group_of: dict[str, list[int]] = {}
+    """Yield the first failure of each kind: those of a kind share a signature."""
+    groups: dict[str, list[int]] = {}
     for position, text in enumerate(run.failure):
-        if not text or found_nothing(run, run.step_of(position)):
-            continue
+        if text and not found_nothing(run, run.step_of(position)):
+            digest = signature("", error_line(text)).digest
+            groups.setdefault(digest, []).append(position)
 
-        keys = _failure_keys(error_line(text))
-        group = next((group_of[key] for key in keys if key in group_of), None)
-        if group is None:
-            group = []
-            groups.append(group)
-
-        group.append(position)
-        for key in keys:
-            group_of.setdefault(key, group)
-
-    for group in groups:
+    for group in groups.values():
         first = group[0]
         words = f"fails first here: {quote(error_line(run.failure[first]))}"
         if len(group) > 1:
@@ -270,15 +255,6 @@ def _cause_signals(run: Course) -> Iterator[Signal]:
             strength=FAILURE_STRENGTH,
             words=words,
         )
-
-
-def _failure_keys(line: str) -> list[str]:
-    """Return what failures of one kind share: a signature, a quoted name or a path."""
-    keys = [signature("", line).digest]
-    for match in islice(_ENTITY_PATTERN.finditer(line), 5):
-        entity = next(filter(None, match.groups()))
-        keys.append(f"'{entity}'")
-    return keys
 
 
 def _unknown_tool_signals(run: Course) -> Iterator[Signal]:

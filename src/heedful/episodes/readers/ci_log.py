@@ -17,10 +17,6 @@ from heedful.episodes.messages import seconds, text_of
 from heedful.episodes.readers.base import ValueReader
 from heedful.errors import InvalidInput
 
-# The lines of a command that are read, the last ones.
-MAX_OUTPUT_LINES = 5_000
-# A log of GitLab shows what it is in its first characters.
-HEAD_CHARS = 4_096
 SCRIPT_SECTIONS = ("step_script", "build_script")
 _LOG_LINE_PATTERN = re.compile(
     r"(?m)^(?=.*\S)\ufeff?(?:(?P<job>[^\t\n]*)\t[^\t\n]*\t)?\ufeff?"
@@ -56,8 +52,7 @@ class CiLogReader(ValueReader):
             return False
         first = _LOG_LINE_PATTERN.match(text.lstrip())
         is_stamped = first is not None and first["time"] is not None
-        head = text[:HEAD_CHARS]
-        is_gitlab = "Running with gitlab-runner" in head or "section_start:" in head
+        is_gitlab = "Running with gitlab-runner" in text or "section_start:" in text
         return is_gitlab or (is_stamped and "##[" in text)
 
     def add(self, value: Any) -> list[Episode]:
@@ -82,7 +77,8 @@ class _Job:
         self._command = ""
         # Whether lines are no output: they are a script, or of another section.
         self._is_muted = False
-        self._output: deque[str] = deque(maxlen=MAX_OUTPUT_LINES)
+        # The last lines of the command.
+        self._output: deque[str] = deque(maxlen=5_000)
         self._errors: list[str] = []
 
     def read(self, line: str) -> None:

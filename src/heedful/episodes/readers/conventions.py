@@ -9,7 +9,6 @@ import json
 from ast import literal_eval
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Literal
 
 from heedful.episodes.episode import (
@@ -40,97 +39,86 @@ SPAN_KINDS: Mapping[str, tuple[Kind, Origin]] = {
     **dict.fromkeys(("tool", "execute_tool", "toolcall"), ("tool", "tool")),
     **dict.fromkeys(("retrieval", "retriever"), ("tool", "outside")),
 }
-# Field -> its attributes in all conventions; the first present counts. With a
-# dot at its end it is the beginning of the names of a list: PREFIX0.message.role.
-FIELD_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    "kind": (
-        "openinference.span.kind",
-        "langsmith.span.kind",
-        "mlflow.spanType",
-        "langfuse.observation.type",
-        "gen_ai.operation.name",
-        "traceloop.span.kind",
-        "ai.operationId",
-        "llm.request.type",
-    ),
-    "agent": (
-        "gen_ai.agent.name",
-        "agent.name",
-        "agent_name",
-        "ai.telemetry.functionId",
-    ),
-    "model": ("gen_ai.request.model", "llm.model_name"),
-    "session": ("gen_ai.conversation.id", "session.id"),
-    "tool": (
-        "gen_ai.tool.name",
-        "tool.name",
-        "ai.toolCall.name",
-        "traceloop.entity.name",
-        "mlflow.spanFunctionName",
-    ),
-    "call": ("gen_ai.tool.call.id", "tool_call.id", "tool.id", "ai.toolCall.id"),
-    "arguments": (
-        "gen_ai.tool.call.arguments",
-        "gen_ai.retrieval.query.text",
-        "ai.toolCall.args",
-        "tool_arguments",
-        "gcp.vertex.agent.tool_call_args",
-    ),
-    "result": (
-        "gen_ai.tool.call.result",
-        "gen_ai.retrieval.documents",
-        "ai.toolCall.result",
-        "tool_response",
-        "gcp.vertex.agent.tool_response",
-    ),
-    "documents": ("retrieval.documents.",),
-    "tools": (
-        "gen_ai.tool.definitions",
-        "llm.tools.",
-        "llm.request.functions.",
-        "ai.prompt.tools",
-        "mlflow.chat.tools",
-    ),
-    "instructions": ("gen_ai.system_instructions",),
-    # What a function, an agent or a model was given, and what it returned.
-    "input": (
-        "gen_ai.input.messages",
-        "llm.input_messages.",
-        "gen_ai.prompt.",
-        "ai.prompt.messages",
-        "ai.prompt",
-        "mlflow.spanInputs",
-        "langfuse.observation.input",
-        "traceloop.entity.input",
-        "gen_ai.prompt",
-        "input.value",
-        "llm.prompts.",
-    ),
-    "output": (
-        "gen_ai.output.messages",
-        "llm.output_messages.",
-        "gen_ai.completion.",
-        "mlflow.spanOutputs",
-        "langfuse.observation.output",
-        "traceloop.entity.output",
-        "gen_ai.completion",
-        "output.value",
-        "pydantic_ai.all_messages",
-        "all_messages_events",
-        "final_result",
-    ),
-    # The text of an answer, and the calls in it.
-    "text": ("ai.response.text", "ai.response.object"),
-    "calls": ("ai.response.toolCalls",),
-    "level": ("langfuse.observation.level",),
-    "error": ("error.type",),
-    "message": ("langfuse.observation.status_message",),
+# Attribute -> the field of a step that it holds; of those of a field, the first that is
+# present counts. With a dot at its end, it is the beginning of the names of a list:
+# PREFIX0.message.role. "input" and "output" are what a function or a model was
+# given and returned, "text" and "calls" what an answer says.
+ATTRIBUTE_FIELDS: Mapping[str, str] = {
+    "openinference.span.kind": "kind",
+    "langsmith.span.kind": "kind",
+    "mlflow.spanType": "kind",
+    "langfuse.observation.type": "kind",
+    "gen_ai.operation.name": "kind",
+    "traceloop.span.kind": "kind",
+    "ai.operationId": "kind",
+    "llm.request.type": "kind",
+    "gen_ai.agent.name": "agent",
+    "agent.name": "agent",
+    "agent_name": "agent",
+    "ai.telemetry.functionId": "agent",
+    "gen_ai.request.model": "model",
+    "llm.model_name": "model",
+    "gen_ai.conversation.id": "session",
+    "session.id": "session",
+    "gen_ai.tool.name": "tool",
+    "tool.name": "tool",
+    "ai.toolCall.name": "tool",
+    "traceloop.entity.name": "tool",
+    "mlflow.spanFunctionName": "tool",
+    "gen_ai.tool.call.id": "call",
+    "tool_call.id": "call",
+    "tool.id": "call",
+    "ai.toolCall.id": "call",
+    "gen_ai.tool.call.arguments": "arguments",
+    "gen_ai.retrieval.query.text": "arguments",
+    "ai.toolCall.args": "arguments",
+    "tool_arguments": "arguments",
+    "gcp.vertex.agent.tool_call_args": "arguments",
+    "gen_ai.tool.call.result": "result",
+    "gen_ai.retrieval.documents": "result",
+    "ai.toolCall.result": "result",
+    "tool_response": "result",
+    "gcp.vertex.agent.tool_response": "result",
+    "retrieval.documents.": "documents",
+    "gen_ai.tool.definitions": "tools",
+    "llm.tools.": "tools",
+    "llm.request.functions.": "tools",
+    "ai.prompt.tools": "tools",
+    "mlflow.chat.tools": "tools",
+    "gen_ai.system_instructions": "instructions",
+    "gen_ai.input.messages": "input",
+    "llm.input_messages.": "input",
+    "gen_ai.prompt.": "input",
+    "ai.prompt.messages": "input",
+    "ai.prompt": "input",
+    "mlflow.spanInputs": "input",
+    "langfuse.observation.input": "input",
+    "traceloop.entity.input": "input",
+    "gen_ai.prompt": "input",
+    "input.value": "input",
+    "llm.prompts.": "input",
+    "gen_ai.output.messages": "output",
+    "llm.output_messages.": "output",
+    "gen_ai.completion.": "output",
+    "mlflow.spanOutputs": "output",
+    "langfuse.observation.output": "output",
+    "traceloop.entity.output": "output",
+    "gen_ai.completion": "output",
+    "output.value": "output",
+    "pydantic_ai.all_messages": "output",
+    "all_messages_events": "output",
+    "final_result": "output",
+    "ai.response.text": "text",
+    "ai.response.object": "text",
+    "ai.response.toolCalls": "calls",
+    "langfuse.observation.level": "level",
+    "error.type": "error",
+    "langfuse.observation.status_message": "message",
 }
-_ATTRIBUTE_NAMES = tuple(chain.from_iterable(FIELD_ATTRIBUTES.values()))
+_ATTRIBUTE_NAMES = tuple(ATTRIBUTE_FIELDS)
 # Attributes, also of a span's events, that may hold what a model was given.
 _GIVEN_NAMES = (
-    *FIELD_ATTRIBUTES["input"],
-    *FIELD_ATTRIBUTES["instructions"],
+    *(name for name, of in ATTRIBUTE_FIELDS.items() if of in ("input", "instructions")),
     "gen_ai.event.content",
 )
 # Around what a function was given or returned, the first that is not empty counts.
@@ -166,13 +154,15 @@ def kind_of(attributes: Attributes) -> tuple[Kind, Origin]:
 
 
 def find(attributes: Attributes, field: str) -> Any:
-    """Return a field of `FIELD_ATTRIBUTES`, decoded, or None."""
+    """Return a field of `ATTRIBUTE_FIELDS`, decoded, or None."""
     return next(find_all(attributes, field), None)
 
 
 def find_all(attributes: Attributes, field: str) -> Iterator[Any]:
     """Yield each value of a field, decoded."""
-    for name in FIELD_ATTRIBUTES[field]:
+    for name, of in ATTRIBUTE_FIELDS.items():
+        if of != field:
+            continue
         is_group = name.endswith(".")
         value = (
             _unflatten(attributes, name) if is_group else decoded(attributes.get(name))

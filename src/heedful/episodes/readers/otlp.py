@@ -3,9 +3,9 @@
 Source: open-telemetry/opentelemetry-proto, opentelemetry/proto/trace/v1/trace.proto.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heedful.episodes.messages import first_of, objects, text_field
@@ -31,13 +31,13 @@ class Span:
     spans elsewhere. `long` is True if the span was too long to be read.
     """
 
-    trace: str
-    id: str
-    parent: str
-    name: str
-    start: int
-    end: int
-    attributes: Attributes
+    trace: str = ""
+    id: str = ""
+    parent: str = ""
+    name: str = ""
+    start: int = 0
+    end: int = 0
+    attributes: Attributes = field(default_factory=dict)
     status: str = ""
     message: str = ""
     events: Sequence[tuple[str, Attributes]] = ()
@@ -95,16 +95,7 @@ def _decoded_span(content: memoryview, scope: str, longest: int) -> Span:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
     if len(content) > longest:
-        return Span(
-            trace="",
-            id="",
-            parent="",
-            name="",
-            start=0,
-            end=0,
-            attributes={},
-            long=True,
-        )
+        return Span(long=True)
 
     message = Message.FromString(content)
     fields = MessageToDict(message)
@@ -196,10 +187,9 @@ def _read_integer(
 
 def _read_number(value: Any) -> Any:
     """Convert a whole number in a text or a float to int; return others unchanged."""
-    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,20}", value):
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    is_number = isinstance(value, str | float)
+    with suppress(ValueError, OverflowError):
+        return int(value) if is_number and float(value).is_integer() else value
     return value
 
 
