@@ -32,7 +32,7 @@ RESULT_EVENTS = frozenset({"tool_response", "error_event"})
 # Not said by the agent: the task, the prompts, the system around the agent.
 SURROUNDING_EVENTS = frozenset({"user_message", "system_event", "llm_call", "summary"})
 # The characters of a text that are used, one half at each of its two ends.
-MAX_TEXT_CHARS = 8_000
+MAX_EVENT_TEXT_CHARS = 8_000
 # The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 LIST_MARK_PATTERN = re.compile(
     r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE
@@ -184,9 +184,9 @@ def _role_of(event: Event, text: str, task: str) -> Role:
 
 def ends(text: str) -> str:
     """Return a text without its middle if it is longer than 8,000 characters."""
-    if len(text) <= MAX_TEXT_CHARS:
+    if len(text) <= MAX_EVENT_TEXT_CHARS:
         return text
-    half = MAX_TEXT_CHARS // 2
+    half = MAX_EVENT_TEXT_CHARS // 2
     return f"{text[:half]}\n{text[-half:]}"
 
 

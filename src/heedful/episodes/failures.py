@@ -24,7 +24,7 @@ STATUS_NAMES = {
 }
 # A line with an exit status: "exit code 2", "rc=1", "Process exited with code 2",
 # "<returncode>1</returncode>"; or a status of HTTP, perhaps in a page.
-_CODE_PATTERN = re.compile(
+_STATUS_PATTERN = re.compile(
     r"(?im)^\W{0,2}(?:[\w ]{1,60} )?"
     r"(?:(?:exit|return) ?(?:code|status)|exited with code"
     r"|(?-i:exit|rc|\$\?)(?= ?[:=][^\n]*\Z)|\A(?-i:exit|rc)(?= ?[:=]))"
@@ -147,9 +147,11 @@ def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bo
     >>> reports_failure("<returncode>0</returncode>\\nfatal: 3 times", "./count")
     False
     """
-    is_look = bool(command) and looks("", command)
     data = _data_of(text)
-    codes = _codes_of(text, data, 1 if is_look else OUTPUT_HEAD_LINES)
+    head = OUTPUT_HEAD_LINES
+    if command and looks("", command):
+        head = 1
+    codes = _codes_of(text, data, head)
     if codes:
         return any(map(_is_error, codes))
     if isinstance(data, Mapping):
@@ -159,7 +161,7 @@ def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bo
 
 def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
     """Return the exit codes that a result gives, and a status of HTTP that is wrong."""
-    matches = _CODE_PATTERN.finditer(_ends(text, head))
+    matches = _STATUS_PATTERN.finditer(_ends(text, head))
     codes: list[str] = [match["exit"] or match["status"] for match in matches]
     if isinstance(data, Mapping):
         codes += _codes_in(data)

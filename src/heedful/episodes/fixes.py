@@ -685,7 +685,8 @@ def was_dropped(run: Course, failed: int) -> bool:
     """
     result = run.result[failed] or failed
     later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]
-    if not _user_spoke(run, result, later[0] if later else len(run.events)):
+    next_call = (*later, len(run.events))[0]
+    if not _user_spoke(run, result, next_call):
         return False
     tool = run.events[failed].tool
     same = [n for n in later if run.events[n].tool == tool]

@@ -125,7 +125,7 @@ def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
     tool = text_of(first_of(fields, "tool_name")) or text_of(function or action)
     if tool in SAYINGS or action in SAYINGS:
         kind = "user_message" if fields.get("source") == "user" else "llm_response"
-        words = texts_of(inputs, "content", "final_thought", "message", "thought")
+        words = texts_of(inputs, "content", "final_thought", "message") or thought
         yield Event(kind, words)
         return
 

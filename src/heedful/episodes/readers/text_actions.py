@@ -158,7 +158,7 @@ def _call(action: str, inputs: Sequence[str]) -> Event:
         data = json_data(block["code"])
     if isinstance(data, Mapping):
         tool = text_of(first_of(data, "action", "name", "tool"))
-        arguments = first_of(data, "action_input", "arguments", "args", "input")
+        arguments = first_of(data, "action_input", "arguments", "input")
         return Event("tool_call", tool=tool, arguments=arguments_of(arguments))
     if block is not None:
         return _block_call(block)
