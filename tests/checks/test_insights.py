@@ -131,7 +131,7 @@ RUN = METRIC | COLUMN | {"results": None}
         pytest.param(
             "Mean absolute percentage errors of 4 %.",
             METRIC,
-            ["Mean absolute percentage error"],
+            ["Mean absolute percentage errors"],
             id="a plural",
         ),
         pytest.param(

@@ -489,10 +489,8 @@ class Evidence:
         self.dates: list[tuple[Date, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
-        # Maps the words of each name, in lower case, to the rows that it names; and so
-        # each word with a capital, or number, in such a name.
+        # Maps the words of each name, in lower case, to the rows that it names.
         self._names: dict[Words, list[EvidenceRow]] = defaultdict(list)
-        self._named: dict[str, list[EvidenceRow]] = defaultdict(list)
 
         data = _parse_text(evidence) if isinstance(evidence, str) else evidence
         for row in read_rows(data, (), "$", depth=0):
@@ -572,10 +570,6 @@ class Evidence:
         name = tuple(token.low for token in tokens)
         if name and not (len(name) == 1 and name[0] in words.STOP_WORDS - {"a", "i"}):
             self._names[name].append(row)
-        for token in tokens:
-            is_word = token.kind == "number" or token.text[0].isupper()
-            if is_word and token.low not in words.STOP_WORDS:
-                self._named[token.low].append(row)
 
     def knows(self, word: str) -> bool:
         """Return whether the evidence has the stem `word` or a column named alike."""
@@ -609,10 +603,9 @@ class Evidence:
             place += max(1, count)
 
     def _rows_named(self, tokens: Sequence[Token]) -> tuple[int, list[EvidenceRow]]:
-        """Return how many of the first tokens name rows, and these rows.
+        """Return how many of the first tokens are the longest name of rows, and these.
 
-        They are a whole name, however it is written, or else words of a name that have
-        a capital as in the evidence. What is in very many cells names no rows.
+        What is in very many cells names no rows.
         """
         for count in range(len(tokens), 0, -1):
             rows = self._names.get(tuple(token.low for token in tokens[:count]), [])
@@ -621,21 +614,4 @@ class Evidence:
                 rows = []
             if rows and len(rows) <= MAX_WORD_CELLS:
                 return count, list(dict.fromkeys(rows))
-
-        rows = []
-        for count, token in enumerate(tokens):
-            named_rows = self._named.get(token.low, [])
-            is_written_alike = token.kind == "number" or token.text[0].isupper()
-            if len(named_rows) > MAX_WORD_CELLS or not is_written_alike:
-                return count, rows
-            if count == 0:
-                if token.kind == "number" or len(token.low) < 2:
-                    return 0, []
-                rows = list(dict.fromkeys(named_rows))
-                continue
-            next_rows = set(named_rows)
-            common_rows = [row for row in rows if row in next_rows]
-            if not common_rows:
-                return count, rows
-            rows = common_rows
-        return len(tokens), rows
+        return 0, []

@@ -122,12 +122,19 @@ def _judge_number(
     if cells:
         return _compared(sentence, quantity, cells, "contradicted")
 
-    if not _occurs(sentence, quantity):
+    if not _occurs(sentence, quantity) and not _is_count(sentence, quantity):
         return _searched(
             sentence, quantity, "not found", "occurs nowhere in the evidence"
         )
 
     return _searched(sentence, quantity, "supported", "occurs in the evidence")
+
+
+def _is_count(sentence: Sentence, quantity: Quantity) -> bool:
+    """Return whether a number counts the rows of a table, of which none is named."""
+    counts = [len(table.rows) for table in sentence.evidence.tables.values()]
+    is_count = quantity.value > 1 and quantity.value in counts
+    return is_count and not sentence.mentions
 
 
 def _fits(sentence: Sentence, quantity: Quantity, cell: Cell) -> bool:

@@ -8,15 +8,16 @@ share of them the evidence of `grounding` does not support.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.sentence import sentences
-from heedful.checks.claims.words import split_name
+from heedful.checks.claims.words import Token, split_name, stem, tokenize
 from heedful.checks.evaluate import Context, over_http, remade
+from heedful.checks.tables import is_missing
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
@@ -30,48 +31,31 @@ OMITTED_ARGUMENT: Any = ...
 _METRIC_LIST = (
     "mae | mean absolute error; mse | mean squared error; "
     "rmse | root mean squared error; mape | mean absolute percentage error; "
-    "r2 | r² | r squared | coefficient of determination; accuracy; precision; recall; "
+    "r2 | r squared | coefficient of determination; accuracy; precision; recall; "
     "sensitivity; specificity; f1 | f score; auc | auroc | area under the curve; "
     "log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu; rouge; "
     "aic; bic"
 )
-METRIC_NAMES = [names.split(" | ") for names in _METRIC_LIST.split("; ")]
-_METRIC_ALIASES = {alias: names for names in METRIC_NAMES for alias in names}
-# The longest name first, so that "log loss" is not read as another, shorter name.
-_METRIC_ALTERNATIVES = "|".join(sorted(_METRIC_ALIASES, key=len, reverse=True))
-_METRIC_ALTERNATIVES = _METRIC_ALTERNATIVES.replace(" ", r"[\s-]+")
-# A name as a word, also in the plural or with hyphens: "MAEs", "log-loss", "R²".
-_METRIC_PATTERN = re.compile(rf"(?i)\b(?:{_METRIC_ALTERNATIVES})(?=s?\b|(?<=²))")
-# Everyday words: they cite a metric only beside a number.
-_EVERYDAY_METRICS = frozenset("precision recall sensitivity specificity".split())
-_METRIC_CONTEXT_CHARS = 30
-_NUMBER_START_PATTERN = re.compile(r"\b\d")
-# A word that denies or supposes something: "without", "didn't", "would".
-_DENIAL_PATTERN = re.compile(
-    r"(?i)\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could"
-    r"|would|should)\b|n['’]t\b"
-)
-# "predicts", "forecasting", "a prediction"; not "to predict", which is only a plan.
-_PREDICTION_PATTERN = re.compile(
-    r"(?i)(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b"
+# The stems of the words of a name -> all names of its metric.
+_METRICS = {
+    tuple(map(stem, name.split())): names.split(" | ")
+    for names in _METRIC_LIST.split("; ")
+    for name in names.split(" | ")
+}
+# Everyday words: they cite a metric only in a sentence with a number.
+_EVERYDAY_METRICS = ("precision", "recall", "sensitivity", "specificity")
+# Words that deny or suppose something; so do words such as "didn't".
+_DENIAL_WORDS = frozenset(
+    "no not without never cannot none nor missing if could would should".split()
 )
 _ACTUAL_COLUMN_WORDS = frozenset(
     "actual actuals y target label truth true observed gold".split()
 )
+_COLUMN_STEMS = {stem(word) for word in ("column", "field", "feature", "variable")}
 # A name in quotes (`price`), or with an underscore inside (unit_price).
 _COLUMN_NAME_PATTERN = re.compile(
     r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)"""
 )
-_COLUMN_NAME_REGEX = rf"(?:{_COLUMN_NAME_PATTERN.pattern})"
-_COLUMN_WORD_REGEX = r"(?i:columns?|fields?|features?|variables?)"
-# A word like "column" with names after it, or with one name before it: "columns `price`
-# and `year`", "the unit_price column".
-_COLUMN_PATTERN = re.compile(
-    rf"\b{_COLUMN_WORD_REGEX}\s+{_COLUMN_NAME_REGEX}"
-    rf"(?:(?:\s*,)?(?:\s*\band)?\s*{_COLUMN_NAME_REGEX})*"
-    rf"|{_COLUMN_NAME_REGEX}\s+{_COLUMN_WORD_REGEX}\b"
-)
-MAX_LISTED_NAMES = 12
 
 
 class Citation(NamedTuple):
@@ -148,14 +132,10 @@ class Citations:
         self.has_metrics: bool = metrics is not OMITTED_ARGUMENT
         self.has_columns: bool = columns is not OMITTED_ARGUMENT
 
-        self.metrics: Evidence = Evidence(None)
+        measured = _without_missing(metrics) if self.has_metrics else None
+        self.metrics: Evidence = Evidence(measured)
         # False if the caller says that the run has measured nothing.
-        self.has_measured: bool = True
-        if self.has_metrics:
-            measured = _without_missing(metrics)
-            self.metrics = Evidence(measured)
-            if not isinstance(measured, Path | str):
-                self.has_measured = _have_content(measured)
+        self.has_measured: bool = not self.has_metrics or _have_content(measured)
 
         self.column_names: Sequence[str] = []
         if self.has_columns and columns is not None:
@@ -177,29 +157,26 @@ class Citations:
 
         names: list[str] = []
         for table in self.metrics.tables.values():
-            names += (".".join(path) for path in table.columns)
-        listed = ", ".join(sorted(filter(None, names))[:MAX_LISTED_NAMES]) or "none"
+            names += (".".join(path) for path in table.columns if path)
         yield from self._absence_findings(
             _cited_metrics(self.text),
-            f"is cited, and the run has no such metric; it has: {listed}",
+            f"is cited, and the run has no such metric; it has: {_listed(names)}",
             "ground insights in the results: cite metrics that the run has, or none",
         )
 
     def column_findings(self) -> Iterator[Finding]:
         """Yield a finding for each column that the data does not have."""
-        listed = ", ".join(self.column_names[:MAX_LISTED_NAMES]) or "none"
         yield from self._absence_findings(
             _cited_columns(self.text),
             "is cited as a column, and the data has no column of that name; it has: "
-            f"{listed}",
+            f"{_listed(self.column_names)}",
             "cite columns that exist, or none",
         )
 
     def prediction_findings(self) -> Iterator[Finding]:
         """Yield a finding if the text claims a prediction."""
-        verbs = _statement_matches(self.text, _PREDICTION_PATTERN)
         yield from self._absence_findings(
-            (Citation(verb.span(), "prediction", []) for verb in verbs),
+            _cited_predictions(self.text),
             "claims a prediction, and there are no results",
             "leave predictions out until the stage that makes them has saved its "
             "results",
@@ -237,17 +214,16 @@ class Citations:
         )
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names as text."""
+    return ", ".join(names[:12]) or "none"
+
+
 def _without_missing(metrics: Any) -> Any:
     """Return the metrics, without the items of a mapping whose value is None or NaN."""
     if not isinstance(metrics, Mapping):
         return metrics
-
-    measured = {}
-    for name, value in metrics.items():
-        is_nan = isinstance(value, float) and isnan(value)
-        if value is not None and not is_nan:
-            measured[name] = value
-    return measured
+    return {name: value for name, value in metrics.items() if not is_missing(value)}
 
 
 def _have_content(results: Any) -> bool:
@@ -260,48 +236,75 @@ def _have_content(results: Any) -> bool:
     return len(results) > 0 if hasattr(type(results), "__len__") else bool(results)
 
 
-def _statement_matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield the matches of `pattern` in sentences that state something.
+def _statements(text: str) -> Iterator[tuple[Sequence[Token], bool]]:
+    """Yield the words of each sentence that states something, and if it has a number.
 
     A sentence with a word such as "no" or "if" and no number states nothing.
     """
     for sentence in sentences(text, Evidence(None)):
-        start, end = sentence.span
-        inside = text[start:end]
-        if _NUMBER_START_PATTERN.search(inside) or not _DENIAL_PATTERN.search(inside):
-            yield from pattern.finditer(text, start, end)
+        has_number = any(token.kind == "number" for token in sentence.tokens)
+        tokens = [token for token in sentence.tokens if token.kind == "word"]
+        denies = any(
+            token.low in _DENIAL_WORDS or token.low.endswith(("n't", "n’t"))
+            for token in tokens
+        )
+        if has_number or not denies:
+            yield tokens, has_number
 
 
 def _cited_metrics(text: str) -> Iterator[Citation]:
-    """Yield the metrics that a text names."""
-    for match in _statement_matches(text, _METRIC_PATTERN):
-        if match[0] == "Mae":  # a first name
-            continue
-
-        alias = re.sub(r"[\s-]+", " ", match[0].casefold())
-        if alias in _EVERYDAY_METRICS:
-            start = max(0, match.start() - _METRIC_CONTEXT_CHARS)
-            end = match.end() + _METRIC_CONTEXT_CHARS
-            if not _NUMBER_START_PATTERN.search(text[start:end]):
+    """Yield the metrics that a text names, also in the plural: "MAEs", "log-loss"."""
+    lengths = sorted({len(name) for name in _METRICS}, reverse=True)
+    for tokens, has_number in _statements(text):
+        stems = tuple(stem(token.low) for token in tokens)
+        place = 0
+        while place < len(tokens):
+            # The longest name, so that "log loss" is no other, shorter name.
+            rest = len(tokens) - place
+            ends = [place + length for length in lengths if length <= rest]
+            end = next((end for end in ends if stems[place:end] in _METRICS), None)
+            if end is None:
+                place += 1
                 continue
 
-        names = _METRIC_ALIASES[alias]
-        aliases = [name.split() for name in names]
-        yield Citation(match.span(), f"metric {names[0]}", aliases)
+            names = _METRICS[stems[place:end]]
+            is_everyday = names[0] in _EVERYDAY_METRICS
+            is_first_name = tokens[place].text == "Mae"
+            if not is_first_name and (has_number or not is_everyday):
+                span = (tokens[place].start, tokens[end - 1].end)
+                aliases = [name.split() for name in names]
+                yield Citation(span, f"metric {names[0]}", aliases)
+            place = end
+
+
+def _cited_predictions(text: str) -> Iterator[Citation]:
+    """Yield words such as "predicts" and "forecast"; "to predict" is only a plan."""
+    for tokens, _ in _statements(text):
+        for before, token in pairwise([None, *tokens]):
+            is_claim = token is not None and token.low.startswith(
+                ("predict", "forecast")
+            )
+            if is_claim and (before is None or before.low != "to"):
+                yield Citation((token.start, token.end), "prediction", [])
 
 
 def _cited_columns(text: str) -> Iterator[Citation]:
-    """Yield the names beside a word such as "column"."""
-    for match in _COLUMN_PATTERN.finditer(text):
-        start, end = match.span()
-        for name_match in _COLUMN_NAME_PATTERN.finditer(text, start, end):
-            group = name_match.lastindex or 0
-            name = name_match[group]
+    """Yield the names after a word such as "column", and a name before it."""
+    end = 0
+    is_listed = False
+    for match in _COLUMN_NAME_PATTERN.finditer(text):
+        between = text[end : match.start()].replace(",", " ").casefold().split()
+        follows_column = bool(between) and stem(between[-1]) in _COLUMN_STEMS
+        is_listed = follows_column or (is_listed and {"and"}.issuperset(between))
+        end = match.end()
+        following = tokenize(text[end : end + 20])[:1]
+        if is_listed or any(stem(token.low) in _COLUMN_STEMS for token in following):
+            group = match.lastindex or 0
+            name = match[group]
             parts = [part for part in split_name(name) if not part.isdecimal()]
-            yield Citation(name_match.span(group), f"column {name.casefold()}", [parts])
+            yield Citation(match.span(group), f"column {name.casefold()}", [parts])
 
 
-@over_http("process")
 @remade
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Check that a text has at most `at_most` numbers.

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 # The groups are named after the kinds of tokens; the first kind that fits is used.
+# - clock: "19:00", which is no number.
 # - times: the "x" in "8x4".
 # - ordinal: "3rd".
 # - number: "12", "1,234.5", "$5" or ".5"; a minus sign is part of it only at the start
@@ -22,7 +23,8 @@ from unicodedata import normalize
 # - word: "don't", "R2" or "A-12"; digits are part of it only after Latin letters.
 # - sign: the ending "'s", or any other character, such as "%".
 _CLAIM_TOKEN_PATTERN = re.compile(
-    r"(?P<times>(?<=\d)[x×](?=\d))"
+    r"(?P<clock>\d\d?(?::\d\d)+\b)"
+    r"|(?P<times>(?<=\d)[x×](?=\d))"
     r"|(?P<ordinal>\d+(?:st|nd|rd|th)\b)"
     r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
@@ -203,7 +205,7 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
 
         half_step = step * scale / 2 * (1 + 1e-9)
         if first and lows[first - 1] in _APPROXIMATE_WORDS:
-            half_step += abs(value) * scale / 20
+            half_step += abs(value) * scale / 50
 
         percent = lows[position] in _PERCENT_WORDS
         points = percent and lows[position + 1].startswith("point")
