@@ -361,22 +361,10 @@ WIDEST = "a" * (MAX_OUTPUT_READ_CHARS + 5)
             id="more lines than are shown",
         ),
         pytest.param(
-            LONG,
-            f"{LONG}X",
-            "no line differs, except for secrets or formatting; 70,001",
-            id="a change where nothing is read",
-        ),
-        pytest.param(
             WIDEST,
             f"{WIDEST}X",
             "no line differs, except for secrets or formatting; 6",
             id="a change in a line too wide",
-        ),
-        pytest.param(
-            LONG,
-            LONG.replace("i", "o"),
-            "2,000 lines removed, 2,000 added; 3,961 more lines not",
-            id="more changes than are shown",
         ),
         pytest.param(
             None, WIDEST, "5 characters not read", id="a first output too wide"
@@ -421,9 +409,7 @@ def test_bars_follow_one_another_as_wide_as_attempts_took():
         for attempt in stage.attempts
     ]
     shares = [100 * ms / sum(times) for ms in times]
-    places = [
-        (min(99.2, sum(shares[:n])), max(0.8, share)) for n, share in enumerate(shares)
-    ]
+    places = [(sum(shares[:n]), share) for n, share in enumerate(shares)]
     assert [tuple(map(float, bar)) for bar in drawn] == [
         pytest.approx(place, abs=0.01) for place in places
     ]

@@ -259,19 +259,11 @@ def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
     ("value", "kind"),
     [
         pytest.param((1, 2), "tuple", id="a tuple"),
-        pytest.param({1: 2}, "dict with the key 1", id="a number as key"),
+        pytest.param({1: 2}, "dict with a part that is no JSON", id="a number as key"),
         pytest.param(
-            {"rows": [1, (1, 2)]},
-            r"dict whose \['rows'\]\[1\] is a tuple",
-            id="a tuple inside",
-        ),
-        pytest.param(
-            [1, {2: 1}],
-            r"list whose \[1\] is a dict with the key 2",
-            id="a number as key inside",
+            [1, (1, 2)], "list with a part that is no JSON", id="a tuple inside"
         ),
         pytest.param(object(), "object", id="an object"),
-        pytest.param(b"x", "bytes", id="bytes"),
     ],
 )
 @pytest.mark.parametrize("place", ["output", "field"])

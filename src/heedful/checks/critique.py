@@ -64,9 +64,7 @@ BIAS_SCORE = "bias"
 SEVERITY_SCORE = "severity"
 """The score of a role with issues: the highest severity of an issue, 0 without any."""
 
-MAX_ISSUE_CHARS = 300
-MAX_REASON_CHARS = 400
-MAX_QUOTE_CHARS = 200
+MAX_OPINION_CHARS = 400  # of a reason, an issue, or a quote
 MAX_CRITIC_TEXT_CHARS = 4_000  # two texts fit a context of 4,096 tokens
 # The least difference that counts, as for an improvement in a loop.
 MIN_SCORE_DIFFERENCE = 0.05
@@ -140,7 +138,7 @@ class Role:
         The model writes the reason before the scores.
         """
         share = {"type": "number", "minimum": 0, "maximum": 1}
-        reason = text_schema(MAX_REASON_CHARS)
+        reason = text_schema(MAX_OPINION_CHARS)
         keys: dict[str, Any] = {
             "reason": {
                 **reason,
@@ -155,7 +153,7 @@ class Role:
             bias = {
                 "tag": {"enum": [*self.tags]},
                 "severity": share,
-                "quote": text_schema(MAX_QUOTE_CHARS),
+                "quote": text_schema(MAX_OPINION_CHARS),
             }
             tag_lines = [
                 f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items()
@@ -168,8 +166,8 @@ class Role:
 
         if self.issues:
             issue = {
-                "issue": text_schema(MAX_ISSUE_CHARS),
-                "suggestion": text_schema(MAX_ISSUE_CHARS),
+                "issue": text_schema(MAX_OPINION_CHARS),
+                "suggestion": text_schema(MAX_OPINION_CHARS),
                 "severity": share,
             }
             keys["issues"] = {
@@ -354,7 +352,7 @@ class Judge:
         Raises InvalidInput if the answer does not fit the schema.
         """
         role = self.role
-        reason = _read_line(answer, "reason", MAX_REASON_CHARS)
+        reason = _read_line(answer, "reason")
         require(reason != "", "reason", answer["reason"], "text that is not empty")
         confidence = _read_share(answer, "confidence")
 
@@ -422,7 +420,7 @@ def _read_biases(
         require(is_tag, "tag", tag, f"one of {', '.join(role.tags)}")
         severity = _read_share(bias, "severity")
 
-        quote = _read_line(bias, "quote", MAX_QUOTE_CHARS)
+        quote = _read_line(bias, "quote")
         if quote not in " ".join(candidate.split()):
             quote = ""  # only what the candidate contains is evidence
         message = f"{tag}: it {role.tags[tag]}"
@@ -450,12 +448,12 @@ def _read_issues(role: Role, answer: Mapping[str, Any]) -> Iterator[Finding]:
 
     for entry in entries or ():
         require(isinstance(entry, dict), "an entry of issues", entry, "an object")
-        issue = _read_line(entry, "issue", MAX_ISSUE_CHARS)
+        issue = _read_line(entry, "issue")
         require(issue != "", "issue", entry["issue"], "text that is not empty")
         yield Finding(
             role.name,
             issue,
-            fix=_read_line(entry, "suggestion", MAX_ISSUE_CHARS),
+            fix=_read_line(entry, "suggestion"),
             severity=_read_share(entry, "severity"),
         )
 
@@ -467,14 +465,14 @@ def _read_share(answer: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def _read_line(answer: Mapping[str, Any], name: str, max_chars: int) -> str:
+def _read_line(answer: Mapping[str, Any], name: str) -> str:
     """Return the text with this name as one line, safe for a prompt, and cut.
 
     Raises InvalidInput.
     """
     value = answer.get(name)
     require(isinstance(value, str), name, value, "text")
-    return " ".join(plain_text(value).split())[:max_chars]
+    return " ".join(plain_text(value).split())[:MAX_OPINION_CHARS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ from heedful.redact import redact, redact_start
 
 MAX_PROBLEMS = 10  # of one answer that become findings; the others are counted
 # How the names of rules of a JSON Schema end that limit a number or a length.
-_LIMIT_ENDINGS = ("imum", "length", "items", "properties")
+_SIZE_RULE_ENDINGS = ("imum", "length", "items", "properties")
 Refusing = Sequence[type[Exception]]
 _log = logging.getLogger("heedful")
 
@@ -62,7 +62,7 @@ def distance_of_problem(problem: Mapping[str, Any]) -> float | None:
 
 def distance_of_rule(error: Any) -> float | None:
     """Return how far a value is from the limit that a JSON Schema sets for it."""
-    if str(error.validator).lower().endswith(_LIMIT_ENDINGS):
+    if str(error.validator).lower().endswith(_SIZE_RULE_ENDINGS):
         return _distance(error.instance, error.validator_value)
     return None
 

@@ -26,7 +26,6 @@ MAX_COMPARED_PIECES = 800
 MIN_FOLDED_LINES = 3  # fewer unchanged lines are shown
 # Lines of which fewer words are the same are shown one after the other.
 MIN_SAME_WORDS = 0.4
-MAX_CHANGE_CHARS = 20_000  # of a difference on a page
 
 # A word such as `high` or `1,200.5`, white space, or one sign.
 _DIFF_WORD_PATTERN = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
@@ -36,7 +35,7 @@ class Difference(NamedTuple):
     """The parts of a text that was compared with another, and what was left out.
 
     `unaligned` counts changed lines that were too many to be compared, `unshown` the
-    characters that are not in the parts.
+    characters that were not read.
     """
 
     parts: Sequence[Part]
@@ -68,7 +67,7 @@ def difference(
     comparison.
     """
     if before is None:
-        return _bounded(list(_unchanged(after, spans)), unaligned=0)
+        return Difference(list(_unchanged(after, spans)))
 
     old = before.splitlines(keepends=True)
     new = after.splitlines(keepends=True)
@@ -97,7 +96,7 @@ def difference(
                 is_first=new_first == 0,
                 is_last=new_end == len(new),
             )
-    return _bounded(parts, unaligned)
+    return Difference(parts, unaligned)
 
 
 def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:
@@ -219,17 +218,3 @@ def _fold(lines: Sequence[str]) -> Iterator[Part]:
         yield ("place", "", f"… {len(lines):,} unchanged lines …\n")
     elif lines:
         yield ("same", "", "".join(lines))
-
-
-def _bounded(parts: Sequence[Part], unaligned: int) -> Difference:
-    """Return the parts with a bounded number of characters, and count the others."""
-    visible: list[Part] = []
-    unshown = 0
-    free_chars = MAX_CHANGE_CHARS
-    for kind, fault, text in parts:
-        begin = text[:free_chars]
-        free_chars -= len(begin)
-        unshown += len(text) - len(begin)
-        if begin:
-            visible.append((kind, fault, begin))
-    return Difference(visible, unaligned=unaligned, unshown=unshown)

@@ -63,7 +63,6 @@ SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
 # What a page shows of an attempt.
 MAX_ATTEMPT_CHECKS = 20
 MAX_PAGE_OUTPUT_LINES = 40
-MAX_LABEL_CHARS = 40  # of the name of a stage in a sentence
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
 
 
@@ -381,7 +380,7 @@ def find_failing(report: Report) -> StageReport | None:
 def describe_failing(stage: StageReport) -> str:
     """Return in words by which check a stage failed, and what this said."""
     finding = finding_of(stage.attempts[-1]) if stage.attempts else ""
-    name = cut(stage.name, MAX_LABEL_CHARS)
+    name = cut(stage.name)
     return f"{name} failed by {cut(finding)}" if finding else f"{name} failed"
 
 
@@ -398,7 +397,7 @@ def _passed(report: Report) -> str:
         tries = f"{recovered} of them after a retry"
     doubt = ""
     if silent:
-        doubt = f"; {cut(silent[0], MAX_LABEL_CHARS)} has no check"
+        doubt = f"; {cut(silent[0])} has no check"
     if len(silent) > 1:
         doubt = f"; {len(silent)} of them have no check"
     return f"Passed: every {report.noun}, {tries}{doubt}"

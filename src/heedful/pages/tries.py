@@ -11,10 +11,7 @@ from heedful.loop.runs import Report, StageAttempt, StageReport
 from heedful.pages.difference import Difference, Span, difference
 from heedful.redact import redact_start
 
-MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
-# Lines of an output that are read: a diff of more can take minutes.
-MAX_OUTPUT_READ_LINES = 2_000
-MIN_BAR_PERCENT = 0.8  # of the time of a run; a shorter bar is not seen
+MAX_OUTPUT_READ_CHARS = 20_000  # the characters of an output that are read
 TROUBLED_STATUSES = ("failed", "not_validated", "warning")
 # A bar: the status of its attempt, where it begins, and how long it is, in percent.
 Bar = tuple[str, float, float]
@@ -87,7 +84,7 @@ def compared(before: StageAttempt | None, attempt: StageAttempt) -> Difference:
         stayed = [text for kind, _, text in changed.parts if kind in ("same", "place")]
         change = changed if "".join(stayed).strip() else change
     unread = max(0, len(attempt.output) - MAX_OUTPUT_READ_CHARS)
-    return change._replace(unshown=change.unshown + unread)
+    return change._replace(unshown=unread)
 
 
 def bars(report: Report) -> list[list[Bar]]:
@@ -99,9 +96,7 @@ def bars(report: Report) -> list[list[Bar]]:
         stage_bars: list[Bar] = []
         for attempt in stage.attempts:
             share = 100 * attempt.execution_time_ms / total
-            place = min(begin, 100 - MIN_BAR_PERCENT)
-            length = max(share, MIN_BAR_PERCENT)
-            stage_bars.append((attempt.shown_status, place, length))
+            stage_bars.append((attempt.shown_status, begin, share))
             begin += share
         bars_by_stage.append(stage_bars)
     return bars_by_stage
@@ -119,10 +114,8 @@ def read_lines(text: str) -> tuple[list[str], int]:
 
     The end of a very long text is not read.
     """
-    unread = max(0, len(text) - MAX_OUTPUT_READ_CHARS)
     lines = readable(text).replace(". ", ". \n").splitlines()
-    unread += len("\n".join(lines[MAX_OUTPUT_READ_LINES:]))
-    return lines[:MAX_OUTPUT_READ_LINES], unread
+    return lines, max(0, len(text) - MAX_OUTPUT_READ_CHARS)
 
 
 def readable(text: str) -> str:

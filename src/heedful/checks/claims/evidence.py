@@ -46,9 +46,6 @@ _NAMED_LINE_PATTERN = re.compile(
 )
 MAX_COLUMN_NAME_CHARS = 60
 MAX_WORD_CELLS = 500  # a name or a word in more cells names no rows
-MAX_CODE_CHARS = 4
-# Text is a table if at least this share of its lines has as many cells as the first.
-MIN_SEPARATED_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,15 +279,15 @@ def _separated_rows(lines: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a table with cells separated by commas, [] without a table."""
     separated = [line for line in lines if "," in line and not line.startswith("#")]
     rows = [list(map(str.strip, row)) for row in csv.reader(separated)]
-    even_rows = [row for row in rows if len(row) == len(rows[0])]
-    if len(even_rows) < 3 or len(even_rows) < MIN_SEPARATED_SHARE * len(rows):
+    is_even = len({len(row) for row in rows}) == 1
+    if len(rows) < 3 or not is_even:
         return []
 
-    head = even_rows[0]
+    head = rows[0]
     has_twins = len(set(head)) < len(head)
     if has_twins or any(len(name) > MAX_COLUMN_NAME_CHARS for name in head):
         return []
-    return [dict(zip(head, row, strict=True)) for row in even_rows[1:]]
+    return [dict(zip(head, row, strict=True)) for row in rows[1:]]
 
 
 def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[EvidenceRow]:
@@ -515,7 +512,7 @@ class Evidence:
         self._codes = {
             text.casefold()
             for text in self._texts
-            if 1 < len(text) <= MAX_CODE_CHARS and text.isupper()
+            if 1 < len(text) <= 4 and text.isupper()
         }
 
     def _index_words(self) -> None:

@@ -25,7 +25,6 @@ from heedful.checks.claims.words import (
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
-MAX_PHRASE_TOKENS = 12  # the most tokens that a phrase spans
 _SENTENCE_ENDS = frozenset(".!?;\n。！？")
 # The phrase that names a column ends before these; "" is the end of the sentence.
 _PHRASE_BREAKS = frozenset(
@@ -216,7 +215,9 @@ class Sentence:
         With a `step` of -1 the words are read backwards.
         """
         phrase_words: list[str] = []
-        for position in range(first, first + step * MAX_PHRASE_TOKENS, step):
+        position = first - step
+        while len(phrase_words) < 6:
+            position += step
             low = self.low(position)
             if position in self._numbered or low in _PHRASE_BREAKS:
                 break
