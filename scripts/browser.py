@@ -36,7 +36,8 @@ from heedful.lessons.origin import Origin
 from heedful.memory.dream import consolidate
 from heedful.service.app import application
 from heedful.service.setup import Setup
-from heedful.store.episodes import record_failure, record_lessons, take
+from heedful.store.episode_lessons import record_lessons
+from heedful.store.episodes import record_failure, take
 from heedful.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,6 +17,7 @@ from heedful.memory.memory import Memory
 from heedful.store import (
     calls,
     editions,
+    episode_lessons,
     episodes,
     exposures,
     lessons,
@@ -72,7 +73,9 @@ async def test_episodes_and_spans(store):
     await write(episodes.beat, "d2")
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
-    (remembered,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
+    (remembered,) = await write(
+        episode_lessons.record_lessons, "d1", [lesson("it failed")]
+    )
     failed = replace(FAILS, lesson=remembered.id)
     await write(calls.record_run, "run", [failed, Step(())])
     assert await count_failures(store) == 1
@@ -81,7 +84,7 @@ async def test_episodes_and_spans(store):
     ).count == 0
     head = {"name": "a", "session": "s", "outcome": "partial"}
     back = [lesson("it came back")]
-    session = partial(write, episodes.record_session, "d9", head, [], back)
+    session = partial(write, episode_lessons.record_session, "d9", head, [], back)
     assert len(await session()) == 1
     assert await session() == []
     assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}

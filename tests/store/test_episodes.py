@@ -10,7 +10,7 @@ import pytest
 from heedful.errors import Conflict, InvalidInput
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
-from heedful.store import episodes, lessons
+from heedful.store import episode_lessons, episodes, lessons
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from tests.store.support import SCOPE, rows
@@ -66,7 +66,9 @@ async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
 
 
 async def record(store: Store, digest: str, lessons: Any, **more: Any) -> Any:
-    return await store.write(SCOPE, episodes.record_lessons, digest, lessons, **more)
+    return await store.write(
+        SCOPE, episode_lessons.record_lessons, digest, lessons, **more
+    )
 
 
 async def fail(store: Store, digest: str, error: str) -> None:

@@ -101,6 +101,7 @@ from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.store import (
     calls,
+    episode_lessons,
     episodes,
     lessons,
     patterns,
@@ -850,16 +851,16 @@ def _record(
 
     Unless the episode `is_trusted`, its steps and its procedure do not count.
     """
-    answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
+    answers = episode_lessons.record_lessons(db, scope, digest, new_lessons, **limits)
 
     if is_trusted:
-        linked_steps = episodes.linked(steps, new_lessons, answers)
+        linked_steps = episode_lessons.linked(steps, new_lessons, answers)
         calls.record_run(db, scope, source, linked_steps)
         episodes.note_procedure(
             db, scope, digest, steps=procedure.steps, task=procedure.task
         )
         if procedure.has_failed:
-            episodes.end_procedure(db, scope, procedure.signature.digest)
+            episode_lessons.end_procedure(db, scope, procedure.signature.digest)
     return answers
 
 

@@ -30,7 +30,7 @@ from heedful.memory.user_rules import (
     rule_lesson,
 )
 from heedful.redact import mask_personal, redact
-from heedful.store import episodes
+from heedful.store import episode_lessons, episodes
 from heedful.store.store import Store
 from heedful.validation import require
 
@@ -112,7 +112,7 @@ async def learn_session(
     answers = await write_lessons(
         memory,
         lessons,
-        episodes.record_session,
+        episode_lessons.record_session,
         digest,
         {
             "name": episode.id,

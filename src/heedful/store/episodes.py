@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.episode import (
@@ -21,40 +21,31 @@ from heedful.episodes.episode import (
     clean_event,
 )
 from heedful.errors import Conflict
-from heedful.lessons import render
 from heedful.lessons.action import Action, action
-from heedful.lessons.mistake import adds_fix, confirmed, from_json
 from heedful.lessons.origin import Origin
-from heedful.lessons.scope import Remembered, Scope, source_of
-from heedful.lessons.user_rules import RULE_TYPE
-from heedful.store import calls, session_marks, user_rules
+from heedful.lessons.scope import Scope
+from heedful.store import calls, session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
-    Row,
     from_row,
     holds,
     key_of,
     resumable,
     storable,
-    storable_json,
     token,
 )
+from heedful.store.records import EpisodeState, StoredEpisode
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.episodes.spans import Piece
-    from heedful.lessons.before import Step
-    from heedful.lessons.lesson import Lesson
     from heedful.lessons.made_names import MadeNames
-    from heedful.store.records import EpisodeState, StoredEpisode
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
 # as often.
 EPISODE_LEASE_SECONDS = 15.0
 # The stored reason why reflecting failed has at most this many characters.
 MAX_FAILURE_CHARS = 500
-# The least importance of a lesson of a session that came back in another session.
-RECURRING_LESSON_IMPORTANCE = 0.6
 
 
 @resumable(result=str | None)
@@ -73,14 +64,7 @@ def admit(
     return state_before
 
 
-def _episode_or_none() -> Any:
-    # The type of the result of `take`.
-    from heedful.store.records import StoredEpisode
-
-    return StoredEpisode | None
-
-
-@resumable(result=_episode_or_none)
+@resumable(result=StoredEpisode | None)
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
     """Claim and return the oldest waiting or failed episode, or None.
 
@@ -88,8 +72,6 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     the time `before` (seconds since 1970). With a `digest`, considers only the episode
     with this digest. A claim lasts `EPISODE_LEASE_SECONDS` after the last `beat`.
     """
-    from heedful.store.records import StoredEpisode
-
     row = db.one(
         "take_episode",
         scope,
@@ -105,7 +87,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @resumable(result=None)
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
-    db.update("episode", _episode_key(scope, digest), {"taken": time.time()})
+    db.update("episode", episode_key(scope, digest), {"taken": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
@@ -127,67 +109,14 @@ def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    rows = db.select("state", "episode", _episode_key(scope, digest))
+    rows = db.select("state", "episode", episode_key(scope, digest))
     return rows[0]["state"] if rows else None
-
-
-@resumable(result=list[Remembered])
-def record_lessons(
-    db: Db,
-    scope: Scope,
-    digest: str,
-    new_lessons: Sequence[Lesson],
-    *,
-    most: int = 0,
-    quota: int | None = None,
-) -> list[Remembered]:
-    """Write the lessons of an episode.
-
-    The first lesson is linked to the second one if that is its strategy. `most` and
-    `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
-    its lessons already, InvalidInput, QuotaExceeded.
-    """
-    if not _settle(db, scope, digest=digest, state="reflected", error=""):
-        raise Conflict(
-            f"episode {digest[:16]} has its lessons already; nothing was added"
-        )
-    from heedful.store import lessons
-
-    now = time.time()
-    answers: list[Remembered] = []
-    for lesson in new_lessons:
-        answers += _record_session_lesson(db, scope, lesson, now, quota)
-    pair = new_lessons[:2]
-    kinds = [lesson.kind for lesson in pair]
-    if kinds == ["reflection", "strategy"]:
-        parent, child = (f"{lesson.kind}/{lesson.signature.digest}" for lesson in pair)
-        link = {"child": child, "relation": "strategy", "parent": parent}
-        db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
-    return lessons.evict(db, scope, answers, most)
 
 
 def note_procedure(db: Db, scope: Scope, digest: str, *, steps: str, task: str) -> None:
     """Note the tools of an episode in their order, and its task."""
     values = {"tools": storable(steps), "task": storable(task)}
-    db.update("episode", _episode_key(scope, digest), values)
-
-
-def end_procedure(db: Db, scope: Scope, signature: str) -> None:
-    """Retire the strategy of a procedure, because a run that did so failed."""
-    from heedful.store import lessons
-
-    key = {**key_of(scope), "kind": "strategy", "signature": signature}
-    live = {**key, "state": "unverified"}
-    if db.update("lesson", live, {"state": "retired"}):
-        lessons.rule(
-            db,
-            scope,
-            action="retire",
-            subject=f"strategy/{signature}",
-            by="heedful",
-            why="a run that did so failed",
-            now=time.time(),
-        )
+    db.update("episode", episode_key(scope, digest), values)
 
 
 def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
@@ -199,200 +128,6 @@ def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
     return [(row["tools"], row["task"]) for row in rows]
 
 
-@resumable(result=list[Remembered])
-def record_session(
-    db: Db,
-    scope: Scope,
-    digest: str,
-    head: Mapping[str, str],
-    steps: Sequence[Step],
-    new_lessons: Sequence[Lesson],
-    *,
-    keys: Collection[str] = (),
-    is_trusted: bool = True,
-    most: int = 0,
-    quota: int | None = None,
-) -> list[Remembered]:
-    """Write the lessons and the steps of a session; return [] if it is stored.
-
-    A lesson counts once a session. One that comes back in another session becomes more
-    important.
-
-    `head` is the name, session, outcome and task, and the session came through these
-    `keys` of a service. Unless it `is_trusted`, its steps do not count. `most` and
-    `quota` are limits as in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
-    """
-    from heedful.store import lessons
-
-    now = time.time()
-    source = source_of(head["session"] or head["name"] or digest[:32])
-    row = {
-        **_episode_key(scope, digest),
-        **{name: storable(text) for name, text in head.items()},
-        "state": "reflected",
-        # A revocation of a key finds the run by this.
-        "record": storable_json({"run": source} if keys else {}),
-        "via": " ".join(sorted(keys)),
-        "at": now,
-    }
-    if not db.insert_now("episode", row, CONFLICT_SKIP_SQL).rowcount:
-        return []
-
-    answers = list[Remembered]()
-    for lesson in new_lessons:
-        answers += _record_session_lesson(db, scope, lesson, now=now, quota=quota)
-    answers = lessons.evict(db, scope, answers, most)
-
-    if is_trusted:
-        calls.record_run(db, scope, source, linked(steps, new_lessons, answers))
-    return answers
-
-
-def linked(
-    steps: Sequence[Step], new_lessons: Sequence[Lesson], answers: Sequence[Remembered]
-) -> list[Step]:
-    """Return the steps, each that failed with the id of the lesson about its error."""
-    from heedful.lessons.signature import signature
-
-    lesson_ids = dict[str, int]()
-    for lesson, answer in zip(new_lessons, answers, strict=False):
-        lesson_ids.setdefault(lesson.signature.digest, answer.id)
-    linked_steps = []
-    for step in steps:
-        digests = [signature("", error).digest for error in step.errors]
-        ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
-        linked_steps.append(replace(step, lesson=ids[0] if ids else 0))
-    return linked_steps
-
-
-def _record_session_lesson(
-    db: Db, scope: Scope, lesson: Lesson, now: float, quota: int | None
-) -> Sequence[Remembered]:
-    """Write a lesson of a session, unless it counts for this session already.
-
-    A lesson that the session fixed since it was written is written again.
-    """
-    from heedful.store import lessons
-
-    name = {"kind": lesson.kind, "signature": lesson.signature.digest}
-    key = {**key_of(scope), **name}
-    source = storable(lesson.source)
-    lesson_rows = db.select("*", "lesson", key)
-    lesson = _confirmed(lesson, lesson_rows)
-    _refresh_files(db, lesson, lesson_rows)
-    outdated = [
-        row
-        for row in lesson_rows
-        if adds_fix(lesson.mistake, from_json(row["mistake"]))
-    ]
-    waiting = [row for row in lesson_rows if _replaces(lesson, row)]
-
-    if db.one("seen_in", scope, **name, source=source) is None:
-        if lesson.error_type == RULE_TYPE:
-            user_rules.say_again(db, scope, lesson)
-        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
-        answers = written or [lessons.UNSTORED_LESSON]
-        if answers[-1].seen > 1:
-            values = {"id": answers[-1].id, "least": RECURRING_LESSON_IMPORTANCE}
-            db.send("raise_importance", values)
-        return answers
-
-    # This session saw the lesson before: its sighting is taken back and written again.
-    outdated = [row for row in lesson_rows if row in outdated or row in waiting]
-    for row in outdated:
-        db.delete("occurrence", {"lesson_id": row["id"], "source": source})
-        is_waiting = row["state"] == "quarantined" and row["seen"] == 1
-        # The words of a person are not deleted.
-        if is_waiting and row["source"].startswith("episode:"):
-            db.delete("lesson", {"id": row["id"]})
-        else:
-            db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})
-
-    if outdated:
-        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
-        if written:
-            return written
-    return lessons.remembered(db, scope, [lesson])
-
-
-def _confirmed(lesson: Lesson, lesson_rows: Sequence[Row]) -> Lesson:
-    """Return a lesson whose fix is what lay there in an earlier run, too.
-
-    What is known of its files stays known.
-    """
-    for row in lesson_rows:
-        mistake = lesson.mistake
-        earlier = from_json(row["mistake"])
-        if mistake is None or earlier is None:
-            continue
-        mistake = replace(mistake, files={**earlier.files, **mistake.files})
-        lesson = replace(lesson, mistake=mistake)
-        if row["source"] == lesson.source:
-            continue
-        confirmed_mistake = confirmed(mistake, earlier)
-        if confirmed_mistake != mistake:
-            text = render.lesson(confirmed_mistake)
-            return replace(lesson, mistake=confirmed_mistake, text=text)
-    return lesson
-
-
-def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
-    """Store the files of a lesson as they are now, if its text comes back trusted."""
-    from heedful.store import lessons
-
-    if lesson.state == "quarantined":
-        return
-    for row in lesson_rows:
-        if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
-            stored = from_json(row["mistake"])
-            if lesson.mistake is None or stored is None:
-                continue
-            files = {**stored.files, **lesson.mistake.files}
-            values = {"mistake": lessons.mistake_json(replace(stored, files=files))}
-            db.update("lesson", {"id": row["id"]}, values)
-
-
-def _replaces(lesson: Lesson, row: Row) -> bool:
-    """Return whether a lesson of a clean session replaces the stored one, which waits.
-
-    Only a session may have taught the stored one. What the same call waits for, waits
-    on: that its words came back makes them no cleaner.
-    """
-    waits = row["state"] == "quarantined" and row["source"].startswith("episode:")
-    stored = from_json(row["mistake"])
-    is_other = stored is None or stored.action != (
-        lesson.mistake and lesson.mistake.action
-    )
-    return waits and is_other and lesson.state != "quarantined"
-
-
-def _write_lesson(
-    db: Db,
-    scope: Scope,
-    lesson: Lesson,
-    waiting: Sequence[Row],
-    *,
-    now: float,
-    quota: int | None,
-) -> list[Remembered]:
-    """Write a lesson, in the place of those that are `waiting` in quarantine.
-
-    The words that waited are deleted, because nobody has to rule on them any more, but
-    for a fix that the new lesson lacks. The sightings stay.
-    """
-    from heedful.store import lessons
-
-    if not waiting:
-        return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
-
-    has_fix = lesson.mistake is not None and lesson.mistake.fix is not None
-    for row in waiting:
-        stored = from_json(row["mistake"])
-        if has_fix or stored is None or stored.fix is None:
-            db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
-    return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
-
-
 @resumable(result=None)
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     """Record why reflecting on an episode failed.
@@ -400,7 +135,7 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     With an empty `error`, only releases the claim.
     """
     new_state: EpisodeState = "failed" if error else "waiting"
-    _settle(db, scope, digest=digest, state=new_state, error=error)
+    settle(db, scope, digest=digest, state=new_state, error=error)
 
 
 def page(
@@ -418,8 +153,6 @@ def page(
     episode, or "": only older episodes are returned. Their `record` is empty unless
     `whole` is set.
     """
-    from heedful.store.records import StoredEpisode
-
     rows = db.all(
         "list_episodes", scope, state=state, limit=limit, cursor=before, whole=whole
     )
@@ -456,7 +189,7 @@ def unknown_spans(db: Db, scope: Scope) -> dict[str, float]:
 
 def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
     row = {
-        **_episode_key(scope, episode.digest),
+        **episode_key(scope, episode.digest),
         "name": episode.name,
         "session": episode.session,
         "outcome": episode.outcome,
@@ -467,14 +200,14 @@ def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> N
     db.insert("episode", row, CONFLICT_SKIP_SQL)
 
 
-def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
+def settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     """Give an episode its new state; return False if it has its lessons already."""
     reason = storable(error)[:MAX_FAILURE_CHARS]
     row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
     return row is not None
 
 
-def _episode_key(scope: Scope, digest: str) -> dict[str, Any]:
+def episode_key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 

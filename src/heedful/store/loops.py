@@ -27,6 +27,7 @@ from heedful.loop import codec
 from heedful.loop.decide import Done, Policy
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
+from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
 from heedful.store import exposures
 from heedful.store.connection import (
@@ -57,7 +58,6 @@ from heedful.store.records import (
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
-    from heedful.loop.replay import RecordedLoop
 
 T = TypeVar("T")
 LOOP_LEASE_SECONDS = 30.0
@@ -332,17 +332,14 @@ def commit(
 
 def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) -> int:
     """Write what memory adds to an entry; return the number of a new outcome or 0."""
+    from heedful.store import hardened, lessons  # most loops teach nothing
+
     if memory.briefing is not None:
         brief(db, scope, id, memory.briefing)
     number = exposures.expose(db, scope, exposures=(), outcome=memory.outcome, now=now)
     if memory.alarms:
-        from heedful.store import hardened
-
         hardened.count_alarms(db, scope, memory.alarms)
-
     if memory.lessons:
-        from heedful.store import lessons
-
         lessons.upsert(
             db,
             scope,
@@ -495,7 +492,7 @@ class RecordedChunk(NamedTuple):
     `more` is true.
     """
 
-    loops: "list[RecordedLoop]"
+    loops: list[RecordedLoop]
     last: str
     read: int
     size: int
@@ -838,14 +835,12 @@ def _override_from(part: Row) -> Override:
     )
 
 
-def replayable(stored: Sequence[StoredLoop]) -> "list[RecordedLoop]":
+def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
     """Return the loops that have attempts, for a replay, in reversed order.
 
     So the newest loops first become the oldest first. The run of a pipeline is left
     out: its stages are loops with their own attempts.
     """
-    from heedful.loop.replay import RecordedLoop
-
     return [
         RecordedLoop(recorded.loop, ended=recorded.ended)
         for recorded in reversed(stored)

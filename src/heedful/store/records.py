@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
     Decision,
@@ -105,7 +106,7 @@ class StoredLoop:
 
     def explain(self) -> Explanation:
         """Explain, from the recorded decisions, why the loop continued or stopped."""
-        from heedful.loop import codec, explain
+        from heedful.loop import explain  # most loops are never explained
 
         policy = codec.policy_from(self.head.policy)
         explanation = explain.explain_recorded(self.loop, policy, self.decisions)

@@ -1,0 +1,264 @@
+"""Store the lessons of episodes: what agents learn from a run, once for each run.
+
+A lesson that comes back in another run becomes more important, and replaces what waited
+in quarantine about the same error.
+"""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from heedful.errors import Conflict
+from heedful.lessons import render
+from heedful.lessons.before import Step
+from heedful.lessons.lesson import Lesson
+from heedful.lessons.mistake import adds_fix, confirmed, from_json
+from heedful.lessons.scope import Remembered, Scope, source_of
+from heedful.lessons.signature import signature
+from heedful.lessons.user_rules import RULE_TYPE
+from heedful.store import calls, episodes, lessons, user_rules
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    Row,
+    key_of,
+    resumable,
+    storable,
+    storable_json,
+)
+
+# The least importance of a lesson of a session that came back in another session.
+RECURRING_LESSON_IMPORTANCE = 0.6
+
+
+@resumable(result=list[Remembered])
+def record_lessons(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    new_lessons: Sequence[Lesson],
+    *,
+    most: int = 0,
+    quota: int | None = None,
+) -> list[Remembered]:
+    """Write the lessons of an episode.
+
+    The first lesson is linked to the second one if that is its strategy. `most` and
+    `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
+    its lessons already, InvalidInput, QuotaExceeded.
+    """
+    if not episodes.settle(db, scope, digest=digest, state="reflected", error=""):
+        raise Conflict(
+            f"episode {digest[:16]} has its lessons already; nothing was added"
+        )
+    now = time.time()
+    answers: list[Remembered] = []
+    for lesson in new_lessons:
+        answers += _record_session_lesson(db, scope, lesson, now, quota)
+    pair = new_lessons[:2]
+    kinds = [lesson.kind for lesson in pair]
+    if kinds == ["reflection", "strategy"]:
+        parent, child = (f"{lesson.kind}/{lesson.signature.digest}" for lesson in pair)
+        link = {"child": child, "relation": "strategy", "parent": parent}
+        db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
+    return lessons.evict(db, scope, answers, most)
+
+
+def end_procedure(db: Db, scope: Scope, signature: str) -> None:
+    """Retire the strategy of a procedure, because a run that did so failed."""
+    key = {**key_of(scope), "kind": "strategy", "signature": signature}
+    live = {**key, "state": "unverified"}
+    if db.update("lesson", live, {"state": "retired"}):
+        lessons.rule(
+            db,
+            scope,
+            action="retire",
+            subject=f"strategy/{signature}",
+            by="heedful",
+            why="a run that did so failed",
+            now=time.time(),
+        )
+
+
+@resumable(result=list[Remembered])
+def record_session(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    head: Mapping[str, str],
+    steps: Sequence[Step],
+    new_lessons: Sequence[Lesson],
+    *,
+    keys: Collection[str] = (),
+    is_trusted: bool = True,
+    most: int = 0,
+    quota: int | None = None,
+) -> list[Remembered]:
+    """Write the lessons and the steps of a session; return [] if it is stored.
+
+    A lesson counts once a session. One that comes back in another session becomes more
+    important.
+
+    `head` is the name, session, outcome and task, and the session came through these
+    `keys` of a service. Unless it `is_trusted`, its steps do not count. `most` and
+    `quota` are limits as in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
+    """
+    now = time.time()
+    source = source_of(head["session"] or head["name"] or digest[:32])
+    row = {
+        **episodes.episode_key(scope, digest),
+        **{name: storable(text) for name, text in head.items()},
+        "state": "reflected",
+        # A revocation of a key finds the run by this.
+        "record": storable_json({"run": source} if keys else {}),
+        "via": " ".join(sorted(keys)),
+        "at": now,
+    }
+    if not db.insert_now("episode", row, CONFLICT_SKIP_SQL).rowcount:
+        return []
+
+    answers = list[Remembered]()
+    for lesson in new_lessons:
+        answers += _record_session_lesson(db, scope, lesson, now=now, quota=quota)
+    answers = lessons.evict(db, scope, answers, most)
+
+    if is_trusted:
+        calls.record_run(db, scope, source, linked(steps, new_lessons, answers))
+    return answers
+
+
+def linked(
+    steps: Sequence[Step], new_lessons: Sequence[Lesson], answers: Sequence[Remembered]
+) -> list[Step]:
+    """Return the steps, each that failed with the id of the lesson about its error."""
+    lesson_ids = dict[str, int]()
+    for lesson, answer in zip(new_lessons, answers, strict=False):
+        lesson_ids.setdefault(lesson.signature.digest, answer.id)
+    linked_steps = []
+    for step in steps:
+        digests = [signature("", error).digest for error in step.errors]
+        ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
+        linked_steps.append(replace(step, lesson=ids[0] if ids else 0))
+    return linked_steps
+
+
+def _record_session_lesson(
+    db: Db, scope: Scope, lesson: Lesson, now: float, quota: int | None
+) -> Sequence[Remembered]:
+    """Write a lesson of a session, unless it counts for this session already.
+
+    A lesson that the session fixed since it was written is written again.
+    """
+    name = {"kind": lesson.kind, "signature": lesson.signature.digest}
+    key = {**key_of(scope), **name}
+    source = storable(lesson.source)
+    lesson_rows = db.select("*", "lesson", key)
+    lesson = _confirmed(lesson, lesson_rows)
+    _refresh_files(db, lesson, lesson_rows)
+    outdated = [
+        row
+        for row in lesson_rows
+        if adds_fix(lesson.mistake, from_json(row["mistake"]))
+    ]
+    waiting = [row for row in lesson_rows if _replaces(lesson, row)]
+
+    if db.one("seen_in", scope, **name, source=source) is None:
+        if lesson.error_type == RULE_TYPE:
+            user_rules.say_again(db, scope, lesson)
+        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
+        answers = written or [lessons.UNSTORED_LESSON]
+        if answers[-1].seen > 1:
+            values = {"id": answers[-1].id, "least": RECURRING_LESSON_IMPORTANCE}
+            db.send("raise_importance", values)
+        return answers
+
+    # This session saw the lesson before: its sighting is taken back and written again.
+    outdated = [row for row in lesson_rows if row in outdated or row in waiting]
+    for row in outdated:
+        db.delete("occurrence", {"lesson_id": row["id"], "source": source})
+        is_waiting = row["state"] == "quarantined" and row["seen"] == 1
+        # The words of a person are not deleted.
+        if is_waiting and row["source"].startswith("episode:"):
+            db.delete("lesson", {"id": row["id"]})
+        else:
+            db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})
+
+    if outdated:
+        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
+        if written:
+            return written
+    return lessons.remembered(db, scope, [lesson])
+
+
+def _confirmed(lesson: Lesson, lesson_rows: Sequence[Row]) -> Lesson:
+    """Return a lesson whose fix is what lay there in an earlier run, too.
+
+    What is known of its files stays known.
+    """
+    for row in lesson_rows:
+        mistake = lesson.mistake
+        earlier = from_json(row["mistake"])
+        if mistake is None or earlier is None:
+            continue
+        mistake = replace(mistake, files={**earlier.files, **mistake.files})
+        lesson = replace(lesson, mistake=mistake)
+        if row["source"] == lesson.source:
+            continue
+        confirmed_mistake = confirmed(mistake, earlier)
+        if confirmed_mistake != mistake:
+            text = render.lesson(confirmed_mistake)
+            return replace(lesson, mistake=confirmed_mistake, text=text)
+    return lesson
+
+
+def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
+    """Store the files of a lesson as they are now, if its text comes back trusted."""
+    if lesson.state == "quarantined":
+        return
+    for row in lesson_rows:
+        if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
+            stored = from_json(row["mistake"])
+            if lesson.mistake is None or stored is None:
+                continue
+            files = {**stored.files, **lesson.mistake.files}
+            values = {"mistake": lessons.mistake_json(replace(stored, files=files))}
+            db.update("lesson", {"id": row["id"]}, values)
+
+
+def _replaces(lesson: Lesson, row: Row) -> bool:
+    """Return whether a lesson of a clean session replaces the stored one, which waits.
+
+    Only a session may have taught the stored one. What the same call waits for, waits
+    on: that its words came back makes them no cleaner.
+    """
+    waits = row["state"] == "quarantined" and row["source"].startswith("episode:")
+    stored = from_json(row["mistake"])
+    is_other = stored is None or stored.action != (
+        lesson.mistake and lesson.mistake.action
+    )
+    return waits and is_other and lesson.state != "quarantined"
+
+
+def _write_lesson(
+    db: Db,
+    scope: Scope,
+    lesson: Lesson,
+    waiting: Sequence[Row],
+    *,
+    now: float,
+    quota: int | None,
+) -> list[Remembered]:
+    """Write a lesson, in the place of those that are `waiting` in quarantine.
+
+    The words that waited are deleted, because nobody has to rule on them any more, but
+    for a fix that the new lesson lacks. The sightings stay.
+    """
+    if not waiting:
+        return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
+
+    has_fix = lesson.mistake is not None and lesson.mistake.fix is not None
+    for row in waiting:
+        stored = from_json(row["mistake"])
+        if has_fix or stored is None or stored.fix is None:
+            db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
+    return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
