@@ -188,8 +188,8 @@ def opened(path: object) -> Iterator[Store]:
     try:
         yield Store(str(path), file)
     finally:
-        file.writer.close()
-        file.reader.close()
+        for thread in (file.writer, *file.readers.values()):
+            thread.close()
 
 
 def in_memory() -> Store:

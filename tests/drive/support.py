@@ -91,7 +91,7 @@ def open_traced(path: Path | str) -> tuple[Store, list[str]]:
 
         return opened
 
-    for thread in (file.writer, file.reader):
+    for thread in (file.writer, *file.readers.values()):
         thread._connect = listening(thread._connect)
     return Store(str(path), file), statements
 

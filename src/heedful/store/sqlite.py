@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from traceback import clear_frames
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from weakref import WeakSet, finalize
 
 from heedful import errors
@@ -23,7 +23,7 @@ from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
 from heedful.store.statements import Dialect, schema
 from heedful.store.store import Store
-from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
+from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkItem, fail
 
 T = TypeVar("T")
 MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
@@ -98,29 +98,6 @@ class Connection(sqlite3.Connection, Db):
         """Close the connection, and note that it is lost."""
         self.lost = True
         super().close()
-
-
-class _Savepoint:
-    """A `with` block in a savepoint: an `error` undoes only the work in the block."""
-
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-        self.error: BaseException | None = None
-
-    def __enter__(self) -> None:
-        self._db.execute("savepoint work")
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        # On a full disk, for example, SQLite has rolled back the whole transaction.
-        if not self._db.in_transaction:
-            return False
-
-        if error is not None:
-            clear_frames(error.__traceback__)  # as WorkGuard does
-            self.error = translate_error(error)
-            self._db.execute("rollback to work")
-        self._db.execute("release work")
-        return True
 
 
 class Thread(Threads[Connection]):
@@ -236,16 +213,17 @@ def _roll_back(db: Connection) -> None:
 
 def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     """Run all reads in one transaction; one that fails does not affect the others."""
-    translate = partial(_translate_read_error, path=db.place.path)
     for item in items:
-        with WorkGuard((item,), translate):
+        try:
             if not db.in_transaction:
                 db.execute("begin")
-
             value = item.work(db)
             if item is items[-1]:
                 db.execute("rollback")
             item.end(value)
+        except BaseException as error:  # it is raised where the result is awaited
+            clear_frames(error.__traceback__)  # as `fail` does
+            fail((item,), _translate_read_error(error, db.place.path))
 
 
 def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
@@ -253,11 +231,17 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     db.execute("begin immediate")
     results: list[tuple[Any, BaseException | None]] = []
     for item in items:
-        value = None
-        savepoint = _Savepoint(db)
-        with savepoint:
-            value = item.work(db)
-        results.append((value, savepoint.error))
+        db.execute("savepoint work")
+        try:
+            results.append((item.work(db), None))
+        except BaseException as error:
+            # On a full disk, for example, SQLite has rolled back the whole transaction.
+            if not db.in_transaction:
+                raise
+            clear_frames(error.__traceback__)  # as `fail` does
+            results.append((None, translate_error(error)))
+            db.execute("rollback to work")
+        db.execute("release work")
 
     try:
         db.check()
@@ -270,8 +254,8 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
 
     db.execute("commit")
     # An item may also have failed because of what another one of them has written.
-    for item, (value, error) in zip(items, results, strict=True):
-        item.end(value, error)
+    for item, (value, failure) in zip(items, results, strict=True):
+        item.end(value, failure)
 
 
 _BUSY_FIX = "another process holds the database for too long; try again"
@@ -391,32 +375,22 @@ class File:
         open_file = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
 
         self.writer: Thread = Thread(open_file, writes=True, place=self._place)
-        self.reader: Thread = self.writer
-        self.long_reader: Thread = self.writer
-        self.bulk_reader: Thread = self.writer
-        if path != IN_MEMORY_PATH:
-            open_reader = partial(open_file, reads=True)
-            self.reader = Thread(open_reader, writes=False, place=self._place)
-            self.long_reader = Thread(open_reader, writes=False, place=self._place)
-            self.bulk_reader = Thread(open_reader, writes=False, place=self._place)
+        self.readers: dict[ReadLane, Thread] = {}
+        for lane in get_args(ReadLane):
+            self.readers[lane] = self.writer
+            if path != IN_MEMORY_PATH:
+                open_reader = partial(open_file, reads=True)
+                self.readers[lane] = Thread(
+                    open_reader, writes=False, place=self._place
+                )
 
         # The threads do not refer to the store, so that an unused store is closed.
-        for thread in self._threads:
+        for thread in (self.writer, *self.readers.values()):
             finalize(self, thread.close, thread.GRACE)
-
-    @property
-    def _threads(self) -> Sequence[Thread]:
-        """All threads; in memory, each is the writer."""
-        return (self.writer, self.reader, self.long_reader, self.bulk_reader)
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on the thread for reads in this lane, and return its result."""
-        threads = {
-            "short": self.reader,
-            "long": self.long_reader,
-            "bulk": self.bulk_reader,
-        }
-        return await threads[lane].run(work)
+        return await self.readers[lane].run(work)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
@@ -426,7 +400,7 @@ class File:
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
-        for thread in self._threads:
+        for thread in (self.writer, *self.readers.values()):
             thread.close()
         self._place.opened = None
 
@@ -557,22 +531,8 @@ def _check_version(db: Connection, path: str) -> None:
 
 def _create_schema(db: Connection) -> None:
     """Create the tables of an empty database, in one transaction."""
-    db.execute("begin immediate")
-    for statement in _split_statements(schema("sqlite")):
-        db.execute(statement)
-    db.execute(f"pragma application_id = {APPLICATION_ID}")
-    db.execute(f"pragma user_version = {SCHEMA_VERSION}")
-    db.execute("commit")
-
-
-def _split_statements(sql: str) -> list[str]:
-    """Split SQL into statements; a whole trigger is one statement."""
-    statements = []
-    statement = ""
-    for line in sql.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            statements.append(statement)
-            statement = ""
-
-    return statements
+    db.executescript(
+        f"begin immediate; {schema('sqlite')}; "
+        f"pragma application_id = {APPLICATION_ID}; "
+        f"pragma user_version = {SCHEMA_VERSION}; commit"
+    )
