@@ -423,16 +423,12 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
 
-    counts = Counter(waiting=states.count("quarantined"))
-    if not is_new:
-        counts["known"] = 1
-        return counts
-
-    counts["new"] = 1
-    for link in record.links:
+    for link in record.links if is_new else ():
         row = {**key, **asdict(link), "child": lessons.name_of(lesson)}
         db.insert("link", row, CONFLICT_SKIP_SQL)
-    return counts
+    return Counter(
+        waiting=states.count("quarantined"), new=int(is_new), known=int(not is_new)
+    )
 
 
 # The fields of an exported lesson that a new lesson lacks.
@@ -523,18 +519,22 @@ _TRIGGER_UPDATES_SQL = (
     "update vector set indexed = e.indexed from example e where e.id = vector.example"
 )
 
+_NUMBERED_COLUMNS_SQL = """
+select table_name::text, column_name::text from information_schema.columns
+where table_schema = current_schema() and is_identity = 'YES'
+  and table_name not like 'procrastinate%'
+"""
+
 
 class StoreTable(NamedTuple):
     """A table that both engines have; the last of its `columns` is the tenant.
 
-    `tenant` is the SQL expression for the tenant of a row `t` in SQLite. `number` is
-    the column to which the database assigns numbers, "" if there is none.
+    `tenant` is the SQL expression for the tenant of a row `t` in SQLite.
     """
 
     name: str
     columns: tuple[str, ...]
     tenant: str
-    number: str
 
 
 @cache
@@ -553,8 +553,7 @@ def tables() -> tuple[StoreTable, ...]:
 
 def _describe_table(db: Db, name: str) -> StoreTable:
     """Return the columns of a table, and how to read the tenant of its rows."""
-    sql = f"select name, type, pk from pragma_table_info('{name}')"
-    columns = db.execute(sql).fetchall()
+    columns = db.execute(f"select name from pragma_table_info('{name}')").fetchall()
     names = [column["name"] for column in columns]
 
     tenant = _TENANT_EXPRESSIONS.get(name, "t.tenant")
@@ -564,16 +563,8 @@ def _describe_table(db: Db, name: str) -> StoreTable:
         referenced_row = f"{key['to']} = t.{key['from']}"
         tenant = f"(select tenant from {key['table']} where {referenced_row})"
 
-    number = ""
-    for column in columns:
-        is_key = column["pk"] == 1 and column["type"].lower() == "integer"
-        if is_key and column["name"] in ("n", "id"):
-            number = column["name"]
-
     copied_names = [column for column in names if column not in OMITTED_COLUMNS]
-    return StoreTable(
-        name=name, columns=(*copied_names, "tenant"), tenant=tenant, number=number
-    )
+    return StoreTable(name, columns=(*copied_names, "tenant"), tenant=tenant)
 
 
 def copy(source: str, target: str) -> dict[str, int]:
@@ -685,13 +676,10 @@ def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
     """Yield the rows of a table of SQLite, with the values that PostgreSQL gets."""
     columns = ", ".join(table.columns[:-1])
     for row in db.execute(f"select {columns}, {table.tenant} from {table.name} t"):
-        cells = list(row)
-
-        for index, cell in enumerate(cells):
-            # PostgreSQL cannot hold the character NUL.
-            if isinstance(cell, str):
-                cells[index] = cell.replace("\0", "?")
-
+        # PostgreSQL cannot hold the character NUL.
+        cells = [
+            cell.replace("\0", "?") if isinstance(cell, str) else cell for cell in row
+        ]
         if table.name == "vector":
             cells.append(short(row["data"]))
         yield cells
@@ -699,10 +687,9 @@ def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
 
 def _set_next_numbers(new_db: Any) -> None:
     """Let PostgreSQL number new rows from the last number of the copied rows on."""
-    for table in tables():
-        if table.number:
-            last = f"max({table.number})"
-            sequence = f"pg_get_serial_sequence('{table.name}', '{table.number}')"
-            new_db.script(
-                f"select setval({sequence}, {last}) from {table.name} having {last} > 0"
-            )
+    for table, column in new_db.execute(_NUMBERED_COLUMNS_SQL).fetchall():
+        last = f"max({column})"
+        sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+        new_db.script(
+            f"select setval({sequence}, {last}) from {table} having {last} > 0"
+        )
