@@ -85,7 +85,7 @@ def _record_failure(
     db: Db,
     scope: Scope,
     source: str,
-    mark: Mark,
+    mark: Mark | str,
     error: str,
     *,
     at: float,
@@ -93,14 +93,19 @@ def _record_failure(
     lesson_id: int | None = None,
     origin: Origin = "local",
 ) -> None:
-    """Record that a call of a run failed that has a mark."""
+    """Record that a call of a run failed that has a mark, or an error's signature."""
+    columns = {"digest": mark, "kind": "error", "name": "", "tool": ""}
+    if isinstance(mark, Mark):
+        columns = {
+            "digest": mark.digest,
+            "kind": mark.kind,
+            "name": storable(mark.name),
+            "tool": storable(mark.tool),
+        }
     values = {
         **key_of(scope),
-        "digest": mark.digest,
+        **columns,
         "source": source,
-        "kind": mark.kind,
-        "name": storable(mark.name),
-        "tool": storable(mark.tool),
         "error": storable(redact(error))[:MAX_ERROR_CHARS],
         "origin": origin,
         "lesson_id": lesson_id,
@@ -128,15 +133,7 @@ def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> 
             calls[digest] += step.calls
             failed[digest] = min(step.at or now, now)
     for digest, lost in calls.items():
-        values = {
-            **key_of(scope),
-            "signature": digest,
-            "source": source,
-            "calls": lost,
-            "failed": failed[digest],
-            "at": now,
-        }
-        db.send("loss", values)
+        _record_failure(db, scope, source, digest, "", at=failed[digest], calls=lost)
 
 
 def follow(

@@ -799,7 +799,7 @@ def clear(db: Db, scope: Scope) -> int:
     # Rows of other tables follow by cascades.
     for table in (
         "dream link exposure outcome climb trial taught episode span trace "
-        "call_failure call_success loss replayed session_mark reminder"
+        "call_failure call_success replayed session_mark reminder"
     ).split():
         db.delete(table, key_of(scope))
     session_marks.forget_events(db, scope, key_of(scope))

@@ -26,7 +26,7 @@ order by f.failed desc, f.source desc;
 select g.kind, g.name, g.tool, g.sessions, g.calls, g.failed, n.error, n.origin, n.lesson_id
 from (
   select digest, kind, name, tool, count(*) as sessions, sum(calls) as calls, max(failed) as failed
-  from call_failure where tenant = :tenant and project = :project and at >= :since
+  from call_failure where tenant = :tenant and project = :project and at >= :since and kind <> 'error'
   group by digest, kind, name, tool having count(*) > 1) as g
 join call_failure n on n.tenant = :tenant and n.project = :project and n.digest = g.digest and n.failed = g.failed
 left join call_success s on s.tenant = :tenant and s.project = :project and s.digest = g.digest

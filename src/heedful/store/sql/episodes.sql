@@ -69,11 +69,6 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 -- name: raise_importance
 update lesson set importance = max(importance, :least) where id = :id;
 
--- name: loss
-insert into loss (tenant, project, signature, source, calls, failed, at)
-values (:tenant, :project, :signature, :source, :calls, :failed, :at)
-on conflict (tenant, project, signature, source) do update set calls = excluded.calls, failed = excluded.failed;
-
 -- name: replayed
 insert into replayed (tenant, project, source, steps, at) values (:tenant, :project, :source, :steps, :at)
 on conflict (tenant, project, source) do update set steps = excluded.steps;
@@ -88,9 +83,9 @@ select min(at) as since, count(*) as sessions from (
 -- The errors that came back since, those first that cost most calls, each with the lesson about it.
 select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.mistake
 from (
-  select tenant, project, signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
-  from loss where tenant = :tenant and project = :project and at >= :since
-  group by tenant, project, signature having count(*) > 1) as g
+  select tenant, project, digest as signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  from call_failure where tenant = :tenant and project = :project and at >= :since and kind = 'error'
+  group by tenant, project, digest having count(*) > 1) as g
 join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
 order by g.calls desc, g.sessions desc, l.id limit :limit;
 

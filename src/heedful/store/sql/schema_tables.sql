@@ -425,7 +425,8 @@ create index episode_waiting on episode (tenant, project, at) where state <> 're
 
 -- A run in which a call failed that has a mark, by its `digest`: a `kind`, a `name` and a `tool`. `source` names the run,
 -- `error` is what its last such call said, of this `origin`, at the time `failed`, and the lesson is about it, if there
--- is one. The run lost so many `calls`; `at` is the time of storing.
+-- is one. The run lost so many `calls` until such a call passed; `at` is the time of storing. Of the `kind` error, the
+-- digest is the signature of an error's line.
 create table call_failure (
   tenant text not null,
   project text not null,
@@ -454,21 +455,6 @@ create table call_success (
   at real not null,
   primary key (tenant, project, digest)
 ) without rowid;
-
--- How many calls an error, by the `signature` of its line, cost a run: those that failed, and those until such a call
--- passed. `failed` is the time of the last failure, and `at` that at which it was stored.
-create table loss (
-  tenant text not null,
-  project text not null,
-  signature text not null,
-  source text not null,
-  calls integer not null,
-  failed real not null,
-  at real not null,
-  primary key (tenant, project, signature, source)
-) without rowid;
-create index loss_at on loss (tenant, project, at);
-create index loss_source on loss (tenant, project, source);
 
 -- How many steps a run had, first at the time `at`.
 create table replayed (
