@@ -24,7 +24,7 @@ from heedful.store import (
     patterns,
     quarantine,
 )
-from heedful.store.records import StoredEpisode
+from heedful.store.episodes import StoredEpisode
 from tests.store.support import SCOPE
 
 pytestmark = pytest.mark.both

@@ -11,7 +11,7 @@ from heedful.errors import Conflict, InvalidInput
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episode_lessons, episodes, lessons
-from heedful.store.records import StoredEpisode
+from heedful.store.episodes import StoredEpisode
 from heedful.store.store import Store
 from tests.store.support import SCOPE, rows
 

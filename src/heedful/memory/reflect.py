@@ -108,8 +108,8 @@ from heedful.store import (
     user_rules,
 )
 from heedful.store.connection import Db, resumable, storable
+from heedful.store.episodes import StoredEpisode
 from heedful.store.quarantine import release_stated
-from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.validation import check_sequence, check_share, require
 

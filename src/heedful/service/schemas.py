@@ -33,9 +33,10 @@ from heedful.loop.ladder import MAX_RUNGS, LadderFigures, figure_loop
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import CommandText, Page, SentLessonState, Shape
+from heedful.store.episodes import StoredEpisode
 from heedful.store.keys import Key
 from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
-from heedful.store.records import StoredEpisode, StoredLoop
+from heedful.store.records import StoredLoop
 from heedful.store.trials import MAX_LOOP_TEXTS
 from heedful.validation import MAX_NAME_CHARS, MAX_SCORE
 

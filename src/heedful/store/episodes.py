@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.episodes.episode import (
     SPAN_CONVENTIONS,
@@ -35,11 +35,34 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.store.records import EpisodeState, StoredEpisode
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.episodes.spans import Piece
     from heedful.lessons.made_names import MadeNames
+
+EpisodeState = Literal["waiting", "reflected", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEpisode:
+    """An episode as a store holds it.
+
+    `record` is the episode as plain data. `tries` counts the attempts to reflect on it,
+    and `error` says why the last one failed. `via` names the keys of a service that
+    sent it. `at` is when the episode was stored, in seconds since 1970.
+    """
+
+    digest: str
+    name: str
+    session: str
+    outcome: str
+    record: Mapping[str, Any]
+    state: EpisodeState = "waiting"
+    tries: int = 0
+    error: str = ""
+    via: str = ""
+    at: float = 0.0
+
 
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
 # as often.

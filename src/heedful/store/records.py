@@ -1,4 +1,4 @@
-"""The records of a store: loops, the entries added to loops, and episodes."""
+"""The records of a store: loops, and the entries added to loops."""
 
 from __future__ import annotations
 
@@ -274,27 +274,3 @@ class LoopState:
     driver: str = ""
     checks: tuple[LessonCheck, ...] = ()
     echoes: Mapping[str, int] = field(default_factory=dict)
-
-
-EpisodeState = Literal["waiting", "reflected", "failed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEpisode:
-    """An episode as a store holds it.
-
-    `record` is the episode as plain data. `tries` counts the attempts to reflect on it,
-    and `error` says why the last one failed. `via` names the keys of a service that
-    sent it. `at` is when the episode was stored, in seconds since 1970.
-    """
-
-    digest: str
-    name: str
-    session: str
-    outcome: str
-    record: Mapping[str, Any]
-    state: EpisodeState = "waiting"
-    tries: int = 0
-    error: str = ""
-    via: str = ""
-    at: float = 0.0

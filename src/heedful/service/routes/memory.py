@@ -58,7 +58,6 @@ from heedful.store import (
     episodes,
     exposures,
     loops,
-    records,
     reminders,
 )
 from heedful.store.connection import storable
@@ -592,7 +591,7 @@ async def receive_episode(
 
 @episodes_router.get("/episodes", name="listed")
 async def list_episodes(
-    caller: Reading, page: Paged, state: records.EpisodeState | None = None
+    caller: Reading, page: Paged, state: episodes.EpisodeState | None = None
 ) -> Page[schemas.EpisodeRow]:
     """List the episodes and their states, newest first.
 
