@@ -10,7 +10,7 @@ import pytest
 import heedful
 from heedful.drive.drive import run
 from heedful.episodes.episode import Event
-from heedful.lessons.contracts import READ_FIRST
+from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.loop.record import Finding
 from heedful.store.briefs import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from tests.hosts import patient_host
@@ -55,7 +55,9 @@ async def test_a_line_says_the_contract_how_often_and_what_it_cost(
         await learn(memory, name, edit("a.py", UNREAD), look, edit("a.py"))
     await learn(memory, "s2", look)
     [line] = await lines_of(memory)
-    assert line.startswith(f"- {READ_FIRST} Edit failed with “{UNREAD}”")
+    assert line.startswith(
+        f"- {CONTRACTS_BY_NAME['read first'].rule} Edit failed with “{UNREAD}”"
+    )
     assert "(2 of 3 sessions, 4 calls lost, last " in line
 
 

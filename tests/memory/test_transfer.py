@@ -652,7 +652,7 @@ async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_bac
     (example,) = lesson["examples"]
     texts = lesson["text"], example["lesson"], example["example"]["accepted"]
     assert [len(text) for text in texts] == [4_000] * 3
-    assert [len(tag) for tag in lesson["tags"]] == [200] * 20
+    assert [len(tag) for tag in lesson["tags"]] == [1_000] * 20
     assert lesson["seen"] == 1
     assert lesson["meta"] == {}
     await import_own(data, ours)

@@ -63,7 +63,6 @@ Leg = Literal["cause", "likeness", "strategy"]
 
 NO_ROOM = Obstacle("no room")
 ALIKE = Obstacle("alike")
-HOLDOUT = Obstacle("holdout")
 HARMFUL_MEMORY = Obstacle("harmful memory", PROOF_COMMAND)
 
 
@@ -439,7 +438,7 @@ class Selection:
         names = shown_names(exposures)
         choice_of = partial(Choice.of, memory_key=self.memory_key)
         stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
-        coin_obstacle = HARMFUL_MEMORY if stands_aside else HOLDOUT
+        coin_obstacle = HARMFUL_MEMORY if stands_aside else Obstacle("holdout")
         choices = []
         for match in self.chosen if exposures else ():
             if _name_of(match) in names:

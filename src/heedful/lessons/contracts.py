@@ -14,26 +14,6 @@ from typing import Any, Literal
 
 from heedful.lessons.action import MAX_ACTION_CHARS, command_of, path_of
 
-# What each contract demands, as a rule before any call.
-READ_FIRST = (
-    "Read a file before you edit it; after a resumption or a compaction, read it again."
-)
-READ_AGAIN = (
-    "Read a file again before you edit it, if a command or a formatter may have "
-    "changed it since."
-)
-COPY_TEXT = (
-    "Copy the text to replace from a fresh read of the file: your own edits and "
-    "formatters change it."
-)
-UNIQUE_TEXT = (
-    "The text to replace must be unique in the file: take lines around it, or replace "
-    "all."
-)
-NEW_TEXT = "The old and the new text of an edit must not be the same."
-SMALL_PARTS = "Read a large file in parts, with an offset and a limit."
-LOOK_FIRST = "Search for a file before you open it, or list its folder."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
@@ -66,28 +46,32 @@ CONTRACTS = (
         text="Read the file, then make the same edit; after a resumption or a "
         "compaction, read again what you edit.",
         state="unread",
-        rule=READ_FIRST,
+        rule="Read a file before you edit it; after a resumption or a compaction, "
+        "read it again.",
     ),
     Contract(
         name="changed since",
         error=r"\bsince (?:it was )?(?:last )?read\b|\bmodified since\b",
         text="Read the file again, for it has changed since (by a formatter, a command "
         "or somebody else), and copy old_string from what it says now.",
-        rule=READ_AGAIN,
+        rule="Read a file again before you edit it, if a command or a formatter may "
+        "have changed it since.",
     ),
     Contract(
         name="not unique",
         error=r"\bmatches of the string\b|\b(?:string|text)\b.* not unique\b",
         text="Read the place again and copy old_string with lines around it until it "
         "stands there once; set replace_all only if every match is meant.",
-        rule=UNIQUE_TEXT,
+        rule="The text to replace must be unique in the file: take lines around it, "
+        "or replace all.",
     ),
     Contract(
         name="not found",
         error=r"\b(?:string|text|old_string|context)\b.* not found\b",
         text="Read the file again and copy old_string from it with its indentation: "
         "it says something else than you remember.",
-        rule=COPY_TEXT,
+        rule="Copy the text to replace from a fresh read of the file: your own edits "
+        "and formatters change it.",
     ),
     Contract(
         name="no change",
@@ -95,14 +79,14 @@ CONTRACTS = (
         text="Both texts are equal: if the file already says what you want, go on; if "
         "not, Read it and give another new_string.",
         state="equal",
-        rule=NEW_TEXT,
+        rule="The old and the new text of an edit must not be the same.",
     ),
     Contract(
         name="too large",
         error=r"\bexceeds (?:the )?(?:maximum|limit)|\bfile is too large\b",
         text="Read a part of it, with offset and limit, or search it for the words "
         "that you need.",
-        rule=SMALL_PARTS,
+        rule="Read a large file in parts, with an offset and a limit.",
     ),
     Contract(
         name="folder",
@@ -141,7 +125,7 @@ ABSENT_CONTRACT = Contract(
     r"|\bno such (?:file|directory|path)\b",
     text="Look for the name before you open it: list the folder, or search for a part "
     "of the name.",
-    rule=LOOK_FIRST,
+    rule="Search for a file before you open it, or list its folder.",
 )
 CONTRACTS_BY_NAME: Mapping[str, Contract] = {
     contract.name: contract for contract in (*CONTRACTS, ABSENT_CONTRACT)

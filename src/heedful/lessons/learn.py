@@ -43,12 +43,9 @@ from heedful.redact import redact
 # Characters of a change that a lesson's text quotes: a change as short as this is never
 # cut.
 MAX_QUOTED_CHANGE_CHARS = 100
-SENTENCE_ENDS = (".", "!", "?", ":", "…")
 # A finding may quote an output of this length without quotation marks; a shorter one is
 # in every text.
 MIN_QUOTED_OUTPUT_CHARS = 3
-# A text in quotation marks; the second group is the text itself: 'total', "a b".
-_QUOTED_NAME_PATTERN = re.compile(r"""(['"`])([^'"`]+)\1""")
 # The label of an attempt with the words in which a caller said why it is made.
 RERUN_REASON_LABEL = "rerun_reason"
 # The most lessons from one loop: a thousand findings of one check are not a thousand
@@ -256,8 +253,7 @@ class _Correction:
         message = self.finding.message.rstrip(". ")
         text = clip(f"{message}. {self.finding.fix or change}".strip())
         if quotes_change and change not in text:
-            end = "" if text.endswith(SENTENCE_ENDS) else "."
-            return f"{text}{end} {change}"
+            return f"{text} {change}" if text[-1] in ".!?:…" else f"{text}. {change}"
         return text
 
     def cause(self, memory_key: str, checks: tuple[str, ...]) -> Cause | None:
@@ -399,4 +395,6 @@ def rule_digest(check: str, key: str, output: str) -> str:
     def mask(quotation: re.Match[str]) -> str:
         return "…" if quotation[2] in output else quotation[0]
 
-    return signature(check, _QUOTED_NAME_PATTERN.sub(mask, key)).digest
+    # A text in quotation marks: 'total', "a b".
+    masked = re.sub(r"""(['"`])([^'"`]+)\1""", mask, key)
+    return signature(check, masked).digest

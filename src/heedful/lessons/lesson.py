@@ -9,7 +9,7 @@ argument, its value and the allowed values.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from math import isfinite
 from typing import Any, Literal, get_args
 
@@ -21,6 +21,7 @@ from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
+    MAX_SOURCE_NAME_CHARS,
     PROMPT_BUDGET_TOKENS,
     Figures,
     Remembered,
@@ -67,8 +68,6 @@ __all__ = [
 # Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
 # a `candidate`: callers rely on the word of the first version.
 OlderState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
-# A figure that no mask has replaced.
-_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d")
 LessonKind = Literal["check", "error", "example", "reflection", "strategy"]
 LESSON_KINDS: tuple[LessonKind, ...] = get_args(LessonKind)
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
@@ -104,7 +103,7 @@ class Signature:
         "content" if some are part of the pattern, as in "4.2, not 12": another figure
         makes it another error. "particulars" if all are masked. "" without figures.
         """
-        if _FIGURE_PATTERN.search(self.pattern):
+        if re.search(r"(?<![\w.])\d", self.pattern):  # no mask has replaced it
             return "content"
         return "particulars" if "<N>" in self.pattern else ""
 
@@ -351,19 +350,15 @@ class Filter:
     since: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tags, str):
-            object.__setattr__(self, "tags", tuple(self.tags))
-        are_texts = all(isinstance(tag, str) and tag for tag in self.tags)
-        if isinstance(self.tags, str) or not are_texts:
-            raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
+        check_sequence("tags", self.tags, str, "a sequence of tags, each a text")
+        require(all(self.tags), "tags", self.tags, "a sequence of tags, each a text")
         require(self.match in ("any", "all"), "match", self.match, "any or all")
-
-        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
-        if self.kind == "":
-            kinds = ()
-        object.__setattr__(self, "kind", kinds)
+        kinds = (self.kind,) if isinstance(self.kind, str) else self.kind
+        kinds = tuple(filter(None, kinds))
         are_kinds = all(kind in LESSON_KINDS for kind in kinds)
         require(are_kinds, "kind", self.kind, f"one of {', '.join(LESSON_KINDS)}")
+        object.__setattr__(self, "tags", tuple(self.tags))
+        object.__setattr__(self, "kind", kinds)
 
         is_text = isinstance(self.error_type, str)
         require(is_text, "error_type", self.error_type, "the type of an error, a text")
@@ -518,18 +513,6 @@ class Outcome:
     cost: float = 0.0
 
 
-MAX_SOURCE_NAME_CHARS = 500
-_EXAMPLE_TEXT_FIELDS = (
-    "task",
-    "accepted",
-    "rejected",
-    "wrong",
-    "evidence",
-    "context",
-    "model",
-)
-
-
 def check_source(source: str) -> str:
     """Return a source's name. Raises InvalidInput if it is too long or no string."""
     if not isinstance(source, str) or len(source) > MAX_SOURCE_NAME_CHARS:
@@ -559,17 +542,14 @@ def check_memory(
         return
 
     require(isinstance(example, Example), "example", example, "an Example, or None")
-    texts = {f"example.{name}": getattr(example, name) for name in _EXAMPLE_TEXT_FIELDS}
-    check_texts(**texts)
-
-    for name, scores in (("before", example.before), ("after", example.after)):
+    for item in fields(Example):
+        if item.type is str:
+            check_texts(**{f"example.{item.name}": getattr(example, item.name)})
+    for name in ("before", "after"):
+        scores = getattr(example, name)
         are_numbers = isinstance(scores, Mapping) and all(
             isinstance(score, int | float) and isfinite(score)
             for score in scores.values()
         )
-        require(
-            are_numbers,
-            f"example.{name}",
-            scores,
-            "a mapping of names to finite numbers",
-        )
+        allowed = "a mapping of names to finite numbers"
+        require(are_numbers, f"example.{name}", scores, allowed)

@@ -142,7 +142,7 @@ MAX_COUNTED_CALLS = 10
 # How often an interval may miss the true gain at one of its ends: at both, 5 %.
 END_ERROR_LEVEL = 0.025
 MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
-MAX_FORECAST_LOOPS = 1_000_000  # a conclusion that needs more loops is not forecast
+MAX_FORECAST_LOOPS = 10_000  # a forecast of more loops would be far off
 GROWTH = 1.2  # from one forecast to the next
 
 
@@ -175,7 +175,7 @@ class Comparison:
     needed a higher rung than the first (its gain is the reduction); it is None without
     such loops. `missing` is about how many more loops with a random draw a conclusion
     needs, if they end as the earlier ones did: 0 if there is a conclusion, None without
-    loops of both kinds, or if more than a million are missing.
+    loops of both kinds, or if more than 10,000 are missing.
     """
 
     lesson: str | None
@@ -239,7 +239,7 @@ class Balance:
     memory added, and `calls_saved` how many model calls it saved; both are the gain per
     loop times the number of loops. `missing` is about how many more loops with one
     random draw for all lessons a conclusion needs: 0 if there is a conclusion, None
-    without loops of both kinds, or if more than a million are missing.
+    without loops of both kinds, or if more than 10,000 are missing.
     """
 
     right: int
@@ -593,7 +593,7 @@ class TrialProof:
     `uplift` compares the mean results of loops, 0..1. In `pairs` tasks, one loop had
     the texts and one had none, so no draw decided. `missing` is about how many more
     loops a conclusion needs, if they end as the earlier ones did: 0 if there is a
-    conclusion, None without loops of both kinds, or if more than a million are missing.
+    conclusion, None without loops of both kinds, or if more than 10,000 are missing.
     """
 
     source: str

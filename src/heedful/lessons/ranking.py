@@ -34,7 +34,6 @@ from heedful.sanitize import delimiter, sanitize
 from heedful.validation import check_integer
 
 MAX_PROMPT_LESSONS = 3
-MAX_UNVERIFIED_LESSONS = 1
 # The most rules by cause in a prompt, besides the lessons for similar tasks.
 MAX_PROMPT_RULES = 2
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share
@@ -68,10 +67,6 @@ EVIDENT_OUTCOMES = {
     "reflection": FAILED_OUTCOMES,
     "strategy": FAILED_OUTCOMES | {"success"},
 }
-# What a prompt says about a lesson without an accepted output.
-RULE_LABEL = "a rule drawn from an earlier run"
-BROKEN_RULE_LABEL = "what earlier answers got wrong, and how to put it right"
-MISTAKE_LABEL = "what went wrong before, and what fixed it"
 
 
 # A failure has two lessons, what happened and what to do: if those of several failures
@@ -184,8 +179,7 @@ def worth(match: Match, now: float = 0.0) -> float:
     days = max(0.0, now - match.at) // DAY_SECONDS
     faded = 1 - exp2(-days / HALF_LIFE_DAYS)
     by_importance = 1 + IMPORTANCE_WEIGHT * (match.importance - 0.5)
-    by_age = 1 - RECENCY_WEIGHT * faded
-    return match.useful * by_importance * by_age
+    return match.useful * by_importance * (1 - RECENCY_WEIGHT * faded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +297,8 @@ def choose(
 ) -> list[Match]:
     """Return the nearest matches that fit into a prompt.
 
-    They are at most `MAX_PROMPT_LESSONS`, and at most `MAX_UNVERIFIED_LESSONS` of them
-    are not verified. Examples that are `own` count as verified. The first
+    They are at most `MAX_PROMPT_LESSONS`, and at most one of them is not verified.
+    Examples that are `own` count as verified. The first
     `MAX_PROMPT_RULES` of the `rules` come before them and are not counted among them.
     Other matches that are not near enough, or are quarantined, are left out, and so are
     reflections on a run. Lessons without an accepted output are included only with
@@ -324,19 +318,18 @@ def choose(
 
     chosen_rules: list[Match] = []
     chosen: list[Match] = []
-    unverified = 0
+    has_doubtful = False
     for match in (*rules, *near):
         peers = chosen_rules if match.cause else chosen
         limit = MAX_PROMPT_RULES if match.cause else MAX_PROMPT_LESSONS
         doubtful = not (match.cause or match.verified or match.own)
-        if len(peers) == limit or (doubtful and unverified == MAX_UNVERIFIED_LESSONS):
+        if len(peers) == limit or (doubtful and has_doubtful):
             continue
         if _prompt_tokens([*chosen_rules, *chosen, match], advice, seed) > budget:
             continue
 
         peers.append(match)
-        if doubtful:
-            unverified += 1
+        has_doubtful = has_doubtful or doubtful
 
     return [*chosen_rules, *chosen]
 
@@ -347,10 +340,6 @@ def _prompt_tokens(chosen: Sequence[Match], advice: bool, seed: int) -> int:
     if advice:
         return tokens(as_text(turns, seed, chosen))
     return sum(tokens(turn.content) for turn in turns)
-
-
-# Before the mistake that a person or a tool has corrected, below its task.
-KNOWN_MISTAKE_LABEL = "A mistake in an earlier answer"
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
@@ -365,7 +354,7 @@ def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
             source = provenance(match)
             task = match.example.task
             if match.kind == "error" and match.example.wrong:
-                task = f"{task}\n\n{KNOWN_MISTAKE_LABEL}: {match.example.wrong}"
+                task += f"\n\nA mistake in an earlier answer: {match.example.wrong}"
             turns += [
                 Message("user", sanitize(task), source),
                 Message("assistant", sanitize(match.example.accepted), source),
@@ -384,12 +373,8 @@ def as_text(
     """
     # The label, the provenance and the content of each part.
     parts = _advice_parts(advice)
-    contents = []
-    if parts:
-        contents.append("lessons from")
-    if turns:
-        contents.append("accepted answers to")
-
+    contents = ["lessons from"] if parts else []
+    contents += ["accepted answers to"] if turns else []
     for turn in turns:
         if turn.role == "user":
             parts.append(("task", turn.source, turn.content))
@@ -416,11 +401,11 @@ def _advice_parts(advice: Sequence[Match]) -> list[tuple[str, str, str]]:
         if match.example.accepted:
             continue
 
-        label = MISTAKE_LABEL
+        label = "what went wrong before, and what fixed it"
         if match.cause:
-            label = BROKEN_RULE_LABEL
+            label = "what earlier answers got wrong, and how to put it right"
         elif match.kind in EPISODE_LESSON_KINDS:
-            label = RULE_LABEL
+            label = "a rule drawn from an earlier run"
         parts.append((label, provenance(match), sanitize(_advice_text(match))))
     return parts
 

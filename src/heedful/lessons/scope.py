@@ -22,8 +22,7 @@ Figures = Literal["", "content", "particulars"]
 TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
 # A run that ended so has failed, whatever word its format had for it.
 FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
-# The name of a session in a source has at most this many characters with its prefix.
-MAX_SESSION_SOURCE_CHARS = 200
+MAX_SOURCE_NAME_CHARS = 500
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # How a command begins that reads or changes the lessons of one scope. It may have other
@@ -60,7 +59,7 @@ def short_digest(text: str) -> str:
 
 def source_of(session: str) -> str:
     """Return the name of a session as the source of what derives from it."""
-    return f"episode:{session}"[:MAX_SESSION_SOURCE_CHARS]
+    return f"episode:{session}"[:MAX_SOURCE_NAME_CHARS]
 
 
 def digest_of(error_type: str, pattern: str) -> str:

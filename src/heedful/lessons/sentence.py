@@ -12,10 +12,15 @@ from heedful.lessons.holdout import (
     MemoryVerdict,
     why_nothing_withheld,
 )
-from heedful.lessons.proof import Comparison, Effect, Total, TrialProof
+from heedful.lessons.proof import (
+    MAX_FORECAST_LOOPS,
+    Comparison,
+    Effect,
+    Total,
+    TrialProof,
+)
 from heedful.loop.share import percent, points, say_doubt, without
 
-MAX_SAID_LOOPS = 10_000
 # A verdict takes up to so many times the loops that a forecast says.
 FORECAST_SPREAD = 3
 
@@ -77,22 +82,6 @@ def say_shares(uplift: Effect, of: str = "") -> str:
     return f"{percent(uplift.shown)}{of} with, {percent(base / 100)} without"
 
 
-def unbounded(calls: Effect) -> str:
-    """Return that too few loops bound the calls saved; "" if the interval can be.
-
-    A loop cannot save more calls than it makes without memory, nor add more than it
-    makes with it.
-
-    >>> unbounded(Effect(1.2, 1.4, gain=0.2, low=-1.7, high=6.6))
-    'too few loops to bound it'
-    """
-    if not say_doubt(calls.low, calls.high):
-        return ""
-    least = -(calls.shown or 0.0)
-    is_possible = least <= calls.low and calls.high <= (calls.withheld or 0.0)
-    return "" if is_possible else "too few loops to bound it"
-
-
 def say_calls(calls: Effect) -> str:
     """Return how many model calls fewer a loop makes, and the interval of that.
 
@@ -102,13 +91,11 @@ def say_calls(calls: Effect) -> str:
     '1.20 calls more a loop (0.50 to 2.00)'
     >>> say_calls(Effect(1.6, 1.9, gain=0.29, low=-0.03, high=0.93))
     'calls a loop: no difference shown yet (between 0.03 more and 0.93 fewer)'
-    >>> say_calls(Effect(1.2, 1.4, gain=0.2, low=-1.7, high=6.6))
-    'calls a loop: no difference shown yet (too few loops to bound it)'
     """
     doubt = say_doubt(calls.low, calls.high)
     if doubt:
         ends = f"between {abs(calls.low):.2f} more and {abs(calls.high):.2f} fewer"
-        return f"calls a loop: {doubt} ({unbounded(calls) or ends})"
+        return f"calls a loop: {doubt} ({ends})"
 
     gain = calls.gain or 0.0
     direction = "fewer" if gain > 0 else "more"
@@ -153,12 +140,11 @@ def say_missing(
 
     With `bare`, it does not say how many loops there are.
 
-    `missing` is about how many compared loops it needs, None if more than a million.
-    From few loops, more than `MAX_SAID_LOOPS` would be far off.
+    `missing` is about how many compared loops it needs, None if more than are forecast.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
     ('loops without it (19 had it)', 'about 130 to 390 more loops')
-    >>> say_missing(16, 12, 504_756)
+    >>> say_missing(16, 12, None)
     'more than 10,000 more loops'
     """
     if not shown and not withheld:
@@ -167,8 +153,8 @@ def say_missing(
         return "loops without it" if bare else f"loops without it ({shown:,} had it)"
     if not shown:
         return "loops with it" if bare else f"loops with it ({withheld:,} had none)"
-    if missing is None or missing > MAX_SAID_LOOPS:
-        return f"more than {MAX_SAID_LOOPS:,} more loops"
+    if missing is None:
+        return f"more than {MAX_FORECAST_LOOPS:,} more loops"
     # The loops so far are few: their shares, and so the forecast, are off by this much.
     return f"about {missing:,} to {FORECAST_SPREAD * missing:,} more loops"
 

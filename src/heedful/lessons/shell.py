@@ -41,7 +41,7 @@ def read_commands(line: str) -> list[list[str]]:
     [['cd', 'app'], ['&&'], ['npm', 'test'], ['|'], ['tail', '-5']]
     """
     commands: list[list[str]] = [[]]
-    for word in _words_of(line):
+    for word in split_words(line):
         if word and not word.strip(OPERATORS):
             commands += [[word], []]
         else:
@@ -49,7 +49,7 @@ def read_commands(line: str) -> list[list[str]]:
     return list(filter(None, commands))
 
 
-def _words_of(line: str) -> list[str]:
+def split_words(line: str) -> list[str]:
     """Return the words and operators of a line."""
     line = _HERE_PATTERN.sub(r"\3", line).replace("\\\n", " ")
     lexer = shlex.shlex(line, posix=True, punctuation_chars=OPERATORS)

@@ -21,8 +21,6 @@ from heedful.redact import TERMINAL_CODES
 MAX_SIGNATURE_CHARS = 4_096
 # The types of errors whose text is a claim: another figure makes it another claim.
 CLAIM_ERROR_TYPES = frozenset({"conflict", "factual_error", "unverified_claim"})
-# A JSON text with more brackets is read as prose, because it may be nested too deeply.
-MAX_JSON_BRACKETS = 100
 
 
 def signature(error_type: str, text: str) -> Signature:
@@ -93,9 +91,8 @@ def _pattern_of(error_type: str, text: str) -> str:
         half = MAX_SIGNATURE_CHARS // 2
         return _mask_particulars(error_type, f"{text[:half]}\n{text[-half:]}")
 
-    brackets = text.count("[") + text.count("{")
-    if text.startswith(("[", "{")) and brackets <= MAX_JSON_BRACKETS:
-        with suppress(ValueError):  # it is not JSON after all
+    if text.startswith(("[", "{")):
+        with suppress(ValueError, RecursionError):  # it is prose after all
             return _data_pattern(error_type, json.loads(text))
     return _mask_particulars(error_type, text)
 
@@ -126,17 +123,8 @@ def _mask_particulars(error_type: str, text: str) -> str:
     )
 
 
-MAX_WHERE_VALUES = 20  # lines of pytest that are read after an assertion
-MAX_STATEMENT_CHARS = 8_192  # characters of an assertion with its values named
 # A text without one of these words has no assertion, and no corrected value.
-_ASSERTION_WORDS = (
-    "assert",
-    "expect",
-    "want",
-    " not ",
-    " instead of ",
-    " rather than ",
-)
+_ASSERTION_PATTERN = r"(?i)assert|expect|want|\s(?:not|instead of|rather than)\s"
 # A value: a number, a text in quotes or angle brackets, a collection, True or null.
 _VALUE_REGEX = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
@@ -208,8 +196,7 @@ _EXPECTED_VALUE_PATTERN = (
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     """Yield each piece of the text, and True if it is asserted: it is not masked."""
-    words = f"{error_type} {text}".lower()
-    if not any(word in words for word in _ASSERTION_WORDS):
+    if not compiled(_ASSERTION_PATTERN).search(f"{error_type} {text}"):
         yield text, False
         return
 
@@ -218,7 +205,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     yield from _split_values(text[: ends[0]])
     for statement, end in zip(statements, ends[1:], strict=True):
         after = text[statement.end() : end]
-        values = compiled(_WHERE_LINE_PATTERN).findall(after)[:MAX_WHERE_VALUES]
+        values = compiled(_WHERE_LINE_PATTERN).findall(after)
         yield _without_values(statement[2], values), True
 
         # pytest repeats the values of the statement below it; they are left out.
@@ -242,7 +229,6 @@ def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
     for value, expression in values:
         literal = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
         statement = literal.sub(expression.replace("\\", r"\\"), statement, count=1)
-        statement = statement[:MAX_STATEMENT_CHARS]
     return statement
 
 

@@ -6,8 +6,7 @@ a call that it names: a program, an option, a path or another word that looks li
 """
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from heedful.lessons.action import MAX_ACTION_CHARS
 from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State, short_digest
+from heedful.lessons.shell import split_words
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 
 # The error type of the lessons that are rules of a user.
@@ -333,7 +333,7 @@ def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
         text = str(value)[:MAX_ACTION_CHARS]
         if "\n" in text and name != "command":
             continue
-        for word in _split(text):
+        for word in split_words(text):
             path = word.strip("/").split("/")
             words.update(map(_folded, (word, word.partition("=")[0], *path)))
             # The ending of a file: ".lock" of "yarn.lock".
@@ -348,16 +348,6 @@ def _has_word(words: Set[str], name: str) -> bool:
     if name in words:
         return True
     return "/" in name and any(f"/{name}/" in f"/{word}/" for word in words)
-
-
-def _split(text: str) -> Sequence[str]:
-    """Return the words of a command as a shell reads them, or those between blanks."""
-    parts = shlex.shlex(text, posix=True, punctuation_chars=True)
-    parts.whitespace_split = True
-    try:
-        return list(parts)
-    except ValueError:
-        return text.split()
 
 
 def _folded(word: str) -> str:

@@ -20,7 +20,6 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import StoreUnavailable
-from heedful.lessons.sentence import unbounded
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
@@ -214,7 +213,6 @@ def environment() -> "Environment":
         output,
         say_doubt,
         shown_details,
-        unbounded,
         verdict,
         rung_name,
         without,

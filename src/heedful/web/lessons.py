@@ -21,7 +21,6 @@ from heedful.lessons.sentence import (
     say_missing,
     say_repeats,
     say_shares,
-    unbounded,
     word_gain,
 )
 from heedful.loop.share import NO_DIFFERENCE
@@ -302,7 +301,6 @@ async def proof(visit: Visit) -> Document:
         "not_known": 0 if model else verdicts[NOT_KNOWN],
         "by_model": models,
         "trials": trials,
-        "unbounded_calls": unbounded(Effect(**pooled["calls"])),
         "harm": HARMFUL_MEMORY.reason.capitalize() if is_harmful else "",
         "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
