@@ -45,10 +45,6 @@ def test_a_call_is_the_same_with_the_same_arguments(
     assert (marks[0] == marks[1]) is are_same
 
 
-def test_a_command_is_the_same_whichever_tool_runs_it() -> None:
-    assert whole_call("Bash", "make x") == whole_call("shell", {"cmd": "make x"})
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments", "error", "mark"),
     [
@@ -127,12 +123,6 @@ def test_an_error_marks_nothing_that_it_does_not_name(
     tool: str, arguments: Any, error: str
 ) -> None:
     assert failed(tool, arguments, error) == set()
-
-
-def test_a_broken_tool_says_nothing_about_the_call() -> None:
-    error = "ENOENT: no such file or directory, posix_spawn '/srv/tool'"
-    contract = find_contract({"path": "src"}, error)
-    assert failed_marks("Grep", {"path": "src"}, [error], contract) == {}
 
 
 EDIT = {"file_path": "/r/b.py", "old_string": "x", "new_string": "y"}

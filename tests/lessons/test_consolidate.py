@@ -44,14 +44,10 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> DreamLe
     ("first", "second", "why"),
     [
         ("Retry the call", "Do not retry the call", ONE_NEGATES),
-        ("Retry the call", "Don't retry the call", ONE_NEGATES),
         ("Do not retry the call", "Never retry the call", ""),
-        ("Avoid the call", "Do not avoid the call", ONE_NEGATES),
         ("Retry at most 3 times", "Retry at most 5 times", NUMBERS_DIFFER),
         # A number that only one gives.
-        ("Retry the call", "Retry the call 3 times", ""),
         ("Retry the call", "Never read the page before you ask", ""),
-        ("So ask Ada at once", "So do not ask Bo at once", ""),
         ("Use kilograms", "Use pounds", ""),
         ("", "", ""),
     ],

@@ -28,7 +28,6 @@ def material(
 
 
 OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note": ""}']
-PROSE = "Sales rose. We ship, and we bill."
 
 
 @pytest.mark.parametrize(
@@ -42,25 +41,11 @@ PROSE = "Sales rose. We ship, and we bill."
             id="fields of an object",
         ),
         pytest.param(
-            material(['{"item": "a", "x": 1}'] * 2, ['{"item": "a"}', '{"item": "b"}']),
-            "object",
-            ['{"item": "c", "y": 1}'],
-            ['{"item": "c"}'],
-            id="a field too many",
-        ),
-        pytest.param(
             material(["12 kilos", "7"], ["12 kg", "9.5 kg"], "write it as in 4 kg"),
             "form",
             ["4", "4 pounds", "4kg", "about 4 kg"],
             ["-3 kg", "1,000.5 kg"],
             id="a number and its unit",
-        ),
-        pytest.param(
-            material(["Lisbon", "Rome"], ["oslo", "lima"], "write it in lower case"),
-            "form",
-            ["Paris", "PARIS"],
-            ["paris"],
-            id="the case of letters",
         ),
         pytest.param(
             material(
@@ -75,17 +60,6 @@ PROSE = "Sales rose. We ship, and we bill."
         ),
         pytest.param(
             material(
-                ["1/2/2024", "2024-5-1"],
-                ["2024-05-01", "1999-12-31"],
-                text="write YYYY-MM-DD, as in 2020-01-02",
-            ),
-            "form",
-            ["2024-5-31", "May 2024"],
-            ["2031-01-30"],
-            id="how long numbers are",
-        ),
-        pytest.param(
-            material(
                 ["one two three", "a b c d"],
                 ["one", "one two"],
                 text="3 words, the limit is 2 words",
@@ -94,17 +68,6 @@ PROSE = "Sales rose. We ship, and we bill."
             ["a b c"],
             ["a", "a b"],
             id="how many words",
-        ),
-        pytest.param(
-            material(
-                ["a, b. c d e f g", "a b c - d e f"],
-                [PROSE, "One. Two, three four: five", "x (y) z!"],
-                text="the limit is 5 words",
-            ),
-            None,
-            [],
-            [],
-            id="a bound that an accepted output breaks",
         ),
         pytest.param(
             material(
@@ -119,17 +82,6 @@ PROSE = "Sales rose. We ship, and we bill."
         ),
         pytest.param(
             material(
-                ["One (1), two. Three four five six seven", "a; b c d e f g, h, i j"],
-                ["a. b, c", "a: b! c d", "x (y) z!"],
-                text="8 words, at most 6 asked for. use at most 6 words: cut 4 or more",
-            ),
-            "bound",
-            ["a b c d e f g"],
-            ["a, b. c; d e f"],
-            id="the widest bound that separates",
-        ),
-        pytest.param(
-            material(
                 ["```sql\nselect 1```", "Here:\n```select 2```"],
                 ["select 1;", "select a, b from c"],
                 text="write it without ``` around it",
@@ -141,17 +93,6 @@ PROSE = "Sales rose. We ship, and we bill."
             id="a word to leave out, without a key",
         ),
         pytest.param(
-            material(
-                ["Send it. Now!", "Go (away), all"],
-                ["Please send it.", "Go, please: now!", "(please) come"],
-                text="'please' is missing",
-            ),
-            "word",
-            ["Send it."],
-            ["PLEASE: send it"],
-            id="a word to write",
-        ),
-        pytest.param(
             material(["npm test", "npm run x"], ["pnpm test", "yarn"], is_call=True),
             "call",
             ["cd a && npm i", '{"command": "npm i"}'],
@@ -159,21 +100,7 @@ PROSE = "Sales rose. We ship, and we bill."
             id="the words of a call",
         ),
         pytest.param(
-            material(["rm -rf build", "rm -rf out"], ["make", "ls"], is_call=True),
-            "call",
-            ["sudo rm -rf src"],
-            ["rm notes.txt"],
-            id="all words with which rejected calls begin",
-        ),
-        pytest.param(
             material(["5", "6"], ["4", "9"]), None, [], [], id="a wrong value"
-        ),
-        pytest.param(
-            material(["high"] * 2, ["P1", "P2"], harmless=("fine",)),
-            None,
-            [],
-            [],
-            id="a harmless answer of the key is like the rejected ones",
         ),
         pytest.param(
             material(["12", "7"], ["12 kg", "7 kg"], keyed=False),
@@ -181,13 +108,6 @@ PROSE = "Sales rose. We ship, and we bill."
             [],
             [],
             id="a form without a key",
-        ),
-        pytest.param(
-            material(["Paris.", "Rome."], ["Oslo", "Lima"], "leave out the last dot"),
-            None,
-            [],
-            [],
-            id="a form that two outputs have by chance",
         ),
         pytest.param(
             material(
@@ -199,13 +119,6 @@ PROSE = "Sales rose. We ship, and we bill."
             id="a form that stands in a rejected output",
         ),
         pytest.param(
-            material(["yes", "no"], ["Y", "N"], "answer with Y or N"),
-            "form",
-            ["maybe"],
-            ["Y", "N"],
-            id="outputs that the lesson names",
-        ),
-        pytest.param(
             material(
                 ["Paris."] * 2,
                 ["Oslo", "Lima"],
@@ -215,13 +128,6 @@ PROSE = "Sales rose. We ship, and we bill."
             ["Rome."],
             ["Cork"],
             id="a form that 20 outputs have",
-        ),
-        pytest.param(
-            material(["12", "7"], ["12 kg", "kg: 7"]),
-            None,
-            [],
-            [],
-            id="each accepted output has another form",
         ),
         pytest.param(
             material(["npm test", "yarn"], ["make", "pnpm test"], is_call=True),

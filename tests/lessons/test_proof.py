@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from math import exp, fsum, inf, isfinite, log
+from math import exp, fsum, inf, log
 from typing import Any
 
 import pytest
@@ -243,19 +243,6 @@ def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
     assert comparison.recurrence == Effect(10 / 60, None, gain=None, low=-1, high=1)
 
 
-def test_a_change_of_the_share_confounds_nothing():
-    """Few were withheld while tasks were easy, many while they were hard; it does
-    nothing.
-    """
-    easy = count_loops("a", right=810, wrong=90, right_without=90, wrong_without=10)
-    hard = count_loops(
-        "a", right=50, wrong=450, right_without=50, wrong_without=450, share=0.5
-    )
-    comparison = prove_one(easy, hard)
-    assert comparison.uplift.gain == pytest.approx(0)
-    assert comparison.uplift.low < 0 < comparison.uplift.high
-
-
 # Many lessons
 
 
@@ -330,16 +317,6 @@ def test_climbs_are_compared_between_loops_with_and_without_memory():
     assert climbed.withheld == pytest.approx(0.6)
     assert climbed.gain == pytest.approx(0.5)
     assert 0 < climbed.low < 0.5 < climbed.high < 1
-
-
-def test_loops_without_a_ladder_say_nothing_of_climbs():
-    climbs = count_climbs((True, True, 1), (False, False, 1))
-    climbs[None] += Counter({(0.5, True, True, False, 1, None): 50})
-    pooled = prove_cases(climbs, 0).pooled
-    assert pooled.shown == 51
-    assert pooled.climbs is not None
-    assert pooled.climbs.shown == 1.0
-    assert prove_cases(count_climbs((True, None, 9)), 0).pooled.climbs is None
 
 
 def price(share: float, shown: bool, loops: int, cost: float) -> CostSum:
@@ -482,17 +459,3 @@ def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
         assert max(refuted) <= -log(LEVEL) + 1e-6
     elif not low - 1e-6 <= gain <= high + 1e-6:
         assert max(refuted) >= -log(LEVEL) - 1e-6
-
-
-@pytest.mark.parametrize("n", [1, 10, 1_000, 100_000, 10_000_000])
-@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
-def test_any_size_is_computed(n, rate):
-    right = round(9 * n * rate)
-    wrong = round(9 * n * (1 - rate))
-    cells = table(right, wrong, round(n * rate), round(n * (1 - rate)))
-    low, high = interval(cells, LEVEL, LEVEL)
-    assert isfinite(low)
-    assert isfinite(high)
-    assert low <= 0 <= high
-    if n >= 1_000:
-        assert high - low < 0.15

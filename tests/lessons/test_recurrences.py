@@ -7,7 +7,6 @@ import pytest
 
 from heedful.lessons import render
 from heedful.lessons.consolidate import (
-    MAX_CITED_FAILURES,
     DreamLesson,
     Recurrences,
     find_recurrences,
@@ -79,18 +78,11 @@ CURED = [failure(f"Bash git {verb}", f"Bash git {verb} -f") for verb in "abc"]
     ("texts", "fields", "things"),
     [
         pytest.param(CURED, {}, ["tool git"], id="the program, not its shell"),
-        pytest.param(CURED[:2], {}, [], id="two failures are too few"),
         pytest.param(
             [failure(f"read {n}.txt", f"read {n}") for n in "abc"],
             {},
             ["tool read"],
             id="a tool that is no shell",
-        ),
-        pytest.param(
-            [failure(f"Bash git {n}", "Bash git pull") for n in "abc"],
-            {},
-            [],
-            id="one cure is one failure",
         ),
         pytest.param(
             [failure(f"Bash git {n}", f"Bash mise {n}") for n in "ab"]
@@ -100,22 +92,10 @@ CURED = [failure(f"Bash git {verb}", f"Bash git {verb} -f") for verb in "abc"]
             id="what cures is not what fails",
         ),
         pytest.param(
-            [failure(f"Bash make {n}", f"Bash mise {n}") for n in "abc"],
-            {"kind": "strategy", "mended": True},
-            ["tool make"],
-            id="a strategy is about the call that fails",
-        ),
-        pytest.param(
             [failure(f"Bash make {n}") for n in "abc"],
             {"kind": "strategy"},
             [],
             id="a strategy without a cure",
-        ),
-        pytest.param(
-            [f"No retry is set in `app.py` for {n}." for n in ("a", "b", "c")],
-            {"kind": "check", "state": "verified"},
-            ["file app.py"],
-            id="verified findings about a file",
         ),
         pytest.param(
             [failure(f"Bash git {n}") for n in "abc"],
@@ -140,25 +120,7 @@ def test_strategies_of_one_run_are_failures_of_their_own():
     assert reflection.why == "4 failures with the tool make in 2 runs"
 
 
-def test_the_failures_that_came_back_most_often_are_cited():
-    texts = [failure(f"Bash git a{n}", f"Bash git b{n}") for n in range(9)]
-    [reflection] = find(texts).reflections
-    assert reflection.cited_ids == tuple(range(1, MAX_CITED_FAILURES + 1))
-    assert reflection.text.count("\n- ") == MAX_CITED_FAILURES
-    for id in reflection.cited_ids:
-        assert f"(1 run, lesson {id})" in reflection.text
-
-
 def test_a_failure_is_not_cited_by_two_reflections_alone():
     calls = [failure(f"Bash git {n} | tail", f"Bash git {n} -q") for n in "abc"]
     [reflection] = find(calls).reflections
     assert reflection.why == "3 failures with the tool git in 3 runs"
-
-
-def test_the_name_of_a_reflection_does_not_depend_on_how_often_failures_came_back():
-    [first] = find(CURED).reflections
-    [second] = find(CURED, runs=3).reflections
-    assert first.text != second.text
-    assert first.signature == second.signature
-    [other] = find([*CURED[1:], CURED[0]]).reflections
-    assert other.signature != first.signature

@@ -16,23 +16,13 @@ STEP = Fix(kind="step", calls=(Call(tool="Bash", text="npm install"),))
 COMMAND = Fix(kind="command", calls=(Call(tool="Bash", text="npm run unit"),))
 EDIT = Fix(kind="edit", calls=(Call(text="edit a.py:\n@@ -1 +1 @@\n-a\n+b"),))
 WAIT = Fix(kind="waiting", seconds=30.0)
-READ = Call(tool="Read", arguments=(("path", "a.py"), ("limit", "9")))
 OPEN = Mistake(action=TEST, error=ERROR, vain=(Call(tool="Bash", text="npm t"),))
 MISTAKES = {
     "nothing": OPEN,
-    "step": replace(OPEN, fix=STEP),
     "command": replace(OPEN, fix=COMMAND),
-    "arguments": Mistake(
-        action=READ,
-        error="limit is too high",
-        fix=Fix(kind="arguments", changes=(("limit", "5"), ("all", None))),
-    ),
     "edit": replace(OPEN, fix=EDIT),
-    "waiting": replace(OPEN, fix=WAIT, steps=2),
     "a wait that was not tried": replace(OPEN, fix=WAIT),
-    "own words": replace(OPEN, fix=STEP, words="Install before you test."),
     "own words with the fix": replace(OPEN, fix=STEP, words="Run npm install first."),
-    "a fix from outside": replace(OPEN, fix=replace(STEP, origin="outside")),
     "an error from outside": replace(OPEN, fix=STEP, error_origin="outside"),
     "a check": Mistake(check="has_total", error="the total is missing"),
 }

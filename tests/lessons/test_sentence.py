@@ -8,11 +8,9 @@ import pytest
 
 from heedful.lessons.proof import (
     Case,
-    CasesByModel,
     Effect,
     Proof,
     TrialProof,
-    prove as prove_models,
     prove_cases,
 )
 from heedful.lessons.sentence import word_proof
@@ -51,18 +49,6 @@ def test_the_number_stands_first_with_interval_shares_calls_and_net():
         f"without; 1.04 calls fewer a loop ({calls.low:.2f} to {calls.high:.2f}); "
         "52 more right at the first try, of 100 loops"
     )
-
-
-def test_calls_whose_interval_has_0_in_it_are_not_said_to_be_fewer():
-    cases = Counter[Case]()
-    for is_shown, right, wrong in ((True, 63, 37), (False, 11, 89)):
-        cases[0.5, is_shown, True, False, 2, None] = right
-        cases[0.5, is_shown, False, True, 2, None] = wrong
-    sentence = say(prove_cases({None: cases}, 0))
-
-    assert sentence.startswith("+52 points right at the first try (")
-    assert "; calls a loop: no difference shown yet (" in sentence
-    assert "calls fewer" not in sentence
 
 
 def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
@@ -113,25 +99,6 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
 )
 def test_without_both_kinds_of_loops_it_says_what_is_missing(proof, facts, words):
     assert say(proof, **facts) == f"No verdict yet: {words}"
-
-
-def test_loops_that_named_no_model_come_last():
-    cases = CasesByModel(cases={"": {}, "small": {}}, pending={})
-    assert list(prove_models(cases).models) == ["small", ""]
-
-
-def test_a_lesson_has_the_number_of_missing_loops_of_its_own():
-    cases = Counter[Case]()
-    for is_shown, right, wrong in ((True, 12, 4), (False, 4, 8)):
-        cases[0.5, is_shown, True, False, 1, None] = right
-        cases[0.5, is_shown, False, True, 1, None] = wrong
-    (lesson,) = prove_cases({"check/a": cases}, 0).lessons
-    grown = {case: 3 * n for case, n in cases.items()}
-    (later,) = prove_cases({"check/a": grown}, 0).lessons
-
-    assert lesson.missing
-    assert later.missing is not None
-    assert later.missing < lesson.missing
 
 
 def pairs_of(source: str, *, pairs: int = 0) -> TrialProof:

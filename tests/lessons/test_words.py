@@ -2,16 +2,12 @@
 another.
 """
 
-from math import log
-
 import pytest
 from hypothesis import given, strategies as st
 
 from heedful.lessons.words import (
     MAX_DIFFERENCE_CHARS,
     MAX_DIFFERENCE_LINES,
-    MAX_INDEXED_CHARS,
-    MAX_INDEXED_WORDS,
     coverage,
     difference,
     weights,
@@ -23,16 +19,10 @@ from heedful.lessons.words import (
     ("text", "expected"),
     [
         pytest.param("", [], id="empty"),
-        pytest.param("!? … —", [], id="marks only"),
         pytest.param(
             "The Parcel_7 was weighed!",
             ["parcel", "7", "weigh"],
             id="case, digits and ends",
-        ),
-        pytest.param(
-            "what is it",
-            ["what", "is", "it"],
-            id="short words where nothing else is there to be found by",
         ),
         pytest.param(
             "running stopped quickly",
@@ -40,28 +30,17 @@ from heedful.lessons.words import (
             id="endings that double",
         ),
         pytest.param(
-            "parties party classes class bus status",
-            "parti parti class class bus status".split(),
-            id="plurals",
-        ),
-        pytest.param(
             "add adding added use used",
             ["add", "add", "add", "use", "used"],
             id="one stem",
         ),
-        pytest.param("Ёлка ЕЛКА", ["елка", "елка"], id="Cyrillic"),
         pytest.param(
             "كِتَابٌ كتاب", ["كتاب", "كتاب"], id="Arabic with and without vowels"
         ),
-        pytest.param("हिन्दी भाषा।", ["हिन्दी", "भाषा"], id="Devanagari"),
         pytest.param("ΣΊΣΥΦΟΣ", ["σισυφοσ"], id="Greek"),
-        pytest.param("ﬁle ２０２５", ["fil", "2025"], id="ligatures and wide digits"),
         pytest.param("naïve cafe\u0301", ["naiv", "caf"], id="accents"),
-        pytest.param("重量を kg", ["重", "重量", "量", "量を", "kg"], id="Japanese"),
         pytest.param("重 を", ["重", "を"], id="one character of Japanese"),
-        pytest.param("한국어", ["한국", "국어"], id="Korean"),
         pytest.param("ไทย", ["ไท", "ทย"], id="Thai"),
-        pytest.param("launch 🚀🚀 now", ["launch", "🚀", "🚀", "now"], id="emoji"),
         pytest.param(
             "\ud800 lone \0 nul", ["lon", "nul"], id="a lone surrogate and a null"
         ),
@@ -76,19 +55,6 @@ def test_a_word_is_one_word_again(text):
     for word in words(text):
         assert not any(c.isspace() or c in '"*:^()' for c in word)
         assert words(f'"{word}" x9')[-1] == "x9"
-
-
-def test_a_text_is_read_up_to_a_bound():
-    assert len(words("word " * 10_000)) == MAX_INDEXED_WORDS
-    assert words("x" * MAX_INDEXED_CHARS + " late") == ["x" * MAX_INDEXED_CHARS]
-
-
-def test_rare_words_weigh_more_and_new_ones_most():
-    weighed = weights({"new": 0, "rare": 1, "common": 99}, 99)
-    assert weighed == {"new": log(101), "rare": log(51), "common": log(2)}
-    assert coverage(weighed, {"rare", "other"}) == pytest.approx(
-        log(51) / log(101 * 51 * 2)
-    )
 
 
 counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50), max_size=6)
@@ -111,19 +77,14 @@ def test_coverage_is_a_share(seen_in, expected, of):
     ("rejected", "accepted", "expected"),
     [
         ("12 km", "12.0 km", "12 km -> 12.0 km"),
-        ("It is 12 km long.", "It is 12.0 km long.", "is 12 km -> is 12.0 km"),
         (
             "the cat sat on a mat",
             "a dog ran on a mat",
             "the cat sat on -> a dog ran on",
         ),
-        ("12 kg!", "12 kg", "12 kg! -> 12 kg"),
         ("kg\n", "kg", "kg\\n -> kg"),
-        ("a\n  b", "a\n    b", "a\\n  b -> a\\n    b"),
         ("", "x", "(nothing) -> x"),
-        ("same", "same", ""),
         ("重量是12公斤", "重量是12公克", "12公斤 -> 12公克"),
-        ("नमस्ते दुनिया", "नमस्ते भारत", "नमस्ते दुनिया -> नमस्ते भारत"),
         ("👨‍👩‍👧 ok", "👨‍👩‍👦 ok", "👨‍👩‍👧 ok -> 👨‍👩‍👦 ok"),
         (
             "one bad three four five six seven sick nine",
