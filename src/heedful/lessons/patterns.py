@@ -25,7 +25,6 @@ PATTERN_HOLE = "<*>"
 # a particular. A pattern must keep at least `MIN_PATTERN_WORDS` words if its masks are
 # left out, and a template as many words as places differ.
 MIN_PARTICULAR_VALUES = 4
-MAX_NAME_WORDS = 3  # words of a name in a pattern that is matched with a template
 MIN_PATTERN_WORDS = 2
 MAX_SCOPE_PATTERNS = 2_048  # patterns kept for a scope
 MAX_PATTERN_CHARS = 1_024  # characters of a pattern
@@ -184,37 +183,14 @@ def is_learnable(pattern: Signature) -> bool:
 
 
 def _fits(tokens: Tokens, template: Tokens) -> bool:
-    """Return True if a pattern has a template's tokens, particulars in its holes.
-
-    One of them may be a name of several words: "boris zhang".
-    """
-    extra = len(tokens) - len(template)
-    if not 0 <= extra < MAX_NAME_WORDS:
-        return False
-    if extra == 0:
-        return all(map(_fits_place, tokens, template))
-    # A mask is never a part of a name.
-    names = (
-        place
-        for place, expected in enumerate(template)
-        if expected == PATTERN_HOLE
-        and PATTERN_HOLE not in tokens[place : place + extra + 1]
-    )
-    return any(
-        all(map(_fits_place, tokens, _widened(template, place, extra)))
-        for place in names
-    )
+    """Return True if a pattern has a template's tokens, particulars in its holes."""
+    return len(tokens) == len(template) and all(map(_fits_place, tokens, template))
 
 
 def _fits_place(token: str, expected: str) -> bool:
     """Return True if a token is the expected one, or a particular in a hole."""
     is_particular = not _FIXED_TOKEN_PATTERN.fullmatch(token)
     return token == expected or (expected == PATTERN_HOLE and is_particular)
-
-
-def _widened(template: Tokens, place: int, extra: int) -> Tokens:
-    """Return a template with a hole for so many more words at a place."""
-    return template[:place] + (PATTERN_HOLE,) * extra + template[place:]
 
 
 def _is_same_error(pattern: str, other: str) -> bool:
