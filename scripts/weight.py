@@ -1,0 +1,301 @@
+"""Weigh the house: how much of everything a maintainer has to know.
+
+`python -m scripts.weight` prints each figure beside its ceiling and exits with 1 if one
+is over it. The ceilings only fall. `scripts/reading.py` says how a line reads; this
+says how much there is to read.
+
+A *named limit* is a constant with MAX, MIN, LIMIT, SECONDS, CHARS, BYTES or SHARE in
+its name, a *pattern* a regular expression, a *word list* five texts or more. A list
+becomes no lighter in a file of data, so those count, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+
+import heedful
+from scripts import words
+from scripts.reading import statements
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "heedful"
+SOURCE = ROOT / "src" / PACKAGE
+THOUSAND = 1_000
+
+LIMIT_NAME = re.compile(r"MAX|MIN|LIMIT|SECONDS|CHARS|SHARE|BYTES")
+CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]+")
+PATTERN_CALL = re.compile(r"re\.(compile|match|search|fullmatch|subn?|split|find\w+)")
+LIST_WORDS = 5
+
+# What becomes a distribution of its own: the service with its pages, and what serves
+# coding agents. The rest is the library with its command line.
+SERVER = ("service/*", "web/*", "cli/serve.py", "cli/worker.py", "cli/keys.py")
+AGENTS = ("integrations/*", "cli/hook.py", "cli/sessions.py", "cli/rules.py")
+
+CREATE_TABLE = re.compile(r"^create table", re.MULTILINE)
+RECIPE = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml))`")
+
+# What each figure may be at most.
+CEILINGS: Mapping[str, float] = {
+    "statements": 43_560,
+    "statements of the library": 35_000,
+    "statements of server and pages": 6_500,
+    "statements for coding agents": 5_000,
+    "statements of bench, scripts, examples": 12_000,
+    "named limits per 1,000": 12.7,
+    "patterns per 1,000": 7.4,
+    "word lists per 1,000": 3.3,
+    "imports inside functions": 257,
+    "circles inside rooms": 2,
+    "basenames used again": 35,
+    "tables": 42,
+    "lines of SQL": 2_930,
+    "lines of tests": 98_300,
+    "words of docs": 45_000,
+    "public names": 127,
+    "methods of Memory": 36,
+    "parameters of run": 24,
+}
+# The files that each of the frequent changes opens, tests and pages among them.
+JOURNEYS: Mapping[str, int] = {}
+
+
+@dataclass
+class Module:
+    """What one file imports of the package, and from which other modules of its room.
+
+    `inner` counts imports inside functions.
+    """
+
+    name: str
+    tree: ast.Module
+    imports: set[str] = field(default_factory=set)
+    inner: int = 0
+
+    @property
+    def room(self) -> str:
+        """The name of its subpackage; its own name at the top of the package."""
+        return self.name.split(".")[1] if "." in self.name else ""
+
+
+def read_modules(folder: Path) -> dict[str, Module]:
+    """Return the modules below a package's folder by their dotted names."""
+    modules = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = [folder.name, *path.relative_to(folder).with_suffix("").parts]
+        name = ".".join(parts).removesuffix(".__init__")
+        modules[name] = Module(name, ast.parse(path.read_text(encoding="utf-8")))
+    for module in modules.values():
+        add_imports(module, modules)
+    return modules
+
+
+def add_imports(module: Module, modules: Mapping[str, Module]) -> None:
+    """Note which modules a module imports, and how often it does in functions."""
+    inside = {
+        id(node)
+        for function in ast.walk(module.tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(module.tree):
+        for target in imported_names(node):
+            while target and target not in modules:
+                target = target.rpartition(".")[0]
+            if target and target != module.name:
+                module.imports.add(target)
+                module.inner += id(node) in inside
+
+
+def imported_names(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a statement imports."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=module, names=names):
+            yield from (f"{module or ''}.{alias.name}" for alias in names)
+
+
+def count_circles(modules: Mapping[str, Module]) -> int:
+    """Return how many modules import themselves by way of others of their room.
+
+    A module counts once, however many circles it is part of.
+    """
+
+    def reachable(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            module = modules[waiting.pop()]
+            for name in module.imports - found - {PACKAGE}:
+                if modules[name].room == module.room:
+                    found.add(name)
+                    waiting.append(name)
+        return found
+
+    return sum(name in reachable(name) for name in modules)
+
+
+def is_word_list(node: ast.AST) -> bool:
+    """Return whether an expression lists five texts or more."""
+    match node:
+        case ast.Set(elts=items) | ast.Tuple(elts=items) | ast.List(elts=items):
+            texts = [item for item in items if isinstance(item, ast.Constant)]
+            is_text = all(isinstance(text.value, str) for text in texts)
+            return len(items) == len(texts) >= LIST_WORDS and is_text
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")
+        ):
+            return len(text.split()) >= LIST_WORDS
+        case _:
+            return False
+
+
+def count_lists(value: object) -> int:
+    """Return how many lists of five texts or more are in JSON data."""
+    if isinstance(value, dict):
+        return sum(map(count_lists, value.values()))
+    if not isinstance(value, list):
+        return 0
+    is_list = len(value) >= LIST_WORDS and all(isinstance(item, str) for item in value)
+    return is_list + sum(map(count_lists, value))
+
+
+def figures_of_code(modules: Mapping[str, Module]) -> dict[str, float]:
+    """Return what the Python of the package weighs."""
+    count = sum(statements(module.tree) for module in modules.values())
+    limits = patterns = lists = 0
+    for module in modules.values():
+        limits += sum(map(is_limit, module.tree.body))
+        for node in ast.walk(module.tree):
+            lists += is_word_list(node)
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                patterns += PATTERN_CALL.fullmatch(called) is not None
+    for path in SOURCE.rglob("*.json"):
+        lists += count_lists(json.loads(path.read_text(encoding="utf-8")))
+
+    names = Counter(path.name for path in SOURCE.rglob("*.py"))
+    del names["__init__.py"]
+    return {
+        "statements": count,
+        "named limits per 1,000": limits / count * THOUSAND,
+        "patterns per 1,000": patterns / count * THOUSAND,
+        "word lists per 1,000": lists / count * THOUSAND,
+        "imports inside functions": sum(m.inner for m in modules.values()),
+        "circles inside rooms": count_circles(modules),
+        "basenames used again": sum(times > 1 for times in names.values()),
+    }
+
+
+def is_limit(node: ast.stmt) -> bool:
+    """Return whether a statement of a module names a limit."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name), *_]):
+            pass
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            pass
+        case _:
+            return False
+    return bool(CONSTANT_NAME.fullmatch(name) and LIMIT_NAME.search(name))
+
+
+def count_lines(paths: Iterable[Path]) -> int:
+    """Return the number of lines of all files together."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def count_statements(paths: Iterable[Path]) -> int:
+    """Return the number of statements of all modules together."""
+    return sum(statements(ast.parse(path.read_text("utf-8"))) for path in paths)
+
+
+def belongs_to(path: Path, patterns: Iterable[str]) -> bool:
+    """Return whether a module of the package is among those that `patterns` name."""
+    inner = path.relative_to(SOURCE).as_posix()
+    return any(fnmatch(inner, pattern) for pattern in patterns)
+
+
+def figures_of_parts() -> dict[str, float]:
+    """Return the statements of each distribution to be, and of what does not ship."""
+    modules = sorted(SOURCE.rglob("*.py"))
+    server = [path for path in modules if belongs_to(path, SERVER)]
+    agents = [path for path in modules if belongs_to(path, AGENTS)]
+    library = set(modules) - {*server, *agents}
+    lab = [
+        path
+        for folder in ("bench", "scripts", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    return {
+        "statements of the library": count_statements(library),
+        "statements of server and pages": count_statements(server),
+        "statements for coding agents": count_statements(agents),
+        "statements of bench, scripts, examples": count_statements(lab),
+    }
+
+
+def figures_of_texts() -> dict[str, float]:
+    """Return the lines of SQL and tests, the tables, and the words of the docs."""
+    sql = sorted(SOURCE.rglob("*.sql"))
+    tables = CREATE_TABLE.findall((SOURCE / "store/sql/tables.sql").read_text("utf-8"))
+    pages = [words.count(page.read_text(encoding="utf-8")) for page in words.pages()]
+    return {
+        "tables": len(tables),
+        "lines of SQL": count_lines(sql),
+        "lines of tests": count_lines((ROOT / "tests").rglob("*.py")),
+        "words of docs": sum(pages),
+    }
+
+
+def figures_of_faces() -> dict[str, float]:
+    """Return how much a user of the library finds."""
+    methods = [name for name in dir(heedful.Memory) if not name.startswith("_")]
+    return {
+        "public names": len(heedful.__all__),
+        "methods of Memory": len(methods),
+        "parameters of run": len(inspect.signature(heedful.run).parameters),
+    }
+
+
+def journeys() -> dict[str, float]:
+    """Return how many files each recipe of CONTRIBUTING.md opens, by its heading."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    recipes = RECIPE.findall(page)
+    return {
+        heading: len(set(NAMED_FILE.findall(FENCED.sub("", text))))
+        for heading, text in recipes
+    }
+
+
+def main() -> int:
+    """Print the figures; return 1 if one is over its ceiling."""
+    figures = {
+        **figures_of_code(read_modules(SOURCE)),
+        **figures_of_parts(),
+        **figures_of_texts(),
+        **figures_of_faces(),
+    }
+    files = journeys()
+    over = 0
+    for name, ceiling in {**CEILINGS, **JOURNEYS}.items():
+        figure = round({**figures, **files}[name], 1)
+        mark = "✗" if figure > ceiling else " "
+        over += figure > ceiling
+        print(f"{mark} {name:<40}{figure:>10,}  at most {ceiling:,}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
