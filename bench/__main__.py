@@ -25,10 +25,8 @@ from bench import (
     hostile,
     http,
     lookups,
-    pairs,
     postgres,
     recall,
-    scale,
     several,
     starts,
     ui,
@@ -51,10 +49,8 @@ def main() -> int:
         "hostile": hostile.figures,
         "http": partial(http.figures, before=options.before),
         "lookups": lookups.figures,
-        "pairs": partial(pairs.figures, before=options.before),
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=options.texts, million=options.million),
-        "scale": scale.figures,
         "several": several.figures,
         "starts": starts.figures,
         "ui": ui.figures,
@@ -83,8 +79,8 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = (
-        "core durable frames grounding growth hooks hostile http lookups pairs "
-        "postgres recall scale several starts ui"
+        "core durable frames grounding growth hooks hostile http lookups "
+        "postgres recall several starts ui"
     ).split()
     parser.add_argument(
         "--only", action="append", choices=groups, help="this group, or several"
@@ -100,7 +96,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--million", action="store_true", help=million)
     before = (
-        "measure an earlier commit, too, in turns with this one (durable, http, pairs)"
+        "measure an earlier commit, too, in turns with this one (durable, http)"
     )
     parser.add_argument("--before", default="", metavar="REF", help=before)
     return parser.parse_args()

@@ -21,7 +21,7 @@ import heedful
 from bench.core import generate, short
 from bench.recall import letters
 from bench.rows import Figure
-from bench.scale import empty_database
+from bench.several import empty_database
 from bench.ui import QUICK, loop_statements
 from heedful import Memory, Scope
 from heedful.lessons.lesson import Example, Lesson

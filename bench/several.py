@@ -11,15 +11,14 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.http import AT_ONCE, cpu_seconds, load_service, run_migrate, serve
 from bench.rows import Figure
-from bench.scale import empty_database
 from heedful import Scope
 from heedful.service.worker import PostgresQueue
 
@@ -44,6 +43,15 @@ async def main(url):
     await tools.store.close()
 asyncio.run(main(sys.argv[1]))
 """
+
+
+@contextmanager
+def empty_database(server: Server) -> Iterator[str]:
+    """Make an empty database, to be removed afterwards; yield its URL."""
+    name = f"several_{time.monotonic_ns()}"
+    server.run(f"create database {name} template heedful_template")
+    yield server.urls(name).service
+    server.run(f"drop database {name} with (force)")
 
 
 def figures(folder: str) -> Iterable[Figure]:

@@ -39,7 +39,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "style": (PYTHON, "-m", "ruff", "check", "."),
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
     "budgets": (PYTHON, "-m", "scripts.budgets"),
-    "modules-run": (*script("modules_run"), "--check"),
+    "weight": (PYTHON, "-m", "scripts.weight"),
     "words": script("words"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),

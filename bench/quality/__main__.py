@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.quality import (
-    adaptive,
     attacks,
     believed,
     dream,
@@ -40,7 +39,6 @@ from bench.quality.streams import READERS
 
 JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "stop": stop.run,
-    "adaptive": adaptive.run,
     "signatures": signatures.run,
     "recall": recall.run,
     "attacks": attacks.run,
