@@ -95,9 +95,7 @@ def parse_arguments() -> argparse.Namespace:
         "too (15 minutes each, 8 GB of memory, 5 GB of disk)"
     )
     parser.add_argument("--million", action="store_true", help=million)
-    before = (
-        "measure an earlier commit, too, in turns with this one (durable, http)"
-    )
+    before = "measure an earlier commit, too, in turns with this one (durable, http)"
     parser.add_argument("--before", default="", metavar="REF", help=before)
     return parser.parse_args()
 

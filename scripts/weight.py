@@ -249,7 +249,8 @@ def figures_of_parts() -> dict[str, float]:
 def figures_of_texts() -> dict[str, float]:
     """Return the lines of SQL and tests, the tables, and the words of the docs."""
     sql = sorted(SOURCE.rglob("*.sql"))
-    tables = CREATE_TABLE.findall((SOURCE / "store/sql/schema_tables.sql").read_text("utf-8"))
+    schema = (SOURCE / "store/sql/schema_tables.sql").read_text(encoding="utf-8")
+    tables = CREATE_TABLE.findall(schema)
     pages = [words.count(page.read_text(encoding="utf-8")) for page in words.pages()]
     return {
         "tables": len(tables),
