@@ -125,6 +125,8 @@ def imported_names(node: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in names)
         case ast.ImportFrom(module=module, names=names):
             yield from (f"{module or ''}.{alias.name}" for alias in names)
+        case _:
+            pass
 
 
 def count_circles(modules: Mapping[str, Module]) -> int:

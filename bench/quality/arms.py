@@ -115,9 +115,6 @@ async def run_arm(
     functions: dict[str, Callable[[Task, Answers], Awaitable[None]]] = {}
     for group in sorted({task.group for task in tasks}):
         accepted = AcceptedAnswers(arm.nearest, arm.embedder) if arm.nearest else None
-        options = dict(arm.options)
-        if accepted and trial:
-            options["recall"] = trial.of(accepted.texts)
         function = decorate(
             group or source.name,
             [task for task in tasks if task.group == group],
@@ -125,12 +122,12 @@ async def run_arm(
             memory,
             chat=True,
             tokens=source.tokens,
-            options=options,
+            options=arm.options,
             prepare=prepare,
         )
         functions[group] = partial(_call, function)
         if accepted:
-            functions[group] = partial(_call_with, accepted, arm.trial, function)
+            functions[group] = partial(_call_with, accepted, trial, function)
 
     async def answer(task: Task, answers: Answers) -> None:
         await functions[task.group](task, answers)
@@ -197,14 +194,16 @@ class AcceptedAnswers:
 
 async def _call_with(
     accepted: AcceptedAnswers,
-    is_on_trial: bool,
+    trial: heedful.Trial | None,
     function: Function,
     task: Task,
     answers: Answers,
 ) -> None:
-    turns: Sequence[Message] = ()
-    if not is_on_trial:
+    if trial is None:
         turns = await accepted.turns(task.text)
+    else:
+        texts = await trial.offer(task.text, await accepted.texts(task.text))
+        turns = [Message("user", text) for text in texts]
     await function(task.text, answers, turns)
     await accepted.keep(task, answers.texts[-1])
 

@@ -145,7 +145,7 @@ def decorate(
             completion, text=tasks_by_text[task].extract(completion.text)
         )
         answers.add(completion)
-        prompt_parts = context.examples or context.advice or context.recalled
+        prompt_parts = context.examples or context.advice
         saw_memory = hint or prompt_parts or examples
         if context.attempt == 1 and saw_memory:
             answers.had_memory = True

@@ -299,9 +299,7 @@ class Generate:
         """Return the candidates of an attempt."""
         context = heedful.context()
         if context.attempt == 1:
-            self.had_memory = bool(
-                context.examples or context.advice or context.recalled
-            )
+            self.had_memory = bool(context.examples or context.advice)
         answers = [await self._ask(context)]
         for place in range(1, self.extra + 1):
             warm = replace(
