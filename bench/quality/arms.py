@@ -202,7 +202,7 @@ async def _call_with(
     if trial is None:
         turns = await accepted.turns(task.text)
     else:
-        texts = await trial.offer(task.text, await accepted.texts(task.text))
+        texts = await trial.offer(task.id, await accepted.texts(task.text))
         turns = [Message("user", text) for text in texts]
     await function(task.text, answers, turns)
     await accepted.keep(task, answers.texts[-1])
