@@ -25,7 +25,6 @@ setup: ## make or refresh .venv (every other target does it)
 	@sh scripts/setup.sh
 	@$(if $(filter setup,$(MAKECMDGOALS)),echo 'heedful is ready; to type its commands: . .venv/bin/activate',:)
 
-demo: export DEMO_COMMAND = $(strip make demo $(if $(filter-out 0,$(FULL)),FULL=1) $(if $(filter-out 0,$(PIPELINE)),PIPELINE=1) $(if $(ARGS),ARGS='$(filter-out --fresh --json,$(ARGS))'))
 demo: setup ## the demonstration on a real small model; FULL=1 for all of it, PIPELINE=1 for stages
 	@.venv/bin/heedful demo $(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(PIPELINE)),--pipeline) $(ARGS)
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.rows import Figure
-from heedful.cli.serve import rest_garbage_collection
+from heedful.cli.service import rest_garbage_collection
 from heedful.lessons.lesson import Scope
 from heedful.service.app import application
 from heedful.service.setup import Setup

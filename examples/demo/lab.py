@@ -20,7 +20,7 @@ import heedful
 from heedful.cli.databases import opened_store
 from heedful.cli.output import fetched, print_json, say, show
 from heedful.cli.resources import embedder_of, opened_model
-from heedful.cli.run import TaskDriver, TaskResult, examples_folder, program
+from heedful.cli.run import TaskDriver, TaskResult, examples_folder
 from heedful.cli.settings import Settings
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
@@ -283,7 +283,6 @@ async def measure(
     values: Settings,
     out: Path,
     *,
-    fresh: bool,
     again: str,
     db: str | None = None,
 ) -> Measured:
@@ -294,9 +293,6 @@ async def measure(
     embedder = await fetch(values)
     chosen = replace(chosen, by_meaning=embedder is not None)
     own_file = out / f"demo-{chosen.key}.db"
-    if fresh:
-        for end in ("", "-wal", "-shm"):
-            own_file.with_name(own_file.name + end).unlink(missing_ok=True)
     db = db or str(own_file)
     # Two processes of the model share the cores.
     threads = values.threads or max(1, available_cores() // len(RUNS))
@@ -440,7 +436,7 @@ def next_commands(ran: Ran, db: str) -> list[tuple[str, str]]:
     commands = []
     for purpose, line in lines:
         command = shlex.join([*line, "--db", shown(db)])
-        commands.append((purpose, f"{program()} {command}"))
+        commands.append((purpose, f"heedful {command}"))
     return commands
 
 

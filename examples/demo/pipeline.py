@@ -13,7 +13,6 @@ from textwrap import fill
 
 from heedful.cli.output import TextTable, counted, print_json, say, show
 from heedful.cli.resources import opened_model
-from heedful.cli.run import program
 from heedful.cli.settings import Settings
 from heedful.errors import ModelError, ModelUnavailable, NotFound
 from heedful.loop.runs import Report, StageReport
@@ -82,18 +81,15 @@ class Shown:
             ("the run, its loops and lessons in your browser", ("ui", *db)),
             ("why the stage train ran again, with the figures", why),
         )
-        return [(what, f"{program()} {shlex.join(line)}") for what, line in lines]
+        return [(what, f"heedful {shlex.join(line)}") for what, line in lines]
 
 
-async def run(values: Settings, out: Path, fresh: bool) -> Shown:
+async def run(values: Settings, out: Path) -> Shown:
     """Run the pipeline, and once more with a model if there is one; reports stay in the
     folder.
 
     Raises PackageMissing, ModelError, StoreError.
     """
-    if fresh:
-        for end in ("", "-wal", "-shm"):
-            (out / f"{DB}{end}").unlink(missing_ok=True)
     forecast.weather()  # raises before anything is made
     async with AsyncExitStack() as stack:
         model = await _model(values, stack)

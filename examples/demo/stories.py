@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heedful.cli.output import PIPE_WIDTH_COLUMNS, counted
-from heedful.cli.run import TaskResult, program
+from heedful.cli.run import TaskResult
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
@@ -232,7 +232,7 @@ class Screen:
         command = ["why", telling.loop, "--db", shown(telling.db)]
         if telling.project != Scope().project:
             command += ["--project", telling.project]
-        last = f"   └ {program()} {shlex.join(command)}"
+        last = f"   └ heedful {shlex.join(command)}"
         if len(last) > self.columns:  # half a command is of no use
             last = f"   └ loop {telling.loop}"
         self.say(Text(last, "dim"))

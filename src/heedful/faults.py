@@ -114,6 +114,11 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     return f"it must be {allowed_value(fault)}"
 
 
+def wrong_value(fault: Mapping[str, Any]) -> str:
+    """Return a wrong value, and what is wrong with it."""
+    return f"{shorten(fault['input'])}; {fault_text(fault)}"
+
+
 def fault_place(fault: Mapping[str, Any]) -> list[str]:
     """Return the names and numbers that lead to a wrong value."""
     names = map(str, fault["loc"])

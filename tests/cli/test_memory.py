@@ -68,43 +68,10 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
         ),
         ("quarantine revoke key:0f --json", 0, '"lesson_ids": ['),
         ("quarantine revoke key:0f --by ann --yes --json", 0, '"lessons": 2'),
-        (
-            "quarantine revoke key:0f --by ann --yes",
-            3,
-            "no key '0f' in tenant default; if it belongs to another tenant, add",
-        ),
+        ("quarantine revoke key:0f --by ann --yes", 3, "no source 'key:0f'"),
         ("quarantine revoke page --by ann --yes", 3),
         ("key audit", 0, "quarantine.revoke", "key:0f", "ann"),
     )
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        pytest.param("--tenant acme", id="a name"),
-        pytest.param("--tenant=--help", id="a name like an option"),
-    ],
-)
-def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(
-    desk, session, option
-):
-    theirs = desk.heedful(f"key create --name ci {option} --json").json["id"]
-    source = f"key:{theirs}"
-    mine = desk.heedful("key create --name ci --json").json["id"]
-    revoke = f"quarantine revoke {source} --by NAME {option}"
-    done = session(
-        (f"quarantine revoke {source}", 3, "in tenant default", option),
-        (f"quarantine revoke {source} {option}", 0, f"{source} wrote nothing"),
-        (f"quarantine revoke key:{mine}", 0, "wrote nothing"),
-        (
-            f"key revoke {theirs} {option}",
-            0,
-            f"If it was stolen: heedful {revoke}",
-        ),
-        (f"quarantine list {option}", 0, "nothing waits"),
-        (f"key list {option} --json", 0),
-    )
-    assert done.json["keys"][0]["revoke"] == f"heedful {revoke}"
 
 
 @pytest.mark.parametrize(
@@ -375,7 +342,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         ),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
-        ("quarantine log", 0, "release", "read it", "reject", "One line only."),
+        ("quarantine log", 0, "release", "read it", "reject"),
         (f"quarantine revoke '{PAGE}'", 0, f"would remove: {removed}", "' --by NAME"),
         (
             f"quarantine revoke '{PAGE}' --by ann --why 'it lied' --yes",

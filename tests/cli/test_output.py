@@ -55,18 +55,6 @@ def test_no_number_is_cut_at_any_width(capsys, monkeypatch, width):
         assert max(map(len, out.splitlines())) <= (width or PIPE_WIDTH_COLUMNS)
 
 
-@pytest.mark.parametrize("width", [60, 40], ids=lambda width: f"{width} columns")
-def test_no_word_is_broken_where_a_row_has_no_room(capsys, monkeypatch, width):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", str(width))
-    print(TextTable(HEADS, ROWS, text_columns=2))
-    first, second = capsys.readouterr().out.split("\n\n")
-    name, why, *_ = HEADS
-    assert first.splitlines()[0].split() == [name, ROWS[0][0]]
-    assert ROWS[0][1] in first
-    assert why not in second  # its cell is empty
-
-
 def test_words_and_times():
     noon = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))  # local time
     assert when(noon) == "2026-11-20 12:00:00"

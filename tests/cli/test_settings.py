@@ -111,27 +111,22 @@ WRONG_FILES = {
     "a number as policy": (
         "heedful.toml",
         "policy = 5",
-        "policy in heedful.toml is 5; it must be a policy as text of",
+        "policy in heedful.toml is 5; it must be a text",
     ),
     "a comma too many": (
         "heedful.toml",
         "model = 'a,'",
-        "model in heedful.toml is 'a,'; it must have a name on each side of a comma",
-    ),
-    "no price": (
-        "heedful.toml",
-        "prices = '0,x'",
-        "prices in heedful.toml is '0,x'; 'x' must be the cost of a token for each",
+        "model in heedful.toml is 'a,'; it must have another name on each side",
     ),
     "a long name is cut": (
         "heedful.toml",
-        f"model = '{'x' * 999}'",
-        "model in heedful.toml is 'x{100,120}…; it must have",
+        f"model = '{'x' * 1001}'",
+        "model in heedful.toml is 'x{70,80}…'; it must be a text of at most 1000",
     ),
     "two wrong values": (
         "heedful.toml",
         "jobs = 0\nthreads = 0",
-        "threads in heedful.toml .*; jobs in heedful.toml is",
+        "jobs in heedful.toml is .*; threads in heedful.toml is",
     ),
     "an unknown setting": (
         "heedful.toml",

@@ -71,4 +71,4 @@ def test_the_command_that_an_error_names_reads_the_same_database(desk, invoke):
     invoke("import theirs.jsonl --db mine.db")
     missing = invoke("lessons 99 --db mine.db")
     assert missing.code == 3
-    assert "heedful lessons --db mine.db shows the ids" in missing.err
+    assert "heedful lessons shows the ids (add --db mine.db)" in missing.err

@@ -11,7 +11,7 @@ import pytest
 
 import heedful
 from heedful import errors
-from heedful.cli.serve import setup_of
+from heedful.cli.service import setup_of
 from heedful.cli.settings import Settings
 from heedful.compat.reflections import query_reflections
 from heedful.lessons.lesson import Scope

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.cli.serve import setup_of, working
+from heedful.cli.service import setup_of, working
 from heedful.cli.settings import Settings
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory

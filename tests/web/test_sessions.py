@@ -15,7 +15,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from heedful.cli import serve
+from heedful.cli import service
 from heedful.cli.app import app
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import RequestLimits
@@ -271,14 +271,14 @@ def test_heedful_ui_collects_garbage_rarely(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(webbrowser, "open", open_page)
     assert started_and_stopped("ui", "--port", "0").exit_code == 0
-    assert thresholds == [(serve.GARBAGE_THRESHOLD_OBJECTS, *before[1:])]
+    assert thresholds == [(service.GARBAGE_THRESHOLD_OBJECTS, *before[1:])]
 
 
 def test_a_service_leaves_what_it_imported_out_of_garbage_collection():
     thresholds = gc.get_threshold()
     before = gc.get_freeze_count()
     try:
-        serve.rest_garbage_collection()
+        service.rest_garbage_collection()
         frozen = gc.get_freeze_count()
     finally:
         gc.set_threshold(thresholds[0], thresholds[1], thresholds[2])

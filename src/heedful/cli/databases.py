@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from heedful.cli.exits import drive
-from heedful.cli.settings import Settings, scope_of, settings
+from heedful.cli.settings import Settings, scope_of, seconds, settings
 from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.projects import prepare_database, user_folder
+from heedful.store.retention import MIN_KEPT_DAYS
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -57,6 +58,15 @@ def read(function: Callable[..., T], *arguments: object) -> T:
     Raises NotFound, StoreError.
     """
     return ask_scope(lambda store, scope: store.read(scope, function, *arguments))
+
+
+def forget_times(values: Settings) -> tuple[float | None, float | None]:
+    """Return after how many seconds unused lessons, and ended loops, are removed.
+
+    Raises InvalidInput.
+    """
+    unused = seconds("forget", values.forget)
+    return unused, seconds("forget_loops", values.forget_loops, min_days=MIN_KEPT_DAYS)
 
 
 def db_exists(db: str) -> bool:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -29,16 +29,13 @@ from heedful.cli.resources import (
     judge_results,
     judging,
     opened_model,
+    opened_queue,
 )
 from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError, install_line
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces, space_of
-from heedful.models import (
-    embedder_packages_here,
-    embedder_weights_here,
-    weights,
-)
+from heedful.models import weights
 from heedful.store import POSTGRES_PREFIXES, search, shown
 from heedful.store.connection import Db
 from heedful.validation import require
@@ -53,8 +50,10 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 # Earlier versions have the "WAL-reset bug" (https://sqlite.org/wal.html): rarely, two
 # connections that write and move the log into the file at once damage it.
 MENDED_SQLITE_VERSION = (3, 51, 3)
-INSTALL_EMBEDDER_COMMAND = "pip install '.[embedded]'"
-FETCH_EMBEDDER_COMMAND = f"heedful model fetch {weights.EMBEDDER_NAME}"
+COMPARE_MEANINGS = (
+    f"pip install '.[embedded]' && heedful model fetch {weights.EMBEDDER_NAME}"
+)
+DATABASE_FIX = "restore a copy, or move the file away"
 UNFIT_JUDGE_FIX = (
     "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
 )
@@ -75,23 +74,18 @@ order by 1
 class Sign:
     """The result of one check: whether all is well, and what was found.
 
-    If it is not well, `todo` says what to do about it. What is `absent` is well if no
-    setting needs it.
+    If it is not well, `todo` says what to do about it.
     """
 
     name: str
     well: bool
     found: str
     todo: str = ""
-    absent: bool = False
 
     def __str__(self) -> str:
-        if self.well and self.absent:
-            return f"– {self.name}: {self.found}; {self.todo}"
         if self.well:
             return f"✓ {self.name}: {self.found}"
-        todo = f"; {self.todo}" if self.todo else ""
-        return f"✗ {self.name}: {self.found}{todo}"
+        return f"✗ {self.name}: {self.found}; {self.todo}"
 
 
 def doctor() -> int:
@@ -102,44 +96,40 @@ def doctor() -> int:
     model, weights and the database.
     """
     values = settings()
-    signs = [
-        *_check_sqlite(values),
-        *_check_package_and_key(values),
-        _describe_recall(values),
-        _check_stored_judge(values),
-        *_check_weights(values),
-    ]
+    signs = [] if values.db.startswith(POSTGRES_PREFIXES) else [_check_sqlite()]
+    # Two models of one provider have the same package and key.
+    for kind in dict.fromkeys(name.partition(":")[0] for name in values.models):
+        signs += _check_kind(kind)
+    signs.append(_describe_recall(values))
+    doubt = judge_doubt(values)
+    judge = f"{values.judge}: {doubt}".removesuffix(": ")
+    signs.append(Sign(name="judge", well=not doubt, found=judge, todo=UNFIT_JUDGE_FIX))
+    signs += _check_weights(values)
     try:
         signs += _check_database(values)
     except (HeedfulError, OSError) as error:
-        signs.append(
-            Sign(name="database", well=False, found=f"{shown(values.db)}: {error}")
-        )
+        reason = f"{shown(values.db)}: {error}"
+        signs.append(Sign(name="database", well=False, found=reason, todo=DATABASE_FIX))
 
     well = all(sign.well for sign in signs)
     answer({"well": well, "signs": signs}, list(map(str, signs)))
     return 0 if well else 1
 
 
-def _check_sqlite(values: Settings) -> Iterator[Sign]:
-    """Check the version of SQLite, if it is used, and that it has full-text search."""
-    if values.db.startswith(POSTGRES_PREFIXES):
-        return
-
+def _check_sqlite() -> Sign:
+    """Check the version of SQLite, and that it has full-text search."""
     with closing(sqlite3.connect(":memory:")) as db:
         (has_fts5,) = db.execute(
             "select sqlite_compileoption_used('ENABLE_FTS5')"
         ).fetchone()
 
-    search_state = "there" if has_fts5 else "missing"
-    version = f"{sqlite3.sqlite_version}, full-text search {search_state}"
+    version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < MENDED_SQLITE_VERSION:
         version += (
             "; in rare cases a SQLite before 3.51.3 damages a file that several "
             "programs write to: keep backups (heedful db copy)"
         )
-
-    yield Sign(
+    return Sign(
         name="sqlite",
         well=sqlite3.sqlite_version_info >= MIN_SQLITE_VERSION and has_fts5 == 1,
         found=version,
@@ -147,32 +137,20 @@ def _check_sqlite(values: Settings) -> Iterator[Sign]:
     )
 
 
-def _check_package_and_key(values: Settings) -> Iterator[Sign]:
-    """Check the package of each model, and the key of its provider, where it needs
-    them.
-    """
-    # Two models of one provider have the same package and key.
-    kinds = dict.fromkeys(name.partition(":")[0] for name in values.models)
-    for kind in kinds:
-        yield from _check_kind(kind)
-
-
 def _check_kind(kind: str) -> Iterator[Sign]:
     """Check the package and the key that a kind of model needs."""
     if kind in MODEL_EXTRAS:
         package, extra = MODEL_EXTRAS[kind]
-        try:
+        version = ""
+        with suppress(metadata.PackageNotFoundError):
             version = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            version = ""
-        # The default model needs none before somebody asks for it.
-        is_absent = not version and not is_stated("model")
+        missing = f"missing; {install_line(extra)}"
         yield Sign(
             name="model's package",
-            well=bool(version) or is_absent,
-            found=f"{package} {version or 'missing'}",
-            todo=install_line(extra),
-            absent=is_absent,
+            # The default model needs none before somebody asks for it.
+            well=bool(version) or not is_stated("model"),
+            found=f"{package} {version or missing}",
+            todo="or name another model",
         )
 
     key = f"{kind.upper()}_API_KEY"
@@ -181,34 +159,17 @@ def _check_kind(kind: str) -> Iterator[Sign]:
         yield Sign(
             name="model's key",
             well=is_set,
-            found=f"{key} is set" if is_set else f"{key} is not set",
+            found=f"{key} is {'' if is_set else 'not '}set",
             todo=f"set {key} in the environment",
         )
 
 
 def _describe_recall(values: Settings) -> Sign:
     """Say whether recall compares meanings or words; both are well."""
+    comparison = f"compares words; {COMPARE_MEANINGS} lets it compare meanings"
     if compares_meanings(values):
-        return Sign(name="recall", well=True, found="compares meanings (minilm)")
-    commands = []
-    if not embedder_packages_here():
-        commands.append(INSTALL_EMBEDDER_COMMAND)
-    if not embedder_weights_here(values.cache):
-        commands.append(FETCH_EMBEDDER_COMMAND)
-    return Sign(
-        name="recall",
-        well=True,
-        found="compares words",
-        todo=f"{' && '.join(commands)} lets it compare meanings",
-        absent=values.embedder != "none",
-    )
-
-
-def _check_stored_judge(values: Settings) -> Sign:
-    """Check what `heedful model judge` has stored about the judge."""
-    doubt = judge_doubt(values)
-    state = f"{values.judge}: {doubt}" if doubt else values.judge
-    return Sign(name="judge", well=not doubt, found=state, todo=UNFIT_JUDGE_FIX)
+        comparison = "compares meanings (minilm)"
+    return Sign(name="recall", well=True, found=comparison)
 
 
 def _check_weights(values: Settings) -> Iterator[Sign]:
@@ -222,13 +183,16 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
             is_needed = True
 
         state = drive(weights.check(file, values.cache))
-        is_absent = state.kind == "absent"
+        fetch_it = f"heedful model fetch {file.name}"
+        place = f"{state.kind}, {state.path}"
+        may_be_absent = state.kind == "absent" and not is_needed
+        if may_be_absent:
+            place += f"; {fetch_it}"
         yield Sign(
             name=f"weights {file.name}",
-            well=state.kind == "good" or (is_absent and not is_needed),
-            found=f"{state.kind}, {state.path}",
-            todo=f"heedful model fetch {file.name}",
-            absent=is_absent,
+            well=state.kind == "good" or may_be_absent,
+            found=place,
+            todo=fetch_it,
         )
 
 
@@ -248,9 +212,7 @@ def _check_database(values: Settings) -> list[Sign]:
 
 async def _check_queue(values: Settings) -> list[Sign]:
     """Check that no job is stalled or has failed, and that workers do what waits."""
-    from heedful.service.worker import PostgresQueue
-
-    async with PostgresQueue(values.db) as queue:
+    async with opened_queue(values.db) as queue:
         workload = await queue.workload()
 
     depths = workload.depths
@@ -319,7 +281,7 @@ def _check_integrity(db: Db, file: str) -> Sign:
         name="database",
         well=result == "ok",
         found=f"{file}, {result}",
-        todo="restore a copy, or move the file away",
+        todo=DATABASE_FIX,
     )
 
 

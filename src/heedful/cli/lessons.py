@@ -38,13 +38,9 @@ from heedful.cli.settings import (
     MAX_OPTION_INTEGER,
     By,
     DryRun,
-    EndedFor,
-    Keep,
     Limit,
-    UnusedFor,
     Why,
-    ended_seconds,
-    seconds_if_given,
+    seconds,
     where,
 )
 from heedful.episodes.error_lines import error_lines
@@ -285,7 +281,7 @@ def _seen_texts(result: Seen, pattern: str, db: str) -> tuple[list[str], list[st
 
     notes: list[str] = []
     if result.release:
-        notes = [QUARANTINE_NOTICE, name_database(f"Next: {result.release}", db)]
+        notes = [QUARANTINE_NOTICE, f"Next: {name_database(result.release, db)}"]
     if result.group is not None:
         patterns_count = counted(len(result.group.members), "pattern")
         template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
@@ -557,9 +553,16 @@ def pin(
 @lessons.command()
 def prune(
     by: By,
-    unused_for: UnusedFor = None,
-    keep: Keep = None,
-    ended_for: EndedFor = None,
+    unused_for: Annotated[
+        str | None, Option(help="Remove lessons unused this long: 180d.")
+    ] = None,
+    keep: Annotated[
+        int | None,
+        Option(min=0, max=MAX_OPTION_INTEGER, help="Keep the most useful lessons."),
+    ] = None,
+    ended_for: Annotated[
+        str | None, Option(help="Remove loops that ended this long ago: 365d.")
+    ] = None,
     dry_run: DryRun = False,
 ) -> int:
     """Remove lessons that are not useful, and loops that ended long ago.
@@ -572,8 +575,8 @@ def prune(
             "nothing says what to remove: give --unused-for 180d, --keep 1000 or "
             "--ended-for 365d"
         )
-    unused_seconds = seconds_if_given("--unused-for", unused_for)
-    ended = ended_seconds("--ended-for", ended_for)
+    unused_seconds = seconds("--unused-for", unused_for)
+    ended = seconds("--ended-for", ended_for, min_days=retention.MIN_KEPT_DAYS)
 
     async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
         lessons: Sequence[Mapping[str, Any]] = ()

@@ -110,7 +110,7 @@ def why(
     notes: list[LoopNote] = []
 
     async def read(store: Store, scope: Scope) -> Report | StoredLoop:
-        stored_loop = await _newest_or_named(store, scope, loop)
+        stored_loop = await loop_of(store, scope, loop)
         if html is not None:
             report, sentence = await report_any(store, scope, stored_loop.id)
             write_bundle(report, sentence, html)
@@ -131,24 +131,6 @@ def why(
     if isinstance(loop_or_run, Report):
         return _explain_run(loop_or_run, stage, full=full)
     return _explain_loop(loop_or_run, notes)
-
-
-async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
-    """Return the loop called `name`.
-
-    `last` is the newest loop; if that is a stage of a run, the run.
-    """
-    if name != LAST:
-        return await loop_of(store, scope, name)
-
-    newest, _ = await store.read(scope, stored_loops.newest, limit=1)
-    if not newest:
-        raise NotFound("loop", name, f"{where()}, which has no loop yet")
-
-    stored_loop = await loop_of(store, scope, newest[0].id)
-    if stored_loop.head.stage is None:
-        return stored_loop
-    return await loop_of(store, scope, stored_loop.head.stage.run)
 
 
 def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
@@ -251,31 +233,22 @@ def _shorten_value(value: Any) -> str:
 async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` is the newest run; a run comes before its own stages. Raises NotFound,
-    UsageError.
+    `last` is the newest loop; if that is a stage of a run, the run. A run comes before
+    its own stages. Raises NotFound, UsageError.
     """
     try:
         id = await store.read(scope, find_loop, name)
     except NotFound as error:
-        if name != LAST:
-            question = similar_name(name, await store.read(scope, known_names))
-            lists = f"{command_line('loops')} and {command_line('loops', 'runs')}"
-            remedy = f"{question}; {lists} list them"
-            raise NotFound("loop or run", name, where(), remedy=remedy) from error
-        runs = await newest_runs(store, scope, 1)
-        if runs:
-            return runs[0]
-        raise NotFound("run of a pipeline", name, where()) from error
+        if name == LAST:
+            newest, _ = await store.read(scope, stored_loops.newest, limit=1)
+            if newest:
+                stage = newest[0].head.stage
+                id = newest[0].id if stage is None else stage.run
+                return await store.read(scope, stored_loops.read, id)
+        question = similar_name(name, await store.read(scope, known_names))
+        remedy = f"{question}; {command_line('loops')} lists them"
+        raise NotFound("loop or run", name, where(), remedy=remedy) from error
     return await store.read(scope, stored_loops.read, id)
-
-
-async def newest_runs(
-    store: Store, scope: Scope, limit: int, pipeline: str = ""
-) -> list[StoredLoop]:
-    """Return the newest runs, newest first, of a pipeline; "" is all pipelines."""
-    return await _newest_with(
-        store, scope, lambda loop: _is_run_of(loop, pipeline), limit=limit
-    )
 
 
 async def _newest_with(
@@ -305,12 +278,6 @@ async def _newest_with(
         wanted += filter(is_wanted, newest)
         before = newest[-1].id if newest else ""
     return wanted[:limit]
-
-
-def _is_run_of(stored_loop: StoredLoop, pipeline: str) -> bool:
-    """Return True if the loop is a run of the pipeline; "" is any pipeline."""
-    task = stored_loop.head.task
-    return stored_loop.is_run and pipeline in ("", task["pipeline"])
 
 
 NAMES_NO_STAGE = (
@@ -411,31 +378,14 @@ def list_loops(
         return newest, window.loops
 
     newest_loops, window = ask_scope(read)
-    rows = []
-    kinds = Counter[str]()
-    has_ladder = False
-    for stored_loop in newest_loops:
-        head = stored_loop.head
-        facts = {
-            "state": stored_loop.shown_state,
-            "task": head.task,
-            "kind": head.kind,
-            "doubt": stored_loop.doubt,
-            "failure": stored_loop.failure,
-            "memory_key": head.memory_key,
-        }
-        if stored_loop.is_run:
-            facts["attempts"] = None  # its stages make the attempts
-        rows.append({**stored_loop.summary(), **facts})
-        kinds[head.kind] += 1
-        has_ladder = has_ladder or stored_loop.loop.ladder is not None
-
-    if not rows:
+    if not newest_loops:
         kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
         return answer({"loops": []}, f"no {kind} in {where()}")
 
+    rows = list(map(_loop_row, newest_loops))
+    kinds = Counter(row["kind"] for row in rows)
     shown_columns = dict(LOOP_COLUMNS)
-    if not has_ladder:
+    if all(stored_loop.loop.ladder is None for stored_loop in newest_loops):
         del shown_columns["rung"]
     if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
@@ -451,8 +401,6 @@ def list_loops(
         for row in rows
         if row["failure"]
     ]
-    if failures:
-        then = f"{clean(failures[0], MAX_CANDIDATE_CHARS)}\n{then}".rstrip()
     totals = sum_loops(window)
     causes = group_causes(window)
     document = {
@@ -461,9 +409,30 @@ def list_loops(
         "keys": [figures.plain for figures in count_keys(window)],
         "causes": causes,
     }
-    table = TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task")
-    lines = [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])]
-    return answer(document, table, lines, then)
+    return answer(
+        document,
+        TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
+        [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])],
+        [clean(failure, MAX_CANDIDATE_CHARS) for failure in failures[:1]],
+        then,
+    )
+
+
+def _loop_row(stored_loop: StoredLoop) -> dict[str, Any]:
+    """Return what a list shows of a loop."""
+    head = stored_loop.head
+    row = {
+        **stored_loop.summary(),
+        "state": stored_loop.shown_state,
+        "task": head.task,
+        "kind": head.kind,
+        "doubt": stored_loop.doubt,
+        "failure": stored_loop.failure,
+        "memory_key": head.memory_key,
+    }
+    if stored_loop.is_run:
+        row["attempts"] = None  # its stages make the attempts
+    return row
 
 
 def _cause_line(cause: FailureCause) -> str:
@@ -488,23 +457,24 @@ def runs(
     """List the newest runs of pipelines."""
 
     async def read(store: Store, scope: Scope) -> list[Report]:
-        newest = await newest_runs(store, scope, limit, pipeline)
-        if newest or not pipeline:
-            return [await report_of(store, scope, run.id) for run in newest]
+        def is_wanted(loop: StoredLoop) -> bool:
+            return loop.is_run and pipeline in ("", loop.head.task["pipeline"])
 
-        hint = ""
-        all_runs = await newest_runs(store, scope, limit)
-        names = sorted({run.head.task["pipeline"] for run in all_runs})
-        if names:
-            question = similar_name(pipeline, names)
-            hint = f"{question}; there are runs of {', '.join(names)}"
-        raise NotFound("run of the pipeline", pipeline, where(), remedy=hint)
+        newest = await _newest_with(store, scope, is_wanted, limit=limit)
+        if pipeline and not newest:
+            remedy = f"; {command_line('loops', 'runs')} lists all"
+            raise NotFound("run of the pipeline", pipeline, where(), remedy=remedy)
+        return [await report_of(store, scope, run.id) for run in newest]
 
     reports = ask_scope(read)
-    rows = list(map(_run_row, reports))
-    empty = f"no run of a pipeline in {where()}"
-    then = following("why", reports[0].run) if reports else ""
-    return emit(rows, RUN_COLUMNS, key="runs", text_columns=4, empty=empty, then=then)
+    return emit(
+        list(map(_run_row, reports)),
+        RUN_COLUMNS,
+        key="runs",
+        text_columns=4,
+        empty=f"no run of a pipeline in {where()}",
+        then=following("why", reports[0].run) if reports else "",
+    )
 
 
 def _stages_cell(counts: Mapping[str, int]) -> str:
@@ -557,10 +527,10 @@ def override(
     from heedful.drive.report import override as override_loop
 
     until = time_after("--expires", expires)
-    stored_loop = ask_scope(lambda store, scope: loop_of(store, scope, loop))
 
-    async def suspend(store: Store, scope: Scope) -> Verdict:
-        return await override_loop(
+    async def suspend(store: Store, scope: Scope) -> tuple[str, Verdict]:
+        stored_loop = await loop_of(store, scope, loop)
+        verdict = await override_loop(
             stored_loop.id,
             rule,
             by=by,
@@ -570,10 +540,11 @@ def override(
             store=store,
             scope=scope,
         )
+        return stored_loop.id, verdict
 
-    verdict = ask_scope(suspend)
+    id, verdict = ask_scope(suspend)
     document = {
-        "loop": stored_loop.id,
+        "loop": id,
         "rule": rule,
         "by": by,
         "why": why,
@@ -582,25 +553,18 @@ def override(
         **codec.verdict_answer(verdict),
     }
 
-    verb = "are" if "," in rule else "is"
-    names = rule.replace(",", " and ")
-    suspended = f"{names} {verb} suspended for {counted(decisions, 'decision')}"
-    state = _state_words(stored_loop.id, verdict)
-    words = f"{suspended}; loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {state}"
-    return answer(document, words, following("why", stored_loop.id))
-
-
-def _state_words(id: str, verdict: Verdict) -> str:
-    """Return in which state an override leaves the loop, and how it continues."""
+    names = rule.replace(",", ", ")
+    suspended = f"suspended for {counted(decisions, 'decision')}: {names}"
+    words = f"{suspended}; loop {clean(id, MAX_SHOWN_ID_CHARS)} "
     if isinstance(verdict, Done):
-        rules = ", ".join(stop.rule for stop in verdict.stopped_by)
-        return f"is still stopped by {rules}"
-
-    # `heedful run` calls the loop of a task RUN/TASK.
-    run, _, task = id.rpartition("/")
-    if run and task:
-        return f"is open; heedful run TASKS --run {run} --resume continues it"
-    return "is open; resume it in the program that ran it"
+        words += f"is still stopped by {', '.join(s.rule for s in verdict.stopped_by)}"
+    else:
+        words += "is open; resume it in the program that ran it"
+        # `heedful run` calls the loop of a task RUN/TASK.
+        run, _, task = id.rpartition("/")
+        if run and task:
+            words += f", or by heedful run TASKS --run {run} --resume"
+    return answer(document, words, following("why", id))
 
 
 @loops.command()
@@ -656,6 +620,7 @@ def correct(
     It is refused if a check of the loop refused it before, or the check of a lesson
     refuses it.
     """
+
     from heedful.cli.resources import ask  # slow to import
 
     async def teach(memory: "Memory") -> tuple[StoredLoop, list[Remembered]]:
@@ -665,8 +630,8 @@ def correct(
 
     stored_loop, answers = ask(teach)
     ids = [remembered.id for remembered in answers]
-    words = "this answer is known already"
-    if ids:
-        words = f"the answer is in {' and '.join(f'lesson {id}' for id in ids)}"
+    words = f"the answer is in lesson {', '.join(map(str, ids))}"
+    if not ids:
+        words = "this answer is known already"
     document = {"loop": stored_loop.id, "by": by, "why": why, "lessons": ids}
     return answer(document, words, following("why", stored_loop.id))

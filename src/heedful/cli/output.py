@@ -5,7 +5,6 @@ document is printed, and nothing else; otherwise the texts or the table.
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ from typing import Any
 
 from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
+from heedful.store import DEFAULT_DATABASE_FILE, shown
 
 # A line is printed after this many loops, lessons or files; fewer take only a few
 # seconds.
@@ -57,28 +57,9 @@ Column = str | Callable[[Any], Any]
 # The columns of a table by their heads.
 Columns = Mapping[str, Column]
 
-# The commands in the answers of memory: what waits, and what lets it be shown.
-MEMORY_COMMAND_PATTERN = re.compile(
-    r"\bheedful (?:quarantine list\b|reembed\b|(?:lessons|dream log)(?= shows\b)"
-    r"|(?:quarantine|lessons|proof) [^;\n]*?--by NAME\b)"
-    r"(?! --db)"
-)
 MAX_TABLE_ROWS = 50  # of a table that may be very long
-MIN_CUT_COLUMNS = 12  # characters of the column that is cut to fit a terminal
-# A narrower column of words breaks most of its words: then each row is a block.
-MIN_FOLDED_COLUMNS = 12
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
-# The heads of columns that contain times, as seconds since 1970.
-TIME_COLUMNS = {
-    "at",
-    "began",
-    "ends",
-    "last of use",
-    "last seen",
-    "made",
-    "since",
-    "updated",
-}
+FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
 
 
 @dataclass(kw_only=True)
@@ -208,9 +189,8 @@ class TextTable:
     """A table as text.
 
     The first `text_columns` contain words, the other columns numbers, which are aligned
-    right. A narrow terminal folds words, never numbers; if it is too narrow for that,
-    each row is a block with a line for each column. If `columns` is a mapping, each row
-    is a record, and each column shows a field of the record or the result of a
+    right. A narrow terminal folds words, never numbers. If `columns` is a mapping, each
+    row is a record, and each column shows a field of the record or the result of a
     function; otherwise a row is a sequence of cells.
 
     With a `cut_column`, each row is one line: this column contains words, too, and ends
@@ -226,81 +206,48 @@ class TextTable:
     def __str__(self) -> str:
         from rich import box  # slow to import
         from rich.console import Console
+        from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        for place, head in enumerate(self.columns):
+            is_cut = head == self.cut_column
+            is_number = place >= self.text_columns and not is_cut
+            is_whole = is_number or bool(self.cut_column and not is_cut)
+            table.add_column(head, no_wrap=is_whole)
+            if is_number:
+                table.columns[-1].justify = "right"
+        for row in self.rows:
+            cells = [clean(str(cell), 200) for cell in self._cells_of(row)]
+            # A text is no markup.
+            texts = [Text(cell, overflow="fold") for cell in cells]
+            if self.cut_column:
+                texts = [
+                    Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells
+                ]
+            table.add_row(*texts)
+
         width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
         console = Console(width=width, color_system=None)
-
-        lines = self._lines()
-        cells_by_column = zip(self.columns, *lines, strict=True)
-        widths = [max(map(len, cells)) for cells in cells_by_column]
-
-        # A column needs its widest cell, a blank at each side, and one between columns.
-        free = console.width - sum(widths) - 3 * len(widths)
-        if self.cut_column:
-            place = list(self.columns).index(self.cut_column)
-            free += widths[place]
-            widths[place] = min(widths[place], max(MIN_CUT_COLUMNS, free))
-            free -= widths[place]
-        elif self._folded_width(widths) > console.width:
-            return self._blocks(lines)
-
-        is_narrow = free < 0
-        left_padding = 0 if is_narrow else 1
-        table = RichTable(
-            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, left_padding)
-        )
-
-        for place, head in enumerate(self.columns):
-            is_number = place >= self.text_columns and head != self.cut_column
-            if self.cut_column or is_number:
-                width = widths[place]
-                table.add_column(head, min_width=width, max_width=width, no_wrap=True)
-                table.columns[-1].justify = "right" if is_number else "left"
-            else:
-                table.add_column(head, overflow="fold")
-        for line in lines:
-            table.add_row(*map(Text, line))  # a text is no markup
-
+        # The table of a terminal that is too narrow for the numbers has wider lines.
+        needed = Measurement.get(console, console.options, table).minimum
+        console.width = max(console.width, needed)
         with console.capture() as captured:
             console.print(table, crop=False)
         # A blank beyond the last column of a terminal would make an empty line.
         return "\n".join(map(str.rstrip, captured.get().splitlines()))
 
-    def _folded_width(self, widths: Sequence[int]) -> int:
-        """Return the columns of a terminal that the table needs at least."""
-        words = widths[: self.text_columns]
-        numbers = widths[self.text_columns :]
-        folded = [min(width, MIN_FOLDED_COLUMNS) for width in words]
-        return sum(folded) + sum(numbers) + 2 * len(widths)
-
-    def _blocks(self, lines: Sequence[Sequence[str]]) -> str:
-        """Return each row as lines: a column's name and its cell, if it has one."""
-        heads = list(self.columns)
-        width = max(map(len, heads))
-        blocks = []
-        for cells in lines:
-            pairs = zip(heads, cells, strict=True)
-            filled = [f"{head:{width}}  {cell}" for head, cell in pairs if cell]
-            blocks.append("\n".join(filled))
-        return "\n\n".join(blocks)
-
-    def _lines(self) -> list[list[str]]:
-        """Return the cells of each row as texts of one line."""
-        lines = []
-        for row in self.rows:
-            cells = row  # unless it is a record
-            if isinstance(self.columns, Mapping):
-                cells = [
-                    _cell_of(row, head, column) for head, column in self.columns.items()
-                ]
-            lines.append([clean(str(cell), 200) for cell in cells])
-        return lines
+    def _cells_of(self, row: Any) -> Sequence[Any]:
+        """Return the cells of a row."""
+        if not isinstance(self.columns, Mapping):
+            cells: Sequence[Any] = row
+            return cells
+        return [_cell_of(row, column) for column in self.columns.values()]
 
 
-def _cell_of(record: Any, head: str, column: Column) -> Any:
-    """Return what the column called `head` shows of a record."""
+def _cell_of(record: Any, column: Column) -> Any:
+    """Return what a column shows of a record."""
     if not isinstance(column, str):
         value = column(record)
     elif isinstance(record, Mapping):
@@ -309,7 +256,7 @@ def _cell_of(record: Any, head: str, column: Column) -> Any:
         value = getattr(record, column)
 
     if isinstance(value, float):
-        return when(value) if head in TIME_COLUMNS else f"{value:.1f}"
+        return when(value) if value > FIRST_TIME_SECONDS else f"{value:.1f}"
     if isinstance(value, Mapping):
         return json.dumps(value) if value else ""
     if isinstance(value, list | tuple):
@@ -377,20 +324,19 @@ def command_line(*words: object, db: str | None = None, **options: object) -> st
 
 
 def name_database(text: str, db: str | None = None) -> str:
-    """Return a text of memory whose commands end with --db, as in `following`.
-
-    Memory writes the commands that release, state, restore or edit what waits.
+    """Return a command of memory with its option --db, or a text that names commands
+    with what to add to them.
     """
     option = _db_option(db)
-    return MEMORY_COMMAND_PATTERN.sub(lambda command: f"{command[0]}{option}", text)
+    if not option or "heedful " not in text:
+        return text
+    return f"{text}{option}" if text.startswith("heedful ") else f"{text} (add{option})"
 
 
 def _db_option(db: str | None) -> str:
     """Return the option --db with a space before it, or "" for the default."""
-    from heedful.store import shown
-
     db = db or current_command().options.get("db")
-    if db in (None, "", "heedful.db"):
+    if db in (None, "", DEFAULT_DATABASE_FILE):
         return ""
     return f" --db {quote_words([shown(db)])}"
 
@@ -399,8 +345,6 @@ def repeated() -> str:
     """Return the line `Next: heedful …` with the running command, but without
     --dry-run.
     """
-    from heedful.store import shown  # slow to import, and --help needs no store
-
     left_out = ("--dry-run", "--json")
     arguments = current_command().arguments
     words = [shown(word) for word in arguments if word not in left_out]

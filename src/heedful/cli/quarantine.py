@@ -5,10 +5,9 @@ releases it or states its source. Every review is recorded with who made it and 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from getpass import getuser
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
@@ -27,7 +26,7 @@ from heedful.cli.output import (
 from heedful.cli.resources import ask, embed_later
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Texts, Why, where
 from heedful.errors import NotFound
-from heedful.lessons.commands import option_words, quote_words, trust_words
+from heedful.lessons.commands import trust_words
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
@@ -66,20 +65,18 @@ def list_waiting(limit: Limit = 50) -> int:
 
     waiting, stated = ask(look)
     rows = []
+    sources: list[str] = []
     for entry in waiting:
         row = asdict(entry)
         # Only `show` prints where a text comes from.
         del row["provenance"]
-        row["of"] = lesson_ids.get(entry.id, 0)
-        rows.append(row)
+        rows.append({**row, "of": lesson_ids.get(entry.id, 0)})
+        sources += entry.sources
 
-    then = ""
-    if rows:
-        sources = list(chain.from_iterable(entry.sources for entry in waiting))
-        names = names_to_state(sources, stated)
-        if names:
-            then = f"To state their sources: {command_line(*trust_words(names))}\n"
-        then += following("quarantine", "show", rows[0]["id"])
+    then = following("quarantine", "show", rows[0]["id"]) if rows else ""
+    names = names_to_state(sources, stated)
+    if names:
+        then = f"To state their sources: {command_line(*trust_words(names))}\n{then}"
     empty = f"nothing waits in the quarantine of {where()}"
     return emit(
         rows, QUARANTINE_COLUMNS, key="waiting", text_columns=2, empty=empty, then=then
@@ -97,15 +94,14 @@ def show_waiting(id: Id) -> int:
 
     entry, stated = ask(look)
     then = ""
+    trust = ""
     document = asdict(entry)
     if entry.state == "quarantined":
         then = following("quarantine", "release", id, by="NAME")
         names = entry.provenance.names_to_state(stated)
-        document["trust_command"] = ""
-        if names:
-            document["trust_command"] = command_line(*trust_words(names))
-    text = page("quarantined", held=entry, trust=document.get("trust_command", ""))
-    return answer(document, text, then)
+        trust = command_line(*trust_words(names)) if names else ""
+        document["trust_command"] = trust
+    return answer(document, page("quarantined", held=entry, trust=trust), then)
 
 
 @quarantine.command()
@@ -184,41 +180,41 @@ def _audited(
 
 
 async def _remove(
-    memory: Memory, scope: Scope, source: str, *, by: str, why: str, dry_run: bool
+    memory: Memory,
+    source: str,
+    scopes: Sequence[Scope],
+    *,
+    by: str,
+    why: str,
+    dry_run: bool,
 ) -> dict[str, Any]:
-    """Remove what a source wrote in one scope; with `dry_run` only count it.
+    """Remove what a source wrote in some scopes; with `dry_run` only count it.
 
-    Return the fields of the RevocationResult. Raises NotFound if it wrote nothing.
-    """
-    inbox = Quarantine(memory.store, scope)
-    if dry_run:
-        return asdict(await inbox.revoke(source, by=by, why=why, dry_run=True))
-    with _audited(scope, "revoke", subject=source, by=by, why=why):
-        return asdict(await inbox.revoke(source, by=by, why=why))
-
-
-async def _remove_everywhere(
-    memory: Memory, source: str, *, by: str, why: str, dry_run: bool
-) -> dict[str, Any]:
-    """Remove what a source wrote in all projects of the tenant; return the sums.
-
-    Several projects may have a loop with the same id, so an id gets its project.
+    Return the sums of the RevocationResults. Several projects may have a loop with the
+    same id, so an id gets its project. Raises NotFound if the source wrote nothing.
     """
     sums = asdict(RevocationResult())
-    projects = await memory.store.read(memory.scope, lessons.projects)
-    for scope in projects or [memory.scope]:
+    missing: NotFound | None = None
+    is_found = False
+    for scope in scopes:
+        inbox = Quarantine(memory.store, scope)
         try:
-            removed = await _remove(
-                memory, scope, source, by=by, why=why, dry_run=dry_run
-            )
-        except NotFound:
+            audit = _audited(scope, "revoke", subject=source, by=by, why=why)
+            with nullcontext() if dry_run else audit:
+                result = await inbox.revoke(source, by=by, why=why, dry_run=dry_run)
+        except NotFound as error:
+            missing = error
             continue
 
-        for name in ("loop_ids", "reopened"):
-            ids = [f"{scope.project}/{id}" for id in removed[name]]
-            removed[name] = tuple(ids)
+        is_found = True
+        removed = asdict(result)
+        if len(scopes) > 1:
+            for name in ("loop_ids", "reopened"):
+                removed[name] = tuple(f"{scope.project}/{id}" for id in removed[name])
         for name in sums:
             sums[name] += removed[name]
+    if missing is not None and not is_found:
+        raise missing
     return sums
 
 
@@ -238,21 +234,16 @@ def revoke(
     Without --yes it only shows what would be removed.
     """
     is_key = source.startswith(KEY_SOURCE_PREFIX)
-    key_id = keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
     if is_key:
-        source = f"{KEY_SOURCE_PREFIX}{key_id}"
+        source = KEY_SOURCE_PREFIX + keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
 
     async def remove(memory: Memory) -> dict[str, Any]:
-        if not is_key:
-            return await _remove(
-                memory, memory.scope, source, by=by, why=why, dry_run=not yes
-            )
-        removed = await _remove_everywhere(
-            memory, source, by=by, why=why, dry_run=not yes
+        scopes: Sequence[Scope] = ()
+        if is_key:
+            scopes = await memory.store.read(memory.scope, lessons.projects)
+        return await _remove(
+            memory, source, scopes or [memory.scope], by=by, why=why, dry_run=not yes
         )
-        if not any(removed.values()):
-            await _require_key(memory, key_id)
-        return removed
 
     removed = ask(remove)
     # The answer names only some of very many.
@@ -260,7 +251,7 @@ def revoke(
         removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
 
     then = following("quarantine", "log")
-    if any(removed.values()) and not yes:
+    if not yes:
         then = following(
             "quarantine", "revoke", source, by=by or "NAME", why=why, yes=True
         )
@@ -269,34 +260,21 @@ def revoke(
     return answer(document, text, then)
 
 
-async def _require_key(memory: Memory, id: str) -> None:
-    """Raise NotFound unless the tenant has this key."""
-    tenant = memory.scope.tenant
-    key, _ = await memory.store.read(memory.scope, keys.find, id)
-    if key is None or key.tenant != tenant:
-        owner = "NAME" if key is None else key.tenant
-        option = quote_words(option_words("tenant", owner))
-        remedy = f"; if it belongs to another tenant, add {option}"
-        raise NotFound("key", id, f"tenant {tenant}", remedy=remedy)
-
-
 def _subject_cell(review: Mapping[str, Any]) -> str:
-    """Return what a review was about: an example with its text, or a source.
+    """Return what a review was about: an example of a source, or a source.
 
     A source that is no longer stated is marked so.
     """
     record = review["record"]
-    example = record.get("example")
-    if example:
-        source = clean(str(record.get("source") or ""), MAX_SOURCE_CHARS)
-        text = clean(review["text"], 80)
-        return f"example {example} of {source}{': ' if text else ''}{text}"
-
+    if record.get("example"):
+        return (
+            f"example {record['example']} of {clean_name(record.get('source') or '')}"
+        )
     if review["action"] == "expire":
         return f"{record['loops']} {review['subject']}"
-
-    is_removed = review["action"] == "trust" and not record.get("stated")
-    return f"{review['subject']} (removed)" if is_removed else str(review["subject"])
+    if review["action"] == "trust" and not record.get("stated"):
+        return f"{review['subject']} (removed)"
+    return str(review["subject"])
 
 
 REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject_cell)
@@ -305,17 +283,8 @@ REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject_cell)
 @quarantine.command("log")
 def list_reviews(limit: Limit = 50) -> int:
     """List the reviews of lessons and sources: who decided what, and why."""
-    reviews = read(exposures.rulings, limit)
-    ids = [review["record"].get("example", 0) for review in reviews]
-    # What waits again, in new words, is not printed.
-    texts = {
-        entry.id: entry.lesson or entry.pattern
-        for entry in read(quarantine_store.quarantined, ids)
-        if entry.state != "quarantined"
-    }
-    reviewed = zip(ids, reviews, strict=True)
     return emit(
-        [{**review, "text": texts.get(id, "")} for id, review in reviewed],
+        read(exposures.rulings, limit),
         REVIEW_COLUMNS,
         key="rulings",
         text_columns=4,

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -182,44 +181,37 @@ def reflect(
 def _failures_of(results: Sequence[EpisodeResult]) -> FailureTable:
     """Return the table of what failed in the runs, each counted once."""
     table = FailureTable()
-    reflected_on = {
-        result.episode.digest: (result.episode, result.reflected)
-        for result in results
-        if result.episode and result.reflected
-    }
-    for episode, reflected in reflected_on.values():
-        lessons = reflected.lessons
-        answers = (*reflected.stored, *(None for _ in lessons))
-        for lesson, answer_of_lesson in zip(lessons, answers, strict=False):
+    seen: set[str] = set()
+    for result in results:
+        episode = result.episode
+        reflected = result.reflected
+        if episode is None or reflected is None or episode.digest in seen:
+            continue
+        seen.add(episode.digest)
+        answers = (*reflected.stored, *(None for _ in reflected.lessons))
+        for lesson, answer_of_lesson in zip(reflected.lessons, answers, strict=False):
             if lesson.kind == "reflection" and lesson.mistake is not None:
                 table.add("", lesson.mistake, answer_of_lesson, episode)
     return table
 
 
-def _is_new(reflected: reflecting.Reflected) -> bool:
-    """Return True if lessons were stored that were not known before."""
-    return bool(reflected.stored) and not (reflected.known or reflected.again)
+def _kind_of(result: EpisodeResult) -> str:
+    """Return how lists count an episode; "" if there is nothing to count."""
+    reflected = result.reflected
+    if result.error:
+        return "failed"
+    if reflected is None:
+        return ""
+    if reflected.busy:
+        return "left to others"
+    if reflected.known or reflected.again:
+        return "known"
+    return "new" if reflected.stored else "without a mistake"
 
 
 def _counts(results: Sequence[EpisodeResult]) -> str:
     """Return how many episodes were new, known, left to others, or failed."""
-    counts = Counter[str]()
-    for result in results:
-        if result.error:
-            counts["failed"] += 1
-        reflected = result.reflected
-        if reflected is None:
-            continue
-
-        if not reflected.lessons:
-            counts["without a mistake"] += 1
-        if _is_new(reflected):
-            counts["new"] += 1
-        if reflected.busy:
-            counts["left to others"] += 1
-        elif reflected.known or reflected.again:
-            counts["known"] += 1
-
+    counts = Counter(map(_kind_of, results))
     words = f"{counted(len(results), 'episode')}: {counts['new']} new"
     words += f", {counts['known']} known"
     for state in ("without a mistake", "left to others", "failed"):
@@ -233,11 +225,7 @@ def _unknown_words(unknown: Sequence[EpisodeResult]) -> str:
     if not unknown:
         return ""
     names = [clean(result.name, 60) for result in unknown[:MAX_UNKNOWN_NAMES]]
-    if len(unknown) > len(names):
-        names.append(f"and {len(unknown) - len(names)} more")
-    verb = "is" if len(unknown) == 1 else "are"
-    files = counted(len(unknown), "file")
-    return f"{files} {verb} of no known format: {', '.join(names)}"
+    return f"{counted(len(unknown), 'file')} of no known format: {', '.join(names)}"
 
 
 def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
@@ -245,24 +233,23 @@ def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
 
     If lessons wait, the commands follow that say whose words the runs have.
     """
-    new = []
-    for result in results:
-        if result.error:
-            return []
-        if result.reflected is not None and _is_new(result.reflected):
-            new.append(result.reflected)
-
-    if not new:
+    kinds = set(map(_kind_of, results))
+    if "failed" in kinds or "new" not in kinds:
         return []
-    if not any(reflected.release for reflected in new):
-        return [following("lessons")]
 
-    waiting = [reflected.untrusted for reflected in new if reflected.hint]
-    names = sorted(set(chain.from_iterable(waiting)))
+    names: set[str] = set()
+    waits = False
+    for result in results:
+        if result.reflected is not None and _kind_of(result) == "new":
+            waits = waits or bool(result.reflected.release)
+            if result.reflected.hint:
+                names.update(result.reflected.untrusted)
+    if not waits:
+        return [following("lessons")]
     review = following("quarantine", "list")
     if not names:
         return [review]
-    command = command_line(*trust_words(names))
+    command = command_line(*trust_words(sorted(names)))
     return [f"To state the sources: {command}", f"Or review: {review}"]
 
 
@@ -272,37 +259,38 @@ async def _reflect_on_files(
     """Reflect on every episode of the files and folders, in order.
 
     What cannot be read of a file is an error; the rest is reflected on. So is a folder
-    without a file, and a file of no known format unless its folder has one of a known.
+    without a file. A file of no known format is an error only if it is named itself.
     """
     for named in files:
-        found = [*files_in([named])]
-        if not found:
+        paths = [*files_in([named])]
+        if not paths:
             empty = TraceFileError(str(named), 0, "the folder has no file")
             yield EpisodeResult(named.name, error=str(empty))
-
-        is_recognised = False
-        refused: list[EpisodeResult] = []
-        for path, file in found:
+        for path, file in paths:
             episodes = read(file)
             async for result in _reflect_on_file(path, episodes, reflect_on):
-                if episodes.is_recognised or not os.access(path, os.R_OK):
-                    yield result
-                else:
-                    refused.append(result)
-            is_recognised = is_recognised or episodes.is_recognised
-        for result in refused:
-            yield replace(result, is_unknown=is_recognised)
+                is_known = episodes.is_recognised or not os.access(path, os.R_OK)
+                yield replace(result, is_unknown=path != named and not is_known)
 
 
 async def _reflect_on_file(
     path: Path, episodes: Traces, reflect_on: Reflector
 ) -> AsyncIterator[EpisodeResult]:
-    """Reflect on every episode of a file, in order."""
+    """Reflect on every episode of a file, in order.
+
+    Raises ModelUnavailable, with which all others would fail.
+    """
     number = 0
     try:
         for number, episode in enumerate(episodes, 1):
-            id = clean(episode.id, 60) or number
-            yield await _result_of(f"{path.name}:{id}", episode, reflect_on)
+            name = f"{path.name}:{clean(episode.id, 60) or number}"
+            try:
+                reflected = await reflect_on(episode)
+                yield EpisodeResult(name, episode, reflected=reflected)
+            except ModelUnavailable:
+                raise
+            except ModelError as error:
+                yield EpisodeResult(name, episode, error=str(error))
         for skipped in episodes.skipped:
             yield EpisodeResult(path.name, error=str(skipped))
     except TraceFileError as error:
@@ -311,18 +299,3 @@ async def _reflect_on_file(
 
     if not number:  # the file has no episode
         yield EpisodeResult(path.name)
-
-
-async def _result_of(
-    name: str, episode: Episode, reflect_on: Reflector
-) -> EpisodeResult:
-    """Reflect on an episode. Raises ModelUnavailable, with which all others would
-    fail.
-    """
-    try:
-        reflected = await reflect_on(episode)
-    except ModelUnavailable:
-        raise
-    except ModelError as error:
-        return EpisodeResult(name, episode, error=str(error))
-    return EpisodeResult(name, episode, reflected=reflected)

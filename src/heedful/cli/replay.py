@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 from typer import Argument, Option
 
-from heedful.cli import output
 from heedful.cli.databases import ask_store
 from heedful.cli.output import TextTable, answer, columns, counted
 from heedful.cli.settings import Texts, scope_of, settings
@@ -23,14 +22,12 @@ from heedful.loop.policies import PRESETS
 from heedful.loop.reach import reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
-    Comparable,
     Figures,
     RecordedLoop,
 )
 from heedful.loop.similarity import find_near_repeat
 from heedful.loop.stop import rule_name
 from heedful.store import loops, shown
-from heedful.store.records import StoredLoop
 from heedful.validation import MAX_SCORE
 
 MAX_RECORDED_LOOPS = 100_000  # that are read from a database
@@ -68,17 +65,17 @@ def replay(
         return _show_reach(chosen or [presets.policy(settings().policy)])
 
     compared = replays.comparable(read_records(source), chosen, PRESETS.values())
+    recorded, *figures = replays.compare(
+        compared.loops, [RECORDED_POLICY, *compared.policies]
+    )
     notes = list(compared.notes)
-
-    recorded, figures = _compare(compared)
-
     document = {
         "recorded": recorded.plain(),
         "policies": [row.plain() for row in figures],
-        "notes": notes,
+        "notes": compared.notes,
     }
     if any(row.beyond for row in figures):
-        notes = [UNKNOWN_OUTCOME_LEGEND, *notes]
+        notes.insert(0, UNKNOWN_OUTCOME_LEGEND)
 
     attempts = sum(len(record.loop.attempts) for record in compared.loops)
     return answer(
@@ -88,18 +85,6 @@ def replay(
         TextTable(FIGURE_COLUMNS, [recorded, *figures]),
         notes,
     )
-
-
-def _compare(compared: Comparable) -> tuple[Figures, list[Figures]]:
-    """Return the figures of the loops as recorded, and those of each policy."""
-    figures: list[Figures] = []
-    loops = compared.loops
-    all_policies = [RECORDED_POLICY, *compared.policies]
-    total = len(all_policies) * len(loops)
-    for place, policy in enumerate(all_policies):
-        output.progress().counted("replaying", place * len(loops), total)
-        figures += replays.compare(loops, [policy])
-    return figures[0], figures[1:]
 
 
 def _attempts_per_oracle(figures: Figures) -> str:
@@ -168,23 +153,16 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     if source is not None and source.endswith(".jsonl"):
         return read_file(Path(source))
 
-    records = loops.replayable(_newest(source))
-    if not records:
-        values = settings(db=source)
-        scope = scope_of(values)
-        where = f"{shown(values.db)} has an attempt; heedful run makes some"
-        raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
-    return records
-
-
-def _newest(source: str | None) -> Sequence[StoredLoop]:
-    """Return the stored loops of a database, newest first."""
     values = settings(db=source)
     scope = scope_of(values)
     newest, _ = ask_store(
         values, lambda store: store.read(scope, loops.newest, MAX_RECORDED_LOOPS)
     )
-    return newest
+    records = loops.replayable(newest)
+    if not records:
+        where = f"{shown(values.db)} has an attempt; heedful run makes some"
+        raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
+    return records
 
 
 def read_file(path: Path) -> list[RecordedLoop]:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.output import fetched
@@ -25,11 +25,14 @@ from heedful.cli.settings import (
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.models import embedder_here, open_embedder, open_model
+from heedful.models import embedder_here, open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES_PREFIXES
 from heedful.store.projects import own_db, prepare_database
 from heedful.store.store import Store
+
+if TYPE_CHECKING:
+    from heedful.service.worker import PostgresQueue
 
 T = TypeVar("T")
 # The share of labelled pairs that a judge must rank right. A coin would pass 1 of 170
@@ -110,13 +113,16 @@ def _ask_memory(
 async def embed_later(scope: Scope) -> None:
     """Let a worker embed what was released, if workers do the jobs of the database."""
     db = settings().db
-    if not db.startswith(POSTGRES_PREFIXES):
-        return
+    if db.startswith(POSTGRES_PREFIXES):
+        async with opened_queue(db) as queue:
+            await queue.defer("embed", scope)
 
-    from heedful.service.worker import PostgresQueue  # slow to import
 
-    async with PostgresQueue(db) as queue:
-        await queue.defer("embed", scope)
+def opened_queue(db: str, *, works: bool = False) -> "PostgresQueue":
+    """Return the queue of a PostgreSQL database, to open with `async with`."""
+    from heedful.service.worker import PostgresQueue  # an extra
+
+    return PostgresQueue(db, works=works)
 
 
 def memory_of(values: Settings, store: Store) -> Memory:
@@ -142,8 +148,6 @@ async def opened_model(values: Settings) -> AsyncIterator[Model]:
     model = open_here(values)
     if model is None:
         raise UsageError("model is none, but this command asks a model; name one")
-
-    from heedful.models import weights
 
     try:
         needed = weights.needed(values.model)
@@ -177,8 +181,6 @@ def model_here(values: Settings) -> Model | None:
     Return None if its name is "none", or if it is the default model and is not
     installed.
     """
-    from heedful.models import weights
-
     needed = weights.needed(values.model)
     is_default = values.model == Settings.model
     if needed is not None and is_default:
@@ -242,8 +244,6 @@ def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
     It maps each judge to the number of pairs that it ranked right, and of all its
     pairs; {} if the file is missing or damaged.
     """
-    from heedful.models import weights
-
     path = (values.cache or weights.default_cache()) / "judges.json"
     with suppress(OSError, ValueError):
         content = path.read_bytes()

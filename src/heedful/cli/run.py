@@ -8,14 +8,13 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from shutil import which
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -55,6 +54,7 @@ from heedful.sanitize import clean
 from heedful.store import DEFAULT_DATABASE_FILE, loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store
+from heedful.validation import check_name, require
 
 MAX_RUN_NAME_CHARS = 200
 # The newest run of a file is looked for among this many of the newest loops.
@@ -133,7 +133,7 @@ class TaskRun:
 
     @property
     def how_to_resume(self) -> str:
-        """What is open and how to resume the run, as the end of a sentence.
+        """How to resume the run and look at what is open, as the end of a sentence.
 
         "" if the run has not begun.
         """
@@ -144,16 +144,11 @@ class TaskRun:
         if not self.given:
             words += ["--run", self.name]
         command = quote_words(["heedful", *words, "--resume"])
-        resume = f"continue with:\n  {command}"
-        if not self.open_loops:
-            return f"; stored results stay; {resume}"
-
-        first, *others = self.open_loops
-        names = f"loop {first} is open"
-        if others:
-            names = f"loop {first} and {counted(len(others), 'other')} are open"
-        why = command_line("why", first, db=self.settings.db)
-        return f"; stored results stay, {names}; {resume}\nlook at it with:\n  {why}"
+        sentence = f"; stored results stay; continue with:\n  {command}"
+        if self.open_loops:
+            why = command_line("why", self.open_loops[0], db=self.settings.db)
+            sentence += f"\nlook at an open loop with:\n  {why}"
+        return sentence
 
 
 def run(
@@ -178,7 +173,8 @@ def run(
     values = settings()
     _ = values.costs  # before anything is opened
     if name is not None:
-        _check_run_name(name)
+        check_name("--run", name, MAX_RUN_NAME_CHARS)
+        require(name and "/" not in name, "--run", name, "a name without /")
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
 
     policy = policies.policy(values.policy)
@@ -199,14 +195,6 @@ def run(
     except errors.HeedfulError as error:
         failure = error
     return _report(task_run, failure)
-
-
-def _check_run_name(name: str) -> None:
-    """Raise InvalidInput if a run cannot have this name."""
-    has_length = 0 < len(name) <= MAX_RUN_NAME_CHARS
-    if not has_length or not name.isprintable() or "/" in name:
-        allowed = f"1 to {MAX_RUN_NAME_CHARS} printable characters without /"
-        raise errors.InvalidInput("--run", name, allowed)
 
 
 async def _drive(task_run: TaskRun) -> None:
@@ -396,19 +384,16 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
 
     # After a failure, --json prints one document: the error with these fields.
     if failure is None or not current_command().json:
-        table: object = ""
-        page = ""
-        then = ""
+        texts: list[object] = []
         if rows:
-            table = TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}])
-        if rows and task_run.page is not None:
-            page = f"report {task_run.page}"
-
+            texts.append(TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}]))
+            texts += rung_table(ladders)
+        if task_run.page is not None:
+            texts.append(f"report {task_run.page}")
         failed = [row.loop for row in rows if not row.passed]
         if failed:
-            then = f"\n{following('why', failed[0], db=task_run.settings.db)}"
-
-        answer(document, table, rung_table(ladders), [page, then])
+            texts.append(f"\n{following('why', failed[0], db=task_run.settings.db)}")
+        answer(document, texts)
 
     if failure is None:
         return 0 if all(row.passed for row in rows) else 1
@@ -478,20 +463,14 @@ async def _find_run(store: Store, scope: Scope, task_run: TaskRun) -> str:
     Raises NotFound.
     """
     stem = _stem(task_run.path)
-    # The run is the part before the slash of an id: "tasks-2" in "tasks-2/add".
-    if task_run.given:
-        run_pattern = re.compile(f"({re.escape(task_run.given)})/")
-        newest, _ = await store.read(
-            scope, loops.newest, limit=1, prefix=f"{task_run.given}/"
-        )
-    else:
-        run_pattern = re.compile(rf"({re.escape(stem)}-\d+)/")
-        newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, f"{stem}-")
-
+    prefix = f"{task_run.given}/" if task_run.given else f"{stem}-"
+    newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, prefix)
     for stored_loop in newest:
-        match = run_pattern.match(stored_loop.id)
-        if match:
-            return match[1]
+        # The id of a loop of a run is RUN/TASK.
+        name, slash, _ = stored_loop.id.partition("/")
+        number = name.removeprefix(f"{stem}-")
+        if slash and (task_run.given or number.isdecimal()):
+            return name
 
     where = f"{store.url}; leave --resume out to begin it"
     raise errors.NotFound("run", task_run.given or f"{stem}-…", where)
@@ -517,9 +496,6 @@ def demo(
     out: Annotated[
         Path | None, Option(help="The folder for results. [out/demo]")
     ] = None,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Delete earlier results first.")
-    ] = False,
     recorded: Annotated[
         bool, Option("--recorded", help="Show a recorded run, without a model.")
     ] = False,
@@ -540,18 +516,16 @@ def demo(
     db = current_command().options.get("db")
     # Without --db, the demo makes a database of its own.
     values = settings(db=db or DEFAULT_DATABASE_FILE).with_one_model()
-    _check_demo_options(
-        {"--full": full, "--tasks": tasks, "--db": db, "--fresh": fresh}
-        | {"--pipeline": pipeline},
-        pipeline=pipeline,
-        recorded=recorded,
-    )
+    if ((pipeline or recorded) and (full or tasks or db)) or (pipeline and recorded):
+        raise errors.UsageError(
+            "--pipeline and --recorded show another run, in a database of its own: "
+            "leave --full, --tasks, --db and the other of the two out"
+        )
 
-    arguments = current_command().arguments or ["demo"]
-    words = [word for word in arguments if word not in ("--fresh", "--json")]
-    # The Makefile says how it was called.
-    command = os.environ.get("DEMO_COMMAND", f"{program()} {quote_words(words)}")
-    out = out or Path("out") / _folder_name(pipeline=pipeline, recorded=recorded)
+    words = [word for word in current_command().arguments if word != "--json"]
+    command = quote_words(["heedful", *(words or ["demo"])])
+    folders = {pipeline: "pipeline", recorded: "recorded"}
+    out = out or Path("out") / folders.get(True, "demo")
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
         f"{command}"
@@ -559,8 +533,7 @@ def demo(
 
     if pipeline:
         demo_pipeline = _import_demo("pipeline")
-        work = demo_pipeline.run(values, out, fresh)
-        result = drive(work, lambda: last_words)
+        result = drive(demo_pipeline.run(values, out), lambda: last_words)
         demo_pipeline.write(result, current_command().json)
         return 0
 
@@ -575,47 +548,16 @@ def demo(
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    work = lab.measure(plan, values, out, fresh=fresh, again=command, db=db)
-    measured = drive(work, lambda: last_words)
+    measured = drive(
+        lab.measure(plan, values, out, again=command, db=db), lambda: last_words
+    )
     lab.write(measured, out, current_command().json)
     return 0
 
 
-def _folder_name(*, pipeline: bool, recorded: bool) -> str:
-    """Return the name of the folder for results."""
-    if pipeline:
-        return "pipeline"
-    return "recorded" if recorded else "demo"
-
-
-def _check_demo_options(
-    options: Mapping[str, Any], *, pipeline: bool, recorded: bool
-) -> None:
-    """Raise UsageError for options that exclude each other.
-
-    `options` has those of a demo without stages, by name.
-    """
-    stated = [name for name, value in options.items() if value]
-    if {"--fresh", "--db"} <= set(stated) and not recorded:
-        raise errors.UsageError(
-            "--fresh cannot be combined with --db: it deletes the results of the demo "
-            "only"
-        )
-    clashing = [name for name in stated if name not in ("--fresh", "--pipeline")]
-    if pipeline and clashing and not recorded:
-        raise errors.UsageError(
-            f"--pipeline cannot be combined with {' or '.join(clashing)}"
-        )
-    if recorded and stated:
-        raise errors.UsageError(
-            f"--recorded cannot be combined with {' or '.join(stated)}: it shows a run "
-            "that is over, from a database of its own"
-        )
-
-
 def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) -> int:
     """Show the recorded run; then its pages, if a person can see them here."""
-    from heedful.cli import serve
+    from heedful.cli import serve  # slow to import
 
     recording = _import_demo("recording")
     out.mkdir(parents=True, exist_ok=True)
@@ -654,15 +596,3 @@ def examples_folder() -> Path:
         if (folder / "demo").is_dir():
             return folder
     raise errors.NotFound("examples", "demo", f"{package}; install heedful again")
-
-
-def program() -> str:
-    """Return the command that starts heedful: `heedful` if it is on PATH, else `python
-    -m …`.
-    """
-    if which("heedful"):
-        return "heedful"
-    python = Path(sys.executable)
-    if python.is_relative_to(Path.cwd()):
-        python = python.relative_to(Path.cwd())
-    return f"{quote_words([str(python)])} -m heedful"

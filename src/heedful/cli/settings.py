@@ -3,24 +3,25 @@
 A setting comes from the first of these that has it: an option, the environment,
 `heedful.toml`, and `[tool.heedful]` in `pyproject.toml`, both in the current folder,
 and the user's own `~/.heedful/heedful.toml`, which alone counts for hooks. Only the
-command line and the hooks read settings.
+command line and the hooks read settings. pydantic checks a value that is stated: it
+takes half of the time of a small command to import, and pydantic-settings 100 ms.
 """
 
-from __future__ import annotations
-
+import json
 import os
 import re
 import time
-from collections import ChainMap
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from typer import Option
 
 from heedful.cli.output import current_command, say
 from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.faults import wrong_value
 from heedful.lessons.scope import Scope
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.projects import (
@@ -30,23 +31,6 @@ from heedful.store.projects import (
     user_folder,
 )
 from heedful.store.workspace import read_table
-
-if TYPE_CHECKING:  # `_valid_settings` imports them, if a setting is stated
-    from pydantic import Field
-
-    from heedful.cli.setting_values import (
-        ANY_CASE,
-        BytesLimit,
-        CheckTable,
-        JudgeName,
-        ModelNames,
-        Name,
-        PinTable,
-        Prices,
-        Table,
-        TrustNames,
-        Written,
-    )
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.
@@ -64,13 +48,11 @@ VARIABLES_WITHOUT_SETTING = (
     "owner_password",
     "password",
 )
-
-SETTINGS_MIB_BYTES = 1024 * 1024
 NO_MODEL = "none"  # as the name of a model: there is none
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # More than ten years is a typing error.
-MAX_DURATION_SECONDS = 3650 * UNIT_SECONDS["d"]
+MAX_DURATION_DAYS = 3650
 
 # The largest count or id that an option takes; a database takes none above 2**63.
 MAX_OPTION_INTEGER = 2**53
@@ -81,17 +63,21 @@ Limit = Annotated[
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
 Texts = list[str] | None
-Keep = Annotated[
-    int | None,
-    Option(min=0, max=MAX_OPTION_INTEGER, help="Keep the most useful lessons."),
-]
-UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
-EndedFor = Annotated[
-    str | None, Option(help="Remove loops that ended this long ago: 365d.")
-]
 DryRun = Annotated[
     bool, Option("--dry-run", help="Only show what would be done, and why.")
 ]
+
+
+def bounded(default: Any, **bounds: Any) -> Any:
+    """Return a field of `Settings` with the bounds of its values, as pydantic has
+    them.
+    """
+    return field(default=default, metadata=bounds)
+
+
+def named(default: str | None) -> Any:
+    """Return a field of `Settings` that is a name or another short text."""
+    return bounded(default, min_length=1, max_length=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,46 +110,46 @@ class Settings:
     `reflection_mode` "lite" they dream only on request.
     """
 
-    model: ModelNames = "embedded"
-    prices: Prices = None
-    judge: JudgeName = NO_MODEL
+    model: str = named("embedded")
+    prices: str | None = named(None)
+    judge: str = named(NO_MODEL)
     embedder: Literal["auto", "minilm", "none"] = "auto"
-    db: Written = DEFAULT_DATABASE_FILE
+    db: str = named(DEFAULT_DATABASE_FILE)
     cache: Path | None = None
-    tenant: Name = "default"
-    project: Name = "default"
+    tenant: str = named("default")
+    project: str = named("default")
 
-    policy: Written | dict[str, Any] = "default"
+    policy: str | dict[str, Any] = "default"
     memory: bool = True
-    holdout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.1
-    threads: Annotated[int | None, Field(ge=1, le=1024)] = None
-    context: Annotated[int, Field(ge=64, le=10_000_000)] = 4096
-    jobs: Annotated[int, Field(ge=1, le=256)] = 1
-    timeout: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 120.0
-    max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    max_entries: Annotated[int | None, Field(ge=1)] = None
-    forget: Written | None = None
-    forget_loops: Written | None = None
+    holdout: float = bounded(0.1, ge=0, lt=1)
+    threads: int | None = bounded(None, ge=1, le=1024)
+    context: int = bounded(4096, ge=64, le=10_000_000)
+    jobs: int = bounded(1, ge=1, le=256)
+    timeout: float = bounded(120.0, gt=0, le=86_400)
+    max_tokens: int | None = bounded(None, ge=1, le=1_000_000)
+    max_entries: int | None = bounded(None, ge=1)
+    forget: str | None = named(None)
+    forget_loops: str | None = named(None)
 
-    trust: TrustNames = ()
+    trust: tuple[str, ...] = ()
     strict: bool = False
-    hook: Table = field(default_factory=dict)
-    checks: CheckTable = field(default_factory=dict)
-    pins: PinTable = field(default_factory=dict)
+    hook: dict[str, Any] = field(default_factory=dict)
+    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pins: dict[str, list[str]] = field(default_factory=dict)
 
-    host: Name = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65_535)] = 8765
+    host: str = named("127.0.0.1")
+    port: int = bounded(8765, ge=0, le=65_535)
     key_required: bool = False
-    root_path: Annotated[str | None, Field(pattern=r"^(/[\w.~-]+)*/?$")] = None
-    workers: Annotated[int | None, Field(ge=0, le=256)] = None
-    outcomes: Annotated[int, Field(ge=0)] = 1_000
-    rate: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0.0
-    body: BytesLimit = 4 * SETTINGS_MIB_BYTES
-    settled: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 15.0
-    traces: BytesLimit = 16 * SETTINGS_MIB_BYTES
-    drain: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 30.0
+    root_path: str | None = bounded(None, pattern=r"^(/[\w.~-]+)*/?$")
+    workers: int | None = bounded(None, ge=0, le=256)
+    outcomes: int = bounded(1_000, ge=0)
+    rate: float = bounded(0.0, ge=0, le=1_000_000)
+    body: int = bounded(4 * 1024**2, ge=1024, le=1024**3)
+    settled: float = bounded(15.0, gt=0, le=3600)
+    traces: int = bounded(16 * 1024**2, ge=1024, le=1024**3)
+    drain: float = bounded(30.0, ge=1, le=3600)
     reflection_enabled: bool = True
-    reflection_mode: Annotated[Literal["lite", "full"], ANY_CASE] = "full"
+    reflection_mode: Literal["lite", "full"] = "full"
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -174,19 +160,23 @@ class Settings:
     def costs(self) -> tuple[float | None, ...]:
         """The cost of a token of each model, None if it is not known.
 
-        Raises InvalidInput if there are more or fewer prices than models.
+        Raises InvalidInput unless there is a price for each model.
         """
         if self.prices is None:
             return (None,) * len(self.models)
 
-        costs = tuple(map(float, self.prices.split(",")))
-        if len(costs) != len(self.models):
+        costs: tuple[float, ...] = ()
+        with suppress(ValueError):
+            costs = tuple(map(float, self.prices.split(",")))
+        if len(costs) != len(self.models) or not all(
+            0 <= cost < float("inf") for cost in costs
+        ):
             names = ", ".join(map(shown_model, self.models))
-            allowed = f"one price for each model: {names}"
+            allowed = f"one price of a token, such as 0.00001, for each model: {names}"
             raise InvalidInput("prices", self.prices, allowed)
         return costs
 
-    def with_one_model(self) -> Settings:
+    def with_one_model(self) -> "Settings":
         """Return the settings of a command that asks one model: the first of several.
 
         Raises UsageError if the option --model names several.
@@ -236,42 +226,82 @@ def hook_settings(folder: Path, **options: Any) -> Settings:
     hook_values = read_settings(folder)
     names = ("db", "tenant", "project", "holdout", "trust", "strict")
     values = {name: hook_values[name] for name in names}
-    all_options = {**current_command().options, **options}
-    stated = {name: value for name, value in all_options.items() if value is not None}
+    stated = _stated_options({**current_command().options, **options})
     return _valid_settings(_values_by_origin({**values, **stated}, files=False))
 
 
-def _valid_settings(origins: dict[str, dict[str, Any]]) -> Settings:
+def _stated_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _valid_settings(origins: Mapping[str, Mapping[str, Any]]) -> Settings:
     """Return the settings of these origins. Raises UsageError."""
-    # A ChainMap returns the value of the first mapping that has a name.
-    stated = ChainMap(*reversed(origins.values()))
-    if not stated:
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for place, stated in origins.items():
+        for name, value in stated.items():
+            values[name] = value
+            problems[name] = place
+    if not values:
         return Settings()
 
-    from heedful.cli import setting_values  # slow to import
-
-    names = {**globals(), **vars(setting_values)}
-    types = get_type_hints(Settings, globalns=names, include_extras=True)
-    values, problems = setting_values.check_settings(stated, types)
-    for name in stated:
-        if name not in types:
-            problems[name] = f": {UnknownName('setting', name, list(types))}"
+    for name, place in list(problems.items()):
+        try:
+            values[name] = _check_value(name, values[name])
+            del problems[name]
+        except UsageError as error:
+            option = name.replace("_", "-")
+            where = place.format(
+                option=option,
+                field=name,
+                FIELD=name.upper(),
+                older=OLDER_VARIABLES.get(name),
+            )
+            problems[name] = f"{where}{error}"
     if problems:
-        places = {name: _place_of(name, origins) for name in problems}
-        texts = [f"{places[name]}{problem}" for name, problem in problems.items()]
-        raise UsageError("; ".join(texts))
+        raise UsageError("; ".join(problems.values()))
     return Settings(**values)
 
 
-def _place_of(name: str, origins: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return where a setting is stated: an option, a variable or a file."""
-    templates = [template for template, values in origins.items() if name in values]
-    return templates[-1].format(
-        option=name.replace("_", "-"),
-        field=name,
-        FIELD=name.upper(),
-        older=OLDER_VARIABLES.get(name),
-    )
+def _check_value(name: str, value: Any) -> Any:
+    """Return the value of a setting in its type.
+
+    Raises UsageError, whose message follows the place of the setting. Each is checked
+    by itself: a model of all settings would take 40 ms to build.
+    """
+    from pydantic import Field, TypeAdapter, ValidationError  # slow to import
+
+    types = get_type_hints(Settings)
+    if name not in types:
+        raise UsageError(f": {UnknownName('setting', name, list(types))}")
+    bounds = {setting.name: setting.metadata for setting in fields(Settings)}[name]
+    if name == "reflection_mode" and isinstance(value, str):
+        value = value.lower()  # as callers of an earlier system write it
+    try:
+        kind: Any = Annotated[types[name], Field(**bounds)]
+        checked = TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        # The first part of the place is pydantic's name of a type, not a key.
+        keys = "".join(f": {key!r}" for key in fault["loc"][1:])
+        raise UsageError(f"{keys} is {wrong_value(fault)}") from error
+    if name == "model":
+        _check_models(checked)
+    return checked
+
+
+def _check_models(text: str) -> None:
+    """Raise UsageError unless each part of the text can name a model."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(
+            f" is {shown(text)!r}; it must have another name on each side of a comma"
+        )
+    if NO_MODEL in names and len(names) > 1:
+        raise UsageError(
+            f" is {shown(text)!r}; {NO_MODEL} is no model; remove it or the others"
+        )
 
 
 def is_stated(name: str, *, files: bool = True) -> bool:
@@ -290,13 +320,6 @@ def _values_by_origin(
 
     An origin is written as the template of a place: `{field}` is the name of a setting.
     """
-    variables = {
-        field.name: f"{VARIABLE_PREFIX}{field.name.upper()}"
-        for field in fields(Settings)
-    }
-    stated_options = {
-        name: value for name, value in options.items() if value is not None
-    }
     tables: dict[str, dict[str, Any]] = {}
     if files:
         own_table = own_settings(find_project(Path.cwd()))
@@ -307,21 +330,31 @@ def _values_by_origin(
         tables["{field} in pyproject.toml [tool.heedful]"] = project_table
         tables["{field} in heedful.toml"] = read_table("heedful.toml")
 
+    variables = {
+        setting.name: f"{VARIABLE_PREFIX}{setting.name.upper()}"
+        for setting in fields(Settings)
+    }
     return {
         **tables,
         "{older} in the environment": _read_environment(OLDER_VARIABLES),
         f"{VARIABLE_PREFIX}{{FIELD}} in the environment": _read_environment(variables),
-        "--{option}": stated_options,
+        "--{option}": _stated_options(options),
     }
 
 
 def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings whose variables have a value; an empty one does not count."""
-    values = {}
+    """Return the settings whose variables have a value; an empty one does not count.
+
+    A table or a list is JSON in its variable.
+    """
+    values: dict[str, Any] = {}
     for name, variable in variable_by_setting.items():
-        value = os.environ.get(variable)
-        if value:
-            values[name] = value
+        text = os.environ.get(variable)
+        if text:
+            values[name] = text
+            if name in ("trust", "hook", "checks", "pins"):
+                with suppress(ValueError):
+                    values[name] = json.loads(text)
     return values
 
 
@@ -332,7 +365,7 @@ def warn_of_unknown_variables() -> None:
 
     names = set(VARIABLES_WITHOUT_SETTING)
     for record in (Settings, LoopLimits, Guardrails):
-        names.update(field.name for field in fields(record))
+        names.update(setting.name for setting in fields(record))
 
     for variable in sorted(os.environ):
         name = variable.removeprefix(VARIABLE_PREFIX).lower()
@@ -341,46 +374,32 @@ def warn_of_unknown_variables() -> None:
             say(f"{variable} in the environment has no effect: {error}")
 
 
-def seconds(option: str, text: str) -> float:
-    """Return the seconds of a time such as 2h or 1d.
+def seconds(option: str, text: str | None, *, min_days: int = 0) -> float | None:
+    """Return the seconds of a time such as 2h or 1d, at least `min_days`.
 
-    Raises InvalidInput, which names the option.
+    Return None if the option is not given. Raises InvalidInput, which names it.
     """
+    if text is None:
+        return None
     # A number and a unit, as in 90s, 1.5h or 180d.
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     duration = float(match[1]) * UNIT_SECONDS[match[2]] if match else 0.0
-    if not 0 < duration <= MAX_DURATION_SECONDS:
+    days = duration / UNIT_SECONDS["d"]
+    if not 0 < days <= MAX_DURATION_DAYS:
         allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
         raise InvalidInput(option, text, allowed)
-    return duration
-
-
-def seconds_if_given(option: str, text: str | None) -> float | None:
-    """Return the seconds of a time as `seconds` does; None if the option is not
-    given.
-    """
-    return None if text is None else seconds(option, text)
-
-
-def ended_seconds(option: str, text: str | None) -> float | None:
-    """Return the seconds that ended loops stay, as `seconds_if_given` does.
-
-    Raises InvalidInput also if pages show figures of loops that ended later.
-    """
-    from heedful.store.retention import MIN_KEPT_DAYS  # few commands need it
-
-    ended_for = seconds_if_given(option, text)
-    if ended_for is not None and ended_for < MIN_KEPT_DAYS * UNIT_SECONDS["d"]:
-        allowed = f"at least {MIN_KEPT_DAYS}d: pages count the loops of 30 whole days"
+    if days < min_days:
+        allowed = f"at least {min_days}d: pages count the loops of 30 whole days"
         raise InvalidInput(option, text, allowed)
-    return ended_for
+    return duration
 
 
 def time_after(option: str, text: str | None) -> float | None:
     """Return when a time from now ends, in seconds since 1970; None if the option is
     not given.
     """
-    return None if text is None else time.time() + seconds(option, text)
+    duration = seconds(option, text)
+    return None if duration is None else time.time() + duration
 
 
 def shown_model(name: str) -> str:

@@ -6,10 +6,8 @@ checked against a shape. One error names all faults, each with its line.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -19,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
 from heedful.cli.output import counted
-from heedful.cli.setting_values import wrong_value
 from heedful.episodes.trace_files import problem
-from heedful.errors import LineError, UsageError
+from heedful.errors import LineError, UnknownName, UsageError
+from heedful.faults import wrong_value
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, check_goals
@@ -31,13 +29,6 @@ from heedful.sanitize import clean
 
 M = TypeVar("M", bound=BaseModel)
 MAX_NAMED_FAULTS = 20  # of one file
-NEXT_FAULT = "; also, "  # between two faults of one entry
-MAX_KEY_NAMES_CHARS = 100  # of the names in a memory key
-# What pydantic's types of errors mean for the author of a file.
-ENTRY_PROBLEMS = {
-    "extra_forbidden": "an unknown key; remove it or correct its name",
-    "missing": "missing; it must be given",
-}
 
 
 class EntryShape(BaseModel):
@@ -112,22 +103,17 @@ def read_tasks(path: Path) -> list[Task]:
     line_by_id: dict[str, int] = {}
     faults: list[LineError] = []
     for line, value in entries:
-        texts: list[str] = []
-        with _noting(texts):
-            tasks.append(_parse_task(value, path, line))
-
-        id = value.get("id") if isinstance(value, Mapping) else None
-        name = ""
-        if isinstance(id, str):
-            name = f"task {clean(repr(id), MAX_KEY_NAMES_CHARS)}: "
-            if id in line_by_id:
-                place = f"the task of line {line_by_id[id]}"
-                texts.append(f"its id is taken by {place}; give another")
-            line_by_id.setdefault(id, line)
-        if texts:
-            # A fault may be on a later line than that where the entry begins.
-            message = name + NEXT_FAULT.join(texts)
-            faults.append(LineError(str(path), line, message))
+        try:
+            task = _parse_task(value, path, line)
+            first_line = line_by_id.setdefault(task.id, line)
+            if first_line != line:
+                raise UsageError(
+                    f"id {task.id!r} is that of the task of line {first_line}; give "
+                    "another"
+                )
+            tasks.append(task)
+        except UsageError as error:
+            faults.append(LineError(str(path), line, str(error)))
 
     refuse_faults(faults)
     return tasks
@@ -150,53 +136,21 @@ def refuse_faults(faults: Sequence[LineError]) -> None:
 
 
 def _parse_task(value: Any, path: Path, line: int) -> Task:
-    """Return the task of an entry. Raises UsageError with all its faults."""
-    shape = None
-    goals: tuple[Goal, ...] = ()
-    checks: list[Check] = []
-    faults: list[str] = []
-    with _noting(faults):
-        shape = fit(TaskShape, value)
-    # The other fields of an entry that does not fit are read, too.
-    fields = value if isinstance(value, Mapping) else {}
-    with _noting(faults):
-        goals = tuple(map(goal, _items(fields, "goals")))
-        check_goals(goals)
-    for spec in _items(fields, "checks"):
-        with _noting(faults):
-            checks.append(load(spec, folder=path.parent))
-    own_policy = None
-    with _noting(faults):
-        if fields.get("policy") is not None:
-            own_policy = policy(fields["policy"])
-
-    if shape is None or faults:
-        raise UsageError(NEXT_FAULT.join(faults))
+    """Return the task of an entry. Raises UsageError."""
+    shape = fit(TaskShape, value)
+    goals = tuple(map(goal, shape.goals or ()))
+    check_goals(goals)
+    checks = [load(spec, folder=path.parent) for spec in shape.checks]
     return Task(
         id=shape.id,
         task=shape.task,
         context=shape.context,
         goals=goals,
         checks=tuple(checks),
-        policy=own_policy,
+        policy=None if shape.policy is None else policy(shape.policy),
         line=line,
         key=_memory_key(path, shape.checks, checks),
     )
-
-
-def _items(fields: Mapping[str, Any], name: str) -> list[Any]:
-    """Return the items of the list in a field; none if it is no list."""
-    value = fields.get(name)
-    return value if isinstance(value, list) else []
-
-
-@contextmanager
-def _noting(faults: list[str]) -> Iterator[None]:
-    """Add the text of a UsageError of the block to the faults."""
-    try:
-        yield
-    except UsageError as error:
-        faults.append(str(error))
 
 
 def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
@@ -207,7 +161,7 @@ def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
     names = f"{path.stem}: {', '.join(check_names(checks))}"
     document = json.dumps(specs, sort_keys=True, default=str)
     digest = hashlib.sha256(document.encode()).hexdigest()[:8]
-    return redact(f"{clean(names, MAX_KEY_NAMES_CHARS)} {digest}")
+    return redact(f"{clean(names, 100)} {digest}")
 
 
 def fit(shape: type[M], value: Any) -> M:
@@ -222,37 +176,20 @@ def fit(shape: type[M], value: Any) -> M:
     except RecursionError as error:
         raise UsageError("it is nested too deeply") from error
     except ValidationError as error:
-        faults = _faults_of(error.errors(), list(shape.model_fields))
-        raise UsageError(NEXT_FAULT.join(faults)) from error
+        lines = [_describe_fault(shape, fault) for fault in error.errors()]
+        raise UsageError("; ".join(lines)) from error
 
 
-def _faults_of(errors: Sequence[Any], fields: list[str]) -> Iterator[str]:
-    """Yield what the errors of pydantic say of an entry that may have these fields.
-
-    A misspelt key is one fault: the field that it stands for is not missing, too.
-    """
-    field_by_key: dict[str, str] = {}
-    for details in errors:
-        key = details["loc"]
-        if details["type"] == "extra_forbidden" and len(key) == 1:
-            for field in get_close_matches(key[0], fields, n=1):
-                field_by_key[key[0]] = field
-
-    for details in errors:
-        key = ".".join(map(str, details["loc"]))
-        if key in field_by_key:
-            yield f"{key} is an unknown key; write {field_by_key[key]}"
-        elif details["type"] != "missing" or key not in field_by_key.values():
-            yield _fault_of(details)
-
-
-def _fault_of(details: Any) -> str:
-    """Return what an error of pydantic says of a field of an entry."""
+def _describe_fault(shape: type[BaseModel], fault: Any) -> str:
+    """Return which field of an entry is wrong, and what is wrong with it."""
     # Positions in lists count from 1.
-    parts = [part + 1 if isinstance(part, int) else part for part in details["loc"]]
+    parts = [part + 1 if isinstance(part, int) else part for part in fault["loc"]]
     place = ".".join(map(str, parts)) or "it"
-    message = ENTRY_PROBLEMS.get(details["type"]) or wrong_value(details)
-    return f"{place} is {message}"
+    if fault["type"] == "missing":
+        return f"{place} is missing; it must be given"
+    if fault["type"] == "extra_forbidden":
+        return str(UnknownName("key", place, list(shape.model_fields)))
+    return f"{place} is {wrong_value(fault)}"
 
 
 # The loader of libyaml is about ten times as quick; not every build of PyYAML has it.
@@ -288,23 +225,12 @@ def _parse_yaml(path: Path, text: str) -> list[Entry]:
             for item in node.value
         ]
     except yaml.YAMLError as error:
-        message = getattr(error, "problem", None) or str(error).splitlines()[0]
-        line = _line_of(error, text)
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 0
+        message = getattr(error, "problem", None) or str(error)
         raise LineError(str(path), line, f"not YAML: {message}") from error
     except (ValueError, RecursionError) as error:
         raise LineError(str(path), 0, f"not YAML that can be read: {error}") from error
-
-
-def _line_of(error: yaml.YAMLError, text: str) -> int:
-    """Return the line of an error of YAML, from 1.
-
-    A parser's error has a mark with its line; a reader's error only has a position.
-    """
-    for name in ("problem_mark", "context_mark"):
-        mark = getattr(error, name, None)
-        if mark:
-            return int(mark.line) + 1
-    return text.count("\n", 0, getattr(error, "position", 0)) + 1
 
 
 def text_of(path: Path) -> str:

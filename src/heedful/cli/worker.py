@@ -6,10 +6,9 @@ the process of `heedful serve`; a worker only runs once what waits there.
 
 import asyncio
 import logging
-import re
 import signal
 import time
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -19,17 +18,21 @@ from typing import Annotated, Any
 from typer import Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import opened_store
+from heedful.cli.databases import forget_times, opened_store
 from heedful.cli.jobs import jobs
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import counted, current_command, say
-from heedful.cli.resources import embedder_of, look_here, model_here, opened_model
+from heedful.cli.resources import (
+    embedder_of,
+    look_here,
+    model_here,
+    opened_model,
+    opened_queue,
+)
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,
     Texts,
-    ended_seconds,
-    seconds_if_given,
     settings,
     warn_of_unknown_variables,
 )
@@ -90,6 +93,7 @@ def run_jobs(
     limit_logs()
     look_here()
 
+    forget_times(values)  # before anything is opened
     names = [name.strip() for name in queues.split(",") if name.strip()]
     work = WorkerRun(
         values,
@@ -97,8 +101,6 @@ def run_jobs(
         concurrency=concurrency,
         once=once,
         loops=dict(map(_import_loop, drives or ())),
-        unused_for=seconds_if_given("forget", values.forget),
-        ended_for=ended_seconds("forget_loops", values.forget_loops),
         names_model="model" in current_command().options and values.model != NO_MODEL,
     )
 
@@ -160,8 +162,6 @@ class WorkerRun:
     concurrency: int
     once: bool
     loops: Mapping[str, Opens]
-    unused_for: float | None
-    ended_for: float | None
     names_model: bool
 
     async def run(self) -> int:
@@ -175,7 +175,7 @@ class WorkerRun:
             # The first statement connects: it fails here if no database answers.
             await store.read(Scope(), keys.any_key)
             model = await self._open_model(stack)
-            tools = self._tools(store, model)
+            tools = tools_of(self.values, store, model, loops=self.loops)
 
             if not self.once:
                 jobs = counted(self.concurrency, "job")
@@ -207,30 +207,9 @@ class WorkerRun:
             stack.push_async_callback(model.close)
         return model
 
-    def _tools(self, store: Store, model: Model | None) -> Tools:
-        """Return what jobs work with."""
-        values = self.values
-        return Tools(
-            store=store,
-            model=model,
-            embedder=embedder_of(values),
-            holdout=values.holdout,
-            max_entries=values.max_entries,
-            strict=values.strict,
-            trust=values.trust,
-            enabled=values.reflection_enabled,
-            mode=values.reflection_mode,
-            patience=Patience(values.settled),
-            loops=self.loops,
-            unused_for=self.unused_for,
-            ended_for=self.ended_for,
-        )
-
     async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:
         """Run the jobs of the queue in PostgreSQL."""
-        from heedful.service.worker import PostgresQueue
-
-        async with PostgresQueue(self.values.db, works=True) as queue:
+        async with opened_queue(self.values.db, works=True) as queue:
             await queue.work(
                 tools,
                 queues=self.queues,
@@ -254,6 +233,34 @@ class WorkerRun:
                 await queue.defer("embed", scope)
 
         await queue.drain()
+
+
+def tools_of(
+    values: Settings,
+    store: Store,
+    model: Model | None,
+    *,
+    loops: Mapping[str, Opens] | None = None,
+    pause: Callable[[], Awaitable[None]] | None = None,
+) -> Tools:
+    """Return what jobs work with, as the settings have it. Raises UsageError."""
+    unused_for, ended_for = forget_times(values)
+    return Tools(
+        store=store,
+        model=model,
+        embedder=embedder_of(values),
+        holdout=values.holdout,
+        max_entries=values.max_entries,
+        strict=values.strict,
+        trust=values.trust,
+        enabled=values.reflection_enabled,
+        mode=values.reflection_mode,
+        patience=Patience(values.settled),
+        loops=loops or {},
+        pause=pause,
+        unused_for=unused_for,
+        ended_for=ended_for,
+    )
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
@@ -283,10 +290,9 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 def _import_loop(text: str) -> tuple[str, Opens]:
     """Split `name=module:function`, and import the function. Raises UsageError."""
-    if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
-        raise UsageError(f"--drives is {text!r}; it must be name=module:function")
-
     name, _, path = text.partition("=")
+    if not name or not all(path.partition(":")):
+        raise UsageError(f"--drives is {text!r}; it must be name=module:function")
     try:
         return name, resolve_name(path)
     except (ImportError, AttributeError, ValueError) as error:
