@@ -206,7 +206,6 @@ class TextTable:
     def __str__(self) -> str:
         from rich import box  # slow to import
         from rich.console import Console
-        from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -230,9 +229,9 @@ class TextTable:
 
         width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
         console = Console(width=width, color_system=None)
-        # The table of a terminal that is too narrow for the numbers has wider lines.
-        needed = Measurement.get(console, console.options, table).minimum
-        console.width = max(console.width, needed)
+        if not self.cut_column:
+            # A narrower terminal has no room for the numbers: it breaks the lines.
+            console.width = max(console.width, 80)
         with console.capture() as captured:
             console.print(table, crop=False)
         # A blank beyond the last column of a terminal would make an empty line.

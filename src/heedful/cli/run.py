@@ -173,7 +173,7 @@ def run(
     values = settings()
     _ = values.costs  # before anything is opened
     if name is not None:
-        check_name("--run", name, MAX_RUN_NAME_CHARS)
+        check_name("--run", name)
         require(name and "/" not in name, "--run", name, "a name without /")
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
 

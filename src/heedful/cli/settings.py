@@ -226,6 +226,7 @@ def hook_settings(folder: Path, **options: Any) -> Settings:
     hook_values = read_settings(folder)
     names = ("db", "tenant", "project", "holdout", "trust", "strict")
     values = {name: hook_values[name] for name in names}
+    values["trust"] = tuple(values["trust"])
     stated = _stated_options({**current_command().options, **options})
     return _valid_settings(_values_by_origin({**values, **stated}, files=False))
 
