@@ -51,7 +51,6 @@ def test_a_lesson_is_hardened_and_retired(taught, session) -> None:
             "lessons harden 1",
             0,
             "lesson 1 is a check, proposed",
-            "such as 'P0' or 'P3'",
             "executed: finds 2 of 2 rejected outputs, none of 2 accepted",
             "says: no severity. Answer with one of P0 to P3",
             "loops of the memory key 'bugs'",

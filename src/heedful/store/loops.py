@@ -629,7 +629,8 @@ def _lease_lost(id: str) -> LeaseLost:
 @lru_cache(64)  # most loops of a process have one ladder
 def _record_from(kind: type[T], column: str) -> T | None:
     """Return the record in the column of a loop, None if the column is ""."""
-    return codec.from_document(kind, json.loads(column)) if column else None
+    document = json.loads(column) if column else None
+    return None if document is None else codec.from_document(kind, document)
 
 
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
