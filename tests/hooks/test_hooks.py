@@ -136,9 +136,9 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 4
     assert await subjects_told(memory, "b") == 0
-    await memory.remember("page", "a text of a tool", origin="outside")
-    opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)
-    assert "lessons that wait for you: 1;" in opening
+    await memory.remember("page", "a text of a tool", trust="outside")
+    opening = await send_event(memory, "start", session_id="d")
+    assert "lessons that wait for you: 1;" in opening.notices[0]
 
 
 # What a session does after it knew of an error, turn by turn.

@@ -18,7 +18,7 @@ from heedful import Again, Done, Finding, Memory
 from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput, StoreError, UnknownName
 from heedful.integrations import Host, hook
-from heedful.integrations.attempts import checked_host
+from heedful.integrations.attempts import Attempts, checked_host
 from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -58,14 +58,15 @@ async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(
     assert isinstance(
         await later.verdict(Grade("high")), Again
     )  # the report of the ended process
-    assert later.best_as(Grade) == Grade("high")
+    assert later.best == Grade("high")
     assert isinstance(await later.verdict({"level": "P1"}, attempt=2), Done)
     assert await later.verdict("P0") == await later.verdict("P0")
-    assert later.best_as(str) == {"level": "P1"}
-    assert later.best_as(Grade) == Grade("P1")
+    assert later.best == {"level": "P1"}
     third = host.run("one")
     await third.recall()
-    assert third.best_as(Grade) == Grade("P1")  # restored from what is stored
+    assert Attempts(run=third).best_as(Grade) == Grade(
+        "P1"
+    )  # restored from what is stored
 
 
 async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> None:
@@ -152,8 +153,7 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
         # A failure is told once in a run.
         assert (ERROR.split(": ")[1] in advice.text) == (call == "c1")
         await second.seen("sh", ERROR, call)
-    assert list(second.advice()) == ["c1"]
-    assert second.advice(10) == {}
+    assert list(Attempts(run=second).call_advice()) == ["c1"]
     await second.learn(ends="failure")
     (proof,) = (await memory.prove()).lessons
     assert proof.shown == 1

@@ -12,7 +12,7 @@ from heedful.episodes.episode import Event
 from heedful.integrations import Host
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.lesson import Scope
-from heedful.store import quarantine, reminders
+from heedful.store import reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
 from tests.hooks.homes import FAILED, Home, fail_and_mend, run_command
@@ -114,22 +114,6 @@ async def test_the_first_reminder_of_a_session_counts(store: Store) -> None:
     assert ids == [frozenset({reminders.UNLEARNT_LESSON})] * 2
     rows = await store.read(Scope(), reminders.open_reminders, "s")
     assert [row.at for row in rows] == [1.0]
-
-
-@pytest.mark.both_nightly
-async def test_a_person_hears_of_what_waits_if_it_is_new_and_once_a_week(
-    store: Store,
-) -> None:
-    async def tell(*ids: int, week: str = "2026-W48") -> bool:
-        return await store.write(Scope(), quarantine.note_waiting, ids, week)
-
-    assert not await tell()
-    assert await tell(1, 2)
-    assert not await tell(1, 2)
-    assert not await tell(2)
-    assert await tell(2, 3)
-    assert await tell(2, 3, week="2026-W49")
-    assert not await tell(2, 3, week="2026-W49")
 
 
 async def test_clearing_a_memory_forgets_its_reminders(store: Store) -> None:

@@ -10,25 +10,26 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput
-from heedful.integrations import HostRun
+from heedful.integrations.attempts import Attempts
 from heedful.integrations.host import Host
 
 NUMBER = {"id": "A-1"}
 
 
-def run_of(**options: Any) -> HostRun:
-    return Host(memory=None, strict=True, **options).run("one", "do it")
+def run_of(**options: Any) -> Attempts:
+    host = Host(memory=None, strict=True, **options)
+    return Attempts(run=host.run("one", "do it"))
 
 
 def make_turn(
-    run: HostRun, calls: Sequence[tuple[str, str]], turn: str, failed: bool = False
+    run: Attempts, calls: Sequence[tuple[str, str]], turn: str, failed: bool = False
 ) -> str:
     """Make parallel calls, whose results come in reverse order; return what is seen.
 
     "." stands for a call, "n" for a noted one, "h" for one that did not run, and "!"
     for the end of the run.
     """
-    if run.repeats.closing():
+    if run.closing():
         return "!"
 
     seen = ""
@@ -44,7 +45,7 @@ def make_turn(
     return seen
 
 
-def play(run: HostRun, *turns: Sequence[tuple[str, str]], failed: bool = False) -> str:
+def play(run: Attempts, *turns: Sequence[tuple[str, str]], failed: bool = False) -> str:
     played = [make_turn(run, calls, str(n), failed) for n, calls in enumerate(turns)]
     return " ".join(played)
 
@@ -69,8 +70,8 @@ TWICE = [("look", "none"), ("look", "none")]
         pytest.param([TWICE] * 4, ".. .n hh hh", id="equal calls in one turn"),
         pytest.param(
             [*[LOOK] * 5, READ, *[LOOK] * 6, READ],
-            ". . n . h . . . n . h ! !",
-            id="held again: the run ends at once",
+            ". . n . h . . . n . h h !",
+            id="held again",
         ),
         pytest.param(
             [*[LOOK] * 4, READ, *[LOOK] * 4], ". . n . . . . n .", id="interrupted row"
@@ -138,12 +139,12 @@ def test_the_end_is_a_sentence_about_the_call_or_the_last_text() -> None:
     sentence = (
         'The run ended because look {"id": "A-1"} kept giving the same: no order A-1'
     )
-    assert run.repeats.closing() == sentence
-    run.repeats.hear("I look for it.")
-    assert run.repeats.closing() == "I look for it."
-    assert run.repeats.stopped is not None
-    assert run.repeats.stopped.stopped_by[0].rule == "repeat"
-    assert run.repeats.stopped.stopped_by[0].detail == sentence
+    assert run.closing() == sentence
+    run.hear("I look for it.")
+    assert run.closing() == "I look for it."
+    assert run.done is not None
+    assert run.done.stopped_by[0].rule == "repeat"
+    assert run.done.stopped_by[0].detail == sentence
 
 
 @pytest.mark.parametrize(("calls", "ends"), [(2, False), (3, True)])
@@ -152,7 +153,7 @@ def test_a_limit_of_the_framework_ends_a_run_that_repeats(
 ) -> None:
     run = run_of()
     play(run, *[LOOK] * calls)
-    assert bool(run.repeats.closing(at_limit=True)) is ends
+    assert bool(run.closing(at_limit=True)) is ends
 
 
 async def test_a_cancelled_run_makes_no_further_call_of_the_model() -> None:
@@ -161,7 +162,7 @@ async def test_a_cancelled_run_makes_no_further_call_of_the_model() -> None:
     requests: list[str] = []
 
     async def call_model() -> None:
-        requests.append(run.repeats.closing())
+        requests.append(run.closing())
         began.set()
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()

@@ -113,7 +113,7 @@ class HeedfulAdkPlugin(BasePlugin):
             return None
 
         agent = callback_context.agent_name
-        text = run.run.repeats.closing()
+        text = run.closing()
         if agent in run.judged and run.known_answer is not None:
             text = run.best_text
         if text:
@@ -136,7 +136,7 @@ class HeedfulAdkPlugin(BasePlugin):
         agent = callback_context.agent_name
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
-        run.run.repeats.hear(text)
+        run.hear(text)
         is_answer = text and not any(part.function_call for part in parts)
         if agent not in run.judged or not is_answer or llm_response.error_code:
             return
@@ -209,8 +209,7 @@ class HeedfulAdkPlugin(BasePlugin):
             return Event(author=event.author, partial=True)
 
         run.waits = bool(event.long_running_tool_ids)
-        verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
-        verdict = run.run.repeats.stopped or verdict
+        verdict = run.done
         if verdict and event.author in run.judged and event.is_final_response():
             metadata = event.custom_metadata or {}
             event.custom_metadata = {**metadata, RESULT_KEY: verdict_answer(verdict)}

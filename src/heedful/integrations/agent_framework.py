@@ -189,7 +189,7 @@ class _MiddlewareRun(Attempts):
             return
 
         # The framework ends a run of many errors without an answer.
-        closing = "" if response.text else self.run.repeats.closing(at_limit=True)
+        closing = "" if response.text else self.closing(at_limit=True)
         if closing:
             response.messages.append(Message("assistant", [closing]))
         start = _answer_start(response)
@@ -280,21 +280,21 @@ class _MiddlewareRun(Attempts):
     async def watch_request(self, context: ChatContext, call_next: CallNext) -> None:
         """Show the model what memory has, and count the request."""
         self.spent += Usage(1)
-        closing = self.run.repeats.closing()
+        closing = self.closing()
         if closing:
             context.result = _response_of(closing, streams=context.stream)
             return
 
         context.messages = self.request(context.messages)
         # A stream ends before a tool is called.
-        context.stream_result_hooks.append(self.hear)
+        context.stream_result_hooks.append(self.hear_response)
         await call_next()
         if isinstance(context.result, ChatResponse):
-            await self.hear(context.result)
+            self.hear_response(context.result)
 
-    async def hear(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
+    def hear_response(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
         """Keep the last text of the model."""
-        self.run.repeats.hear(response.text)
+        self.hear(response.text)
         return response
 
     async def watch_call(
@@ -306,20 +306,20 @@ class _MiddlewareRun(Attempts):
         arguments = context.arguments
         if not isinstance(arguments, Mapping):
             arguments = arguments.model_dump()
-        held_back = await self.ask(name, arguments, call)
-        if held_back:
-            context.result = held_back
-            return
 
-        try:
+        async def work() -> Any:
             await call_next()
-        except (MiddlewareException, UserInputRequiredException):
-            # None of these is a failure of the tool.
-            raise
-        except Exception as error:
-            await self.keep(name, str(error), call, failed=True)
-            raise
-        await self.keep(name, _result_text(context.result), call)
+            return context.result
+
+        context.result = await self.watch(
+            name,
+            arguments,
+            call,
+            work=work,
+            text=_result_text,
+            # Neither is a failure of the tool.
+            others=(MiddlewareException, UserInputRequiredException),
+        )
 
 
 def _message(role: Role, text: str) -> Message:

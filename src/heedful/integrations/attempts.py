@@ -6,28 +6,35 @@ framework: what was recalled, the last rejected answer, the tokens of the attemp
 the calls of tools that run.
 """
 
+import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from heedful.drive.portal import run_sync
 from heedful.episodes.episode import Ended, Event
 from heedful.episodes.signals import canonical_json
 from heedful.errors import Conflict
 from heedful.integrations import PASSED_OUTCOMES
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
+from heedful.integrations.host import Host, HostRun
+from heedful.integrations.repeats import Repeats
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Usage
+from heedful.models.call import count_cancels
 from heedful.validation import require
 
 T = TypeVar("T")
 Role = Literal["user", "assistant"]
 # Where the caller of an agent gives the id of a run.
 ID_KEY = "heedful_id"
+# All advice about calls in one prompt has at most this many characters.
+MAX_CALL_ADVICE_CHARS = 10_000
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
 # The runs of an adapter that are open in this process.
@@ -63,6 +70,11 @@ class Attempts:
     best: Any = None
     running: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
+    last_text: str = ""
+
+    def __post_init__(self) -> None:
+        self.repeats = Repeats(self.run.host.polls)
+        self._cancels = count_cancels()
 
     async def begin(self) -> None:
         """Recall; if an earlier process was interrupted, go on after its last answer.
@@ -106,9 +118,51 @@ class Attempts:
         return isinstance(self.verdict, Done) and self.run.best is not None
 
     @property
+    def done(self) -> Done | None:
+        """The verdict that ends the run, None while it goes on or without checks."""
+        loop = self.run.loop
+        best = loop.loop.best if loop else None
+        if self.repeats.stopped:
+            return Done(best, passed=False, stopped_by=(self.repeats.stopped,))
+        return self.verdict if isinstance(self.verdict, Done) else self.run.unjudged
+
+    @property
     def best_text(self) -> str:
         """The best answer as a text."""
         return Candidate.of(self.run.best).text or ""
+
+    def best_as(self, kind: Any) -> Any:
+        """Return the best answer as an object of the type `kind`, if it can be one."""
+        best = self.run.best
+        if not isinstance(kind, type) or isinstance(best, kind):
+            return best
+
+        try:
+            return TypeAdapter(kind).validate_python(best)
+        except ValidationError:
+            return best
+
+    def hear(self, text: str | None) -> None:
+        """Keep the last text of the model, unless it says nothing."""
+        self.last_text = text or self.last_text
+
+    def closing(self, *, at_limit: bool = False) -> str:
+        """Return the answer that ends the run because a call repeats, or "".
+
+        Ask before each request to the model, which the answer replaces, and `at_limit`
+        when the framework itself would end the run. It is the best answer of the run,
+        else its last text, else a sentence about the call. Raises CancelledError if a
+        client of the model has swallowed one.
+        """
+        if count_cancels() > self._cancels:
+            raise asyncio.CancelledError
+
+        self.repeats.before_request(at_limit=at_limit)
+        if self.repeats.stopped is None:
+            return ""
+        if self.run.best is not None:
+            return self.best_text
+        return self.last_text or self.repeats.stopped.detail
 
     def count(self, total: Usage) -> None:
         """Count what the run has used so far, of which `counted` is counted already."""
@@ -129,6 +183,12 @@ class Attempts:
         `original` is the answer as the framework has it, which `best` becomes if no
         other answer is better. Other arguments are those of `HostRun.verdict`.
         """
+        if self.repeats.stopped:
+            self.verdict = self.done
+            return False
+
+        # The agent goes on from what is wrong, perhaps with the same calls.
+        self.repeats.forget()
         number = attempt or self.run.next
         self.verdict = await self.run.verdict(output, self.spent, number, misfit=misfit)
         self.spent = NO_USAGE
@@ -149,7 +209,7 @@ class Attempts:
         self, tool: str, arguments: Any, call: str, *, hold_back: bool = False
     ) -> str:
         """Ask about a call before it runs, once; return why it is held back, or ""."""
-        repeated = self.run.repeats.hold(tool, arguments, call)
+        repeated = self.repeats.hold(tool, arguments, call)
         if repeated or call in self.running:
             return repeated
 
@@ -176,11 +236,50 @@ class Attempts:
             await self.run.seen(tool, result, call)
         else:
             await self.run.learn(Event("tool_response", result, tool=tool, call=call))
-        self.run.repeats.note(call, result, failed=failed)
+        note = self.repeats.note(call, result, failed=failed)
+        if note:
+            self.run.call_advice.setdefault(call, []).append(note)
+
+    async def watch(
+        self,
+        tool: str,
+        arguments: Any,
+        call: str,
+        *,
+        work: Callable[[], Awaitable[Any]],
+        text: Callable[[Any], str] = str,
+        others: tuple[type[Exception], ...] = (),
+    ) -> Any:
+        """Return what a call returns, or why it is held back.
+
+        Keeps its result, of which `text` makes a text, or its error. Raises what the
+        call raises; of that, the `others` are no failures of the tool.
+        """
+        held_back = await self.ask(tool, arguments, call)
+        if held_back:
+            return held_back
+        try:
+            result = await work()
+        except Exception as error:
+            if not isinstance(error, others):
+                await self.keep(tool, str(error), call, failed=True)
+            raise
+        await self.keep(tool, text(result), call)
+        return result
 
     def call_advice(self) -> dict[str, str]:
-        """Return the advice about calls for the next request, by the ids of calls."""
-        return self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
+        """Return the advice about calls for the next request, by the ids of calls.
+
+        It has a limited room: the latest calls come first.
+        """
+        room = MAX_CALL_ADVICE_CHARS - len(self.recalled)
+        text_by_call: dict[str, str] = {}
+        for call, texts in reversed(self.run.call_advice.items()):
+            text = "\n".join(texts)
+            if len(text) <= room:
+                text_by_call[call] = text
+                room -= len(text)
+        return text_by_call
 
     def advised(
         self,
@@ -223,15 +322,15 @@ class Attempts:
 
         The run ends as its verdict says, or as `ends` says, for example with an error.
         """
-        verdict = self.run.repeats.stopped or self.verdict
-        if isinstance(verdict, Again) and self.run.loop:
+        if isinstance(self.verdict, Again) and self.run.loop:
             # The framework ended the run before its policy did.
-            verdict = Done(self.run.loop.loop.best, passed=False)
+            self.verdict = Done(self.run.loop.loop.best, passed=False)
 
-        done = verdict if isinstance(verdict, Done) else None
-        outcome = PASSED_OUTCOMES[done.passed if done else None]
+        done = self.done
+        is_judged = done is not None and done is not self.run.unjudged
+        outcome = PASSED_OUTCOMES[done.passed if done and is_judged else None]
         await self.run.learn(ends=ends or outcome)
-        return done or self.run.unjudged
+        return done
 
 
 def keep_open(runs: dict[str, T], id: str, run: T) -> None:

@@ -97,7 +97,7 @@ class _TaskRun(Attempts):
         CrewAI itself shows the answer that was rejected in this process.
         """
         self.spent += Usage(1)
-        self.run.repeats.closing()
+        self.closing()
         texts = [self.recalled]
         if self.feedback and not self.run.outputs:
             texts += [self.rejected, self.feedback]
@@ -106,13 +106,13 @@ class _TaskRun(Attempts):
         if text and not any(text in content for content in contents):
             context.messages.append({"role": "user", "content": text})
 
-    def hear(self, context: Any) -> str | None:
+    def hear_answer(self, context: Any) -> str | None:
         """Keep the last text of the model.
 
         Return the last answer in its place if the run ends because a call repeats.
         """
-        closing = self.run.repeats.closing()
-        self.run.repeats.hear(context.response)
+        closing = self.closing()
+        self.hear(context.response)
         return f"{FINAL_ANSWER}{closing}" if closing else None
 
     def hold(self, context: Any) -> bool | None:
@@ -129,8 +129,8 @@ class _TaskRun(Attempts):
         """Keep the result of a call, or ask about its error; add what is known."""
         call = str(id(context.tool_input))
         if call in self.held_texts:
-            if self.run.repeats.stopped:
-                _finish(context.agent, self.run.repeats.closing())
+            if self.repeats.stopped:
+                _finish(context.agent, self.closing())
             return self.held_texts.pop(call)
 
         text = str(context.tool_result)
@@ -250,7 +250,7 @@ def _fail(context: Any) -> None:
 HOOKS: Mapping[InterceptionPoint, Callable[[Any], Any]] = {
     InterceptionPoint.PRE_STEP: _begin,
     InterceptionPoint.PRE_MODEL_CALL: _watched(_TaskRun.advise),
-    InterceptionPoint.POST_MODEL_CALL: _watched(_TaskRun.hear),
+    InterceptionPoint.POST_MODEL_CALL: _watched(_TaskRun.hear_answer),
     InterceptionPoint.PRE_TOOL_CALL: _watched(_TaskRun.hold),
     InterceptionPoint.POST_TOOL_CALL: _watched(_TaskRun.note_result),
     InterceptionPoint.POST_STEP: _end,

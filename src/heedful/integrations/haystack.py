@@ -114,13 +114,13 @@ class _Watch:
         messages = _own(state)
         run = self.runs[state]
         if messages:
-            run.run.repeats.hear(_text_of(messages[-1]))
+            run.hear(_text_of(messages[-1]))
         _put(state, messages)
 
     async def advise(self, state: State) -> None:
         """Show the model what memory has, and the last rejected answer."""
         run = self.runs[state]
-        closing = run.run.repeats.closing()
+        closing = run.closing()
         if closing:
             _put(state, [*_own(state), ChatMessage.from_assistant(closing)])
             state.set("stop_run", ANSWERED)

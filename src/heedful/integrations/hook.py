@@ -31,7 +31,6 @@ from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
     SETTINGS_FILE,
-    Project,
     find_project,
     own_db,
     own_settings,
@@ -61,24 +60,16 @@ IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
 # The time until the work that a session left can begin: git or a disk may hang.
 WORK_START_TIMEOUT_SECONDS = 60
 MAX_LOG_BYTES = 2**20
-# The settings that a hook needs, and what each must be in the user's file.
-HOOK_SETTING_TYPES: Mapping[str, tuple[type, ...]] = {
-    "db": (str,),
-    "tenant": (str,),
-    "project": (str,),
-    "holdout": (float, int),
-    "policy": (str, dict),
-    "trust": (dict, list),
-    "strict": (bool,),
-    "hook": (dict,),
-}
-TYPE_WORDS: Mapping[type, str] = {
-    str: "text",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
+# The settings that a hook needs: the default of each, and what the user may write.
+HOOK_SETTINGS: Mapping[str, tuple[Any, tuple[type, ...]]] = {
+    "db": ("", (str,)),
+    "tenant": ("default", (str,)),
+    "project": ("default", (str,)),
+    "holdout": (0.1, (float, int)),
+    "policy": ("default", (str, dict)),
+    "trust": ({}, (dict, list)),
+    "strict": (False, (bool,)),
+    "hook": ({}, (dict,)),
 }
 DEFAULT_AGENT = "claude-code"
 
@@ -231,7 +222,6 @@ def _answer_event(
         _limit_time(IDLE_TIMEOUT_SECONDS)
     data = read_event(stdin)
     folder = _project_folder(in_our_names(row, data))
-    project = find_project(folder)
     notices: list[str] = []
     if kind == "start" or (kind == "prompt" and not row.event_of("start")):
         from heedful.integrations.rules import doubt_about_rules
@@ -248,20 +238,36 @@ def _answer_event(
     if kind == "stop":
         _limit_time(0)
 
-    unheard = _unheard_calls(row, kind, data)
+    unheard: Sequence[FailedCall] = ()
+    if row.has_transcript and kind != "start":
+        from heedful.integrations.transcripts import failed_calls
+
+        unheard = failed_calls(data.get("transcript_path"))
     reply = asyncio.run(
         hooks.reply(
             event, data, host, agent=agent, settings=rules, failed_calls=unheard
         )
     )
-    answer = reply.answer
-    if notices:
-        answer = _with_notices(answer, notices, row=row, event=event, project=project)
-    if row.later:
-        answer = _delivered(row, event, reply)
+    answer = _delivered(row, event, reply) if row.later else reply.answer
+    notices += reply.notices
+    if row.says_at_start:
+        notices = find_project(folder).tell_once(notices)
+        answer = _with_notices(answer, notices)
+    for notice in notices:
+        _log_line(f"{event}: {notice}")
     _print_answer(answer, stdout)
     if reply.work:
         start_work(reply.work, reply.session, folder)
+
+
+def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | None:
+    """Return the answer with lines that a person reads, if there are any."""
+    if not notices:
+        return answer
+    lines = [f"heedful: {text}" for text in notices]
+    if answer and "systemMessage" in answer:
+        lines.insert(0, str(answer["systemMessage"]))
+    return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
 def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
@@ -289,27 +295,6 @@ def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
     return row.context(event, "\n".join(lines))
 
 
-def _with_notices(
-    answer: Answer | None,
-    notices: Sequence[str],
-    row: Agent,
-    event: str,
-    project: Project,
-) -> Answer | None:
-    """Add notices that the user does not know to the answer, if the agent shows them;
-    log them.
-    """
-    news = project.tell_once(notices) if row.says_at_start else notices
-    for notice in news:
-        _log_line(f"{event}: {notice}")
-    if not news or not row.says_at_start:
-        return answer
-
-    earlier_lines = answer.get("systemMessage") if answer else None
-    lines = [*filter(None, [earlier_lines]), *(f"heedful: {text}" for text in news)]
-    return {**(answer or {}), "systemMessage": "\n".join(lines)}
-
-
 def _open_host(
     folder: Path, settings: Mapping[str, Any], strict: bool
 ) -> "tuple[HookSettings, Host]":
@@ -324,18 +309,6 @@ def _open_host(
     if os.path.realpath(settings["db"]) != os.path.realpath(user_db):
         host.everywhere = user_db
     return rules, host
-
-
-def _unheard_calls(
-    row: Agent, kind: Kind | None, data: Mapping[str, Any]
-) -> "Sequence[FailedCall]":
-    """Return failed calls in the agent's file of the session, if it keeps one."""
-    if not row.has_transcript or kind == "start":
-        return ()
-
-    from heedful.integrations.transcripts import failed_calls
-
-    return failed_calls(data.get("transcript_path"))
 
 
 def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
@@ -421,15 +394,15 @@ def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
 
 def _project_folder(data: Mapping[str, Any]) -> Path:
     """Return the folder of the project that an event is about."""
-    folders = [os.environ.get("CLAUDE_PROJECT_DIR")]
     roots = data.get("workspace_roots")
-    if isinstance(roots, list):
-        folders += roots
-
-    for folder in [*folders, data.get("cwd")]:
-        if isinstance(folder, str) and folder and os.path.isdir(folder):
+    folders = [
+        os.environ.get("CLAUDE_PROJECT_DIR"),
+        *(roots if isinstance(roots, list) else ()),
+        data.get("cwd"),
+    ]
+    for folder in folders:
+        if isinstance(folder, str) and os.path.isdir(folder):
             return Path(folder)
-
     return Path.cwd()
 
 
@@ -439,62 +412,36 @@ def read_settings(folder: Path) -> dict[str, Any]:
     `db` is the database: the stated one, or that of the project.
     """
     project = find_project(folder)
-    settings: dict[str, Any] = {
-        "tenant": "default",
-        "project": "default",
-        "holdout": 0.1,
-        "db": str(project.db),
-        "trust": {},
-        "strict": False,
-        "hook": {},
-    }
-
+    file = user_folder() / SETTINGS_FILE
     stated = own_settings(project)
-    _check_types(stated)
-    for name in HOOK_SETTING_TYPES:
-        if name in stated:
-            settings[name] = stated[name]
-    settings["db"] = _database_in(user_folder(), settings["db"])
-    settings |= _read_environment()
-    settings["db"] = _database_in(folder, settings["db"])
-
-    policy = settings.pop("policy", "default")
-    settings["hook"] = {"policy": policy, **settings["hook"]}
-    return settings
-
-
-def _check_types(table: Mapping[str, Any]) -> None:
-    """Check the settings of hooks in the user's file. Raises UsageError."""
-    for name, types in HOOK_SETTING_TYPES.items():
-        value = table.get(name, types[0]())
+    settings: dict[str, Any] = {}
+    for name, (default, types) in HOOK_SETTINGS.items():
+        value = stated.get(name, default)
         if not isinstance(value, types) or "\0" in str(value):
-            words = " or ".join(dict.fromkeys(map(TYPE_WORDS.__getitem__, types)))
-            raise UsageError(
-                f"{name} in {user_folder() / SETTINGS_FILE} is "
-                f"{visible(repr(value))[:80]}; it must be {words}"
-            )
+            words = " or ".join(kind.__name__ for kind in types)
+            wrong = visible(repr(value))[:80]
+            raise UsageError(f"{name} in {file} is {wrong}; it must be {words}")
+        if name == "db":
+            value = _database_in(user_folder(), value or str(project.db))
 
-
-def _read_environment() -> dict[str, Any]:
-    """Return the settings in environment variables. Raises UsageError."""
-    settings: dict[str, object] = {}
-    for name, types in HOOK_SETTING_TYPES.items():
         variable = f"HEEDFUL_{name.upper()}"
-        value = os.environ.get(variable)
-        if not value:
-            continue
+        text = os.environ.get(variable)
+        if text:
+            try:
+                value = text if isinstance(default, str) else json.loads(text)
+            except ValueError as error:
+                raise UsageError(f"{variable} is wrong: {error}") from error
+        settings[name] = value
 
-        try:
-            settings[name] = value if str in types else json.loads(value)
-        except ValueError as error:
-            raise UsageError(f"{variable} is wrong: {error}") from error
-
+    settings["db"] = _database_in(folder, settings["db"])
+    policy = settings.pop("policy")
+    settings["hook"] = {"policy": policy, **settings["hook"]}
     return settings
 
 
 def _database_in(folder: Path, db: Any) -> str:
     """Return the name of a database that is stated in a folder."""
-    if not db or "://" in db or db == ":memory:":
+    if "://" in db or db == ":memory:":
         return str(db)
     return os.path.abspath(folder / str(db))
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,13 +28,11 @@ from heedful.integrations.agents import (
     tool_name,
 )
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.integrations.reminders import week_of
 from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import cut_middle, redact_ends, sanitize
-from heedful.store.workspace import run_git
 from heedful.validation import check_number, check_options, require
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -80,8 +76,6 @@ _RESPONSE_TEXT_FIELDS = (
     "text",
     "result",
 )
-# Tools whose results repeat the file that they wrote, and their arguments.
-FILE_WRITING_TOOLS = frozenset({"edit", "multiedit", "notebookedit", "write"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +124,14 @@ def follow(
 class Reply:
     """The `answer` to print, None for nothing, and the `work` left for the session.
 
-    `advice` is the text of memory in the answer.
+    `advice` is the text of memory in the answer. A person hears the `notices` once.
     """
 
     answer: Answer | None = None
     work: Work = ""
     session: str = ""
     advice: str = ""
+    notices: tuple[str, ...] = ()
 
 
 async def _check_command(line: str, folder: str, seconds: float) -> Finding | None:
@@ -408,51 +403,20 @@ async def _explain(moment: _Moment, failure: FailedCall, answered: Reply) -> Rep
 
 
 async def _on_start(moment: _Moment) -> Reply:
-    """Show what came back most often; a person sees what waits."""
+    """Show what came back most often; a person hears what waits."""
     # After a resumption or a compaction, an agent does not know what it has read.
     start = Event("system_event", code=moment.text("source"))
     await moment.run.learn(start)
     opening = moment.advise(await moment.run.opening())
-    note = await _start_note(moment)
-    if not note:
+    host = moment.run.host
+    if host.own_memory is None or not moment.agent.says_at_start:
         return opening
 
-    answer = {**(opening.answer or {}), "systemMessage": note}
-    return replace(opening, answer=answer)
-
-
-async def _start_note(moment: _Moment) -> str:
-    """Return a line for the person at a start, or ""; the model does not see it."""
-    host = moment.run.host
-    memory = host.own_memory
-    is_seen = moment.agent.says_at_start and moment.name in moment.agent.notice_events
-    if memory is None or not is_seen:
-        return ""
-    return await host.guarded("tell what waits", _waiting_note(memory), "")
-
-
-async def _waiting_note(memory: Memory) -> str:
-    """Return how many lessons wait, and the command to run next; "" if none does.
-
-    A person hears of the same lessons once a week; `heedful hook status` always tells.
-    """
-    quarantined = await memory.quarantine.waiting()
-    if not quarantined:
-        return ""
-
-    from heedful.lessons.commands import READ_COMMAND, trust_command
-    from heedful.lessons.origin import names_to_state
-    from heedful.store.quarantine import note_waiting
-
-    ids = [entry.id for entry in quarantined]
-    week = week_of(time.time())
-    if not await memory.store.write(memory.scope, note_waiting, ids, week):
-        return ""
-
-    sources = set[str]().union(*(entry.sources for entry in quarantined))
-    names = names_to_state(sources, await memory.quarantine.believed())
-    command = trust_command(names) or READ_COMMAND
-    return f"heedful: lessons that wait for you: {len(quarantined)}; next: {command}"
+    waiting = await host.own_memory.quarantine.waiting()
+    if not waiting:
+        return opening
+    note = f"lessons that wait for you: {len(waiting)}; next: heedful quarantine list"
+    return replace(opening, notices=(note,))
 
 
 async def _on_prompt(moment: _Moment) -> Reply:
@@ -511,18 +475,12 @@ async def _after_call(moment: _Moment) -> Reply:
         interrupted = True
 
     run = moment.run
-    # An event may have an error and a result, and the agent reads both.
-    stated_error = _joined(moment.text("error"), moment.get("error"))
+    text = _result_text(response)
+    error = _result_text(moment.get("error"))
     # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
-        await run.learn(
-            Event(
-                "system_event",
-                _joined(_whole_text(response), stated_error),
-                tool=moment.tool,
-                origin="tool",
-            )
-        )
+        said = Event("system_event", text or error, tool=moment.tool, origin="tool")
+        await run.learn(said)
         return Reply()
 
     tool = moment.tool
@@ -536,18 +494,14 @@ async def _after_call(moment: _Moment) -> Reply:
         )
         await run.learn(event)
 
-    error = _error_text(moment, response)
-    # The agent itself says that the call failed.
     if moment.agent.events[moment.name] == "failed":
-        error = _joined(stated_error, response) or "error"
+        error = error or text or "error"
+    elif not error and _reports_failure(moment, response):
+        error = text
     if error:
         advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
         return moment.advise(advice, "study")
 
-    text = _whole_text(response)
-    if tool.lower() in FILE_WRITING_TOOLS:
-        text = _result_text(response)
-    text = _joined(text, stated_error)
     await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
     advice = Advice()
     # What could not be told before the call is told after it.
@@ -556,54 +510,34 @@ async def _after_call(moment: _Moment) -> Reply:
     return moment.advise(advice, "study" if failed_last else "")
 
 
-def _error_text(moment: _Moment, response: Any) -> str:
-    """Return the text of a result that reports a failure, "" for any other result.
+def _reports_failure(moment: _Moment, response: Any) -> bool:
+    """Return True if the result of a call reports that it failed.
 
     An agent with an event for failed calls says all of them so.
     """
     # Only the event after a call needs it.
     from heedful.episodes.failures import marks_failure, reports_failure
 
-    text = _result_text(response)
-    is_marked = isinstance(response, Mapping) and marks_failure(response)
-    if not is_marked and not reports_failure(
-        text,
+    is_object = isinstance(response, Mapping)
+    if is_object and marks_failure(response):
+        return True
+    return reports_failure(
+        _result_text(response),
         command_of(moment.arguments),
-        marked=isinstance(response, Mapping) or bool(moment.agent.event_of("failed")),
-    ):
-        return ""
-    return _whole_text(response) or json.dumps(response)
+        marked=is_object or bool(moment.agent.event_of("failed")),
+    )
 
 
 def _result_text(response: Any) -> str:
-    """Return the text of a result: its text fields, or the texts of its parts."""
-    if isinstance(response, Mapping):
-        response = [response.get(name) or "" for name in _RESPONSE_TEXT_FIELDS]
-    if isinstance(response, list):
-        return "\n".join(filter(None, map(_result_text, response)))
-
-    return "" if response is None else str(response)
-
-
-def _whole_text(response: Any) -> str:
-    """Return all texts of a result, those of its text fields first, then other names.
-
-    An agent may follow words in any field or name, so none is left out.
+    """Return the text of a result: its text fields or the texts of its parts, or JSON
+    without any.
     """
     if isinstance(response, Mapping):
-        names = [name for name in _RESPONSE_TEXT_FIELDS if name in response]
-        others = [name for name in response if name not in names]
-        response = [*map(response.get, (*names, *others)), *others]
+        texts = [_result_text(response.get(name)) for name in _RESPONSE_TEXT_FIELDS]
+        return "\n".join(filter(None, texts)) or json.dumps(response, default=str)
     if isinstance(response, list):
-        return "\n".join(filter(None, map(_whole_text, response)))
-
-    return "" if response is None or isinstance(response, bool) else str(response)
-
-
-def _joined(text: str, others: Any) -> str:
-    """Return a text, and below it the lines of other data that it does not have."""
-    lines = [line for line in _whole_text(others).splitlines() if line not in text]
-    return "\n".join(filter(None, [text, *lines]))
+        return "\n".join(filter(None, map(_result_text, response)))
+    return "" if response is None else str(response)
 
 
 async def _on_stop(moment: _Moment) -> Reply:
@@ -669,21 +603,13 @@ async def _report_stop(
 
     `findings` maps each command to its error, None if it passed.
     """
-    import asyncio
-
     from heedful.loop.decide import Again
     from heedful.loop.record import Evaluation
 
     errors = tuple(finding for finding in findings.values() if finding)
     evaluation = Evaluation(errors, met=1 - len(errors) / len(findings))
-    state = await asyncio.to_thread(_files_digest, Path(moment.folder))
-    version = f"attempt {len(loop.loop.attempts) + 1}"
-    if state:
-        version = f"state {state[:16]}"
-
     report = loop.report(
-        f"the files of {moment.folder} ({version})",
-        digest=state,
+        f"the files of {moment.folder} (attempt {len(loop.loop.attempts) + 1})",
         evaluation=evaluation,
     )
     verdict = await moment.run.host.guarded("decide on a turn", report, otherwise=None)
@@ -725,23 +651,3 @@ def _command_events(call: str, line: str, finding: Finding | None) -> list[Event
         Event("tool_call", tool="stop", arguments={"command": line}, call=call),
         Event("tool_response", tool="stop", call=call, error=text),
     ]
-
-
-def _files_digest(folder: Path) -> str:
-    """Return a digest of names, times and sizes of the files that git does not ignore;
-    "" outside of a repository.
-
-    No content is compared, because for that git runs the filters of the repository.
-    """
-    commit = run_git(folder, ["rev-parse", "HEAD"])
-    names = run_git(folder, ["ls-files", "-co", "--exclude-standard", "-z"])
-    if commit is None or names is None:
-        return ""
-
-    parts = [commit]
-    for name in names.split("\0"):
-        with suppress(OSError, ValueError):
-            status = (folder / name).lstat()
-            parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
-
-    return hex_digest("\0".join(parts))

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,7 +68,6 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.checks.refusal import Refusing
     from heedful.drive.report import ReportedLoop
-    from heedful.integrations.repeats import Repeats
     from heedful.lessons.patterns import Seen
     from heedful.loop.decide import Done, Policy, Verdict
     from heedful.loop.record import Goal
@@ -78,8 +76,6 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
 
 T = TypeVar("T")
 _log = logging.getLogger("heedful")
-# All advice about calls in one prompt has at most this many characters.
-MAX_CALL_ADVICE_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,13 +232,6 @@ class HostRun:
     call_advice: dict[str, list[str]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
     unjudged: Done | None = None
-
-    @cached_property
-    def repeats(self) -> Repeats:
-        """The calls of the run that repeat; a hook process does not count them."""
-        from heedful.integrations.repeats import Repeats
-
-        return Repeats(self)
 
     async def opening(self) -> Advice:
         """Return a brief for a task yet unknown: what cost earlier sessions most calls.
@@ -427,20 +416,6 @@ class HostRun:
 
         return await self._ask("ask about an error", look, call)
 
-    def advice(self, room: int = MAX_CALL_ADVICE_CHARS) -> dict[str, str]:
-        """Return the advice about calls by their ids, for hosts that build each prompt.
-
-        At most `room` characters: the latest calls come first.
-        """
-        text_by_call: dict[str, str] = {}
-        for call, texts in reversed(self.call_advice.items()):
-            text = "\n".join(texts)
-            if len(text) <= room:
-                text_by_call[call] = text
-                room -= len(text)
-
-        return text_by_call
-
     async def verdict(
         self,
         output: Any,
@@ -451,19 +426,14 @@ class HostRun:
     ) -> Verdict | None:
         """Check an output and decide; None without checks and goals, or on a failure.
 
-        A run that repeats a call has that verdict, and its output is not judged. A
-        `misfit` says why the output is not of the type that the agent must answer
+        A `misfit` says why the output is not of the type that the agent must answer
         with: no check reads such an output, it is refused. Checks have no time limit
         here. After the end of the loop, return the last verdict. An output with which
         an earlier process stopped also returns it when it is reported again: the output
         with the same number or, if the host does not count its `attempt`, an equal one.
         """
-        self.repeats.heed_cancel()
-        if self.repeats.stopped or not self.judges:
-            return self.repeats.stopped
-
-        # The agent goes on from what is wrong, perhaps with the same calls.
-        self.repeats.forget()
+        if not self.judges:
+            return None
         return await self.host.guarded(
             "judge an output",
             work=self._judge(output, usage, attempt, misfit),
@@ -609,19 +579,6 @@ class HostRun:
             call=call,
             action=action(tool, arguments),
         )
-
-    def best_as(self, kind: Any) -> Any:
-        """Return the best output as an object of the type `kind`, if it can be one."""
-        from pydantic import TypeAdapter, ValidationError
-
-        best = self.best
-        if not isinstance(kind, type) or isinstance(best, kind):
-            return best
-
-        try:
-            return TypeAdapter(kind).validate_python(best)
-        except ValidationError:
-            return best
 
     async def events(self) -> list[dict[str, Any]]:
         """Return the events, but of each call only the last report and the last result.

@@ -7,10 +7,8 @@ checkpointer saves it.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, TypeAlias, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
@@ -27,9 +25,9 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.managed.is_last_step import RemainingStepsManager
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic_core import to_jsonable_python
 
 from heedful.integrations import RESULT_KEY
+from heedful.integrations.agents import short_id
 from heedful.integrations.attempts import (
     Attempts,
     Role,
@@ -48,14 +46,11 @@ Answer: TypeAlias = types.ModelResponse[Any]
 ToolCall: TypeAlias = types.ToolCallRequest
 Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
-_data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
 MESSAGE_SOURCE_KEY = "lc_source"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
-# The part of a thread's id in the id of a loop, which has at most 200 characters.
-MAX_THREAD_ID_CHARS = 150
 
 
 class HeedfulState(AgentState[Any]):
@@ -165,15 +160,12 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run = self.runs.get(record["id"])
         if run is None:
             # Another process has begun it.
-            run = self._attempts(record["id"], record["task"])
+            host_run = self.host.run(record["id"], record["task"])
+            run = Attempts(run=host_run, hold_back=self.hold_back)
             await run.begin()
             run.best = record["best"]
             keep_open(self.runs, record["id"], run)
         return run
-
-    def _attempts(self, id: str, task: str) -> Attempts:
-        """Return the attempts of a run."""
-        return Attempts(run=self.host.run(id, task), hold_back=self.hold_back)
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""
@@ -189,11 +181,12 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         # A summary may have replaced earlier turns; without a checkpointer only
         # messages count.
         turn = max(_record_of(state).get("turn", 0) + 1, len(prompts))
-        id = _run_id(config, f"run-{secrets.token_hex(8)}")
+        id = _thread_id(config)
         if turn > 1:
             id = f"{id}:{turn}"
 
-        run = self._attempts(id, str(prompts[-1].text))
+        host_run = self.host.run(id, str(prompts[-1].text))
+        run = Attempts(run=host_run, hold_back=self.hold_back)
         await run.begin_turn()
         keep_open(self.runs, run.run.id, run)
         record = {
@@ -223,7 +216,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         remaining_steps = state.get("remaining_steps", MIN_REMAINING_STEPS)
         is_at_limit = remaining_steps < MIN_REMAINING_STEPS
-        closing = run.run.repeats.closing(at_limit=is_at_limit)
+        closing = run.closing(at_limit=is_at_limit)
         if closing:
             return run, types.ModelResponse([AIMessage(closing)])
         if is_at_limit:
@@ -231,10 +224,11 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             await self.host.guarded(purpose, run.run.study(), otherwise=None)
 
         record = _record_of(state)
+        ids = [message.id for message in request.messages]
         messages = run.advised(
             request.messages,
-            task=_place_of(request.messages, record["asked"]),
-            last=_place_of(request.messages, record["last"]),
+            task=place_of(ids, record["asked"]),
+            last=place_of(ids, record["last"]),
             calls=_result_calls,
             message=_message,
         )
@@ -265,10 +259,11 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         answer = _last_answer(messages, parsed)
         best = {"messages": answer, "parsed": parsed}
         if answer:
-            output = "".join(str(message.text) for message in answer)
-            if parsed is not None:
-                output = _data(parsed)
-            attempt = messages[_place_of(messages, record["last"]) :]
+            output = parsed
+            if parsed is None:
+                output = "".join(str(message.text) for message in answer)
+            ids = [message.id for message in messages]
+            attempt = messages[place_of(ids, record["last"]) :]
             run.spent = sum(map(_usage_of, attempt), NO_USAGE)
             if await run.judge(output, best, record["next"]):
                 rest = messages[: len(messages) - len(answer)]
@@ -320,11 +315,6 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     ]
 
 
-def _place_of(messages: Sequence[AnyMessage], id: str) -> int:
-    """Return the number of the message with an id, of the last one without it."""
-    return place_of([message.id for message in messages], id)
-
-
 def _result_calls(message: AnyMessage) -> list[str]:
     """Return the id of the call whose result a message is."""
     return [message.tool_call_id] if isinstance(message, ToolMessage) else []
@@ -340,8 +330,7 @@ def _usage_of(message: AnyMessage) -> Usage:
 def _heard(run: Attempts | None, response: Answer) -> Answer:
     """Return the response; keep the last text of the model."""
     if run is not None:
-        for message in response.result:
-            run.run.repeats.hear(str(message.text))
+        run.hear(str(response.result[-1].text))
     return response
 
 
@@ -368,20 +357,15 @@ async def _keep(
             await run.keep(name, str(message.text), id, failed=failed)
 
 
-def _run_id(config: RunnableConfig, otherwise: str) -> str:
-    """Return the id of the run in a thread; an agent inside an agent has its own.
+def _thread_id(config: RunnableConfig) -> str:
+    """Return the id of a thread; an agent inside an agent has its own.
 
-    Without a thread, it is `otherwise`.
+    Without a thread, it is random.
     """
     options = config.get("configurable", {})
-    id = str(options.get("thread_id") or otherwise)[:MAX_THREAD_ID_CHARS]
+    id = str(options.get("thread_id") or f"run-{secrets.token_hex(8)}")
     parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
-    return f"{id}:{_digest(parent)}" if parent else id
-
-
-def _digest(text: str) -> str:
-    """Return the first 12 digits of the SHA-256 of a text in hex."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    return short_id(f"{id}:{parent}" if parent else id)
 
 
 def _record_of(state: Any) -> dict[str, Any]:

@@ -296,7 +296,7 @@ class _Attempts(Attempts):
         items: Items = model_data.input
         for item in items:
             await self.note(item)
-        closing = self.run.repeats.closing()
+        closing = self.closing()
         if closing:
             raise _RepeatedCall(closing)
 
@@ -317,7 +317,7 @@ class _Attempts(Attempts):
     async def note(self, item: Any) -> None:
         """Keep an item of the input: a text of the model, or the result of a call."""
         if item.get("role") == "assistant":
-            self.run.repeats.hear(_text_of(item.get("content", "")))
+            self.hear(_text_of(item.get("content", "")))
         for call in _result_calls(item):
             tool = self.tools.get(call, "")
             await self.keep(tool, _text_of(item.get("output", "")), call)
@@ -337,7 +337,7 @@ class _Attempts(Attempts):
         output = failed.run_data.raw_responses[-1].output
         texts = map(agents.ItemHelpers.extract_text, output)
         answer = "\n".join(filter(None, texts))
-        self.run.repeats.hear(answer)
+        self.hear(answer)
         self.misfit = f"the answer is no JSON of the type {self.kind()}"
         try:
             TypeAdapter(self.kind()).validate_json(answer)
@@ -359,9 +359,9 @@ class _Attempts(Attempts):
         elif isinstance(error, agents.MaxTurnsExceeded):
             for item in data.new_items:
                 await self.note(item.to_input_item())
-            output = self.run.repeats.closing(at_limit=True)
+            output = self.closing(at_limit=True)
         elif self.misfit and self.run.judges:
-            output = self.run.repeats.last_text or EMPTY_ANSWER
+            output = self.last_text or EMPTY_ANSWER
             data = self.failed_data
         if output and data is not None:
             return _result_of(data, output)
@@ -389,7 +389,7 @@ class _Attempts(Attempts):
             input_guardrail_results=[],
             output_guardrail_results=[],
         )
-        result = _result_of(data, self.run.best_as(self.kind()))
+        result = _result_of(data, self.best_as(self.kind()))
         vars(result)[RESULT_KEY] = self.verdict
         return result
 
@@ -418,10 +418,10 @@ class _Attempts(Attempts):
 
         verdict = await self.end()
         best = self.best or result
-        is_kept = best is result and not (self.misfit or self.run.repeats.stopped)
+        is_kept = best is result and not (self.misfit or self.repeats.stopped)
         if self.best is None and self.run.best is not None:
             # An earlier process has made the best answer.
-            best.final_output = self.run.best_as(self.kind())
+            best.final_output = self.best_as(self.kind())
             is_kept = False
         best.context_wrapper.usage = self.usage
         vars(best)[RESULT_KEY] = verdict

@@ -145,7 +145,7 @@ class _Run(Heedful):
 
     def best_output(self, ctx: RunContext[Any]) -> Any:
         """Return the best output in the type of the agent's output."""
-        return self.attempts.run.best_as(getattr(ctx.agent, "output_type", None))
+        return self.attempts.best_as(getattr(ctx.agent, "output_type", None))
 
     async def wrap_node_run(
         self, ctx: RunContext[Any], *, node: Any, handler: Any
@@ -169,8 +169,7 @@ class _Run(Heedful):
         """Return the best answer if the agent's own retries or limits end first."""
         ends_first = isinstance(error, exceptions.UsageLimitExceeded)
         if ends_first or type(error) is exceptions.UnexpectedModelBehavior:
-            repeats = self.attempts.run.repeats
-            self.closing = self.closing or repeats.closing(at_limit=True)
+            self.closing = self.closing or self.attempts.closing(at_limit=True)
         if self.closing:
             best = self.best_output(ctx)
             return End(FinalResult(self.closing if best is None else best))
@@ -184,7 +183,7 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
-        self.closing = self.attempts.run.repeats.closing()
+        self.closing = self.attempts.closing()
         if self.closing:
             answer = ModelResponse([TextPart(self.closing)])
             raise exceptions.SkipModelRequest(answer)
@@ -196,7 +195,7 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
         """Keep the last text of the model."""
-        self.attempts.run.repeats.hear(response.text)
+        self.attempts.hear(response.text)
         return response
 
     async def wrap_tool_execute(
@@ -212,27 +211,19 @@ class _Run(Heedful):
 
         Only with `hold_back`, and only once: the same call then runs.
         """
-        id = call.tool_call_id
-        name = call.tool_name
-        held_back = await self.attempts.ask(name, args, id)
-        if held_back:
-            return held_back
-
-        try:
-            result = await handler(args)
-        except (
+        # None of these is a failure of the tool.
+        others = (
             exceptions.SkipToolExecution,
             exceptions.CallDeferred,
             exceptions.ApprovalRequired,
-        ):
-            # None of these is a failure of the tool.
-            raise
-        except Exception as error:
-            await self.attempts.keep(name, str(error), id, failed=True)
-            raise
-
-        await self.attempts.keep(name, str(result), id)
-        return result
+        )
+        return await self.attempts.watch(
+            call.tool_name,
+            args,
+            call.tool_call_id,
+            work=lambda: handler(args),
+            others=others,
+        )
 
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
@@ -250,7 +241,7 @@ class _Run(Heedful):
         self.attempts.count(_usage_of(ctx))
         is_again = await self.attempts.judge(output, ctx.messages[-1])
         if self.attempts.has_best:
-            return self.attempts.run.best_as(output_context.output_type)
+            return self.attempts.best_as(output_context.output_type)
         if not is_again or not self.in_node:
             return output
 
@@ -304,45 +295,34 @@ class _Run(Heedful):
         The last `keep` rejected answers stay, and the calls of tools with their
         results.
         """
-        accepted = list(messages)
-        feedbacks = [
+        places = [
             number
             for number, message in enumerate(messages)
             if any(map(self.is_feedback, message.parts))
         ]
-
-        for feedback in feedbacks[: len(feedbacks) - keep]:
-            # The rejected answer is the last response before the feedback.
-            answer = feedback
-            for number in range(feedback):
-                if isinstance(messages[number], ModelResponse):
-                    answer = number
-            self._remove_rejected(accepted, answer, feedback)
-
+        end = max(places[: len(places) - keep], default=-1)
+        accepted = [
+            self._accepted(message, is_rejected=number + 1 in places)
+            for number, message in enumerate(messages[: end + 1])
+        ]
+        accepted += messages[end + 1 :]
         return [message for message in accepted if message.parts]
 
-    def _remove_rejected(
-        self, messages: list[ModelMessage], first: int, last: int
-    ) -> None:
-        """Remove a rejected answer, which is `first`, and the feedback up to `last`."""
-        calls = {
-            part.tool_call_id
-            for part in messages[first].parts
-            if isinstance(part, ToolCallPart)
-        }
-        rejected_calls = calls & self.answers
-        # Without other calls, the answer does no work that must stay.
-        if calls <= rejected_calls:
-            messages[first] = _with_parts(messages[first], [])
+    def _accepted(self, message: Any, *, is_rejected: bool) -> ModelMessage:
+        """Return a message without rejected calls of an output tool, and feedback.
 
-        for number in range(first, last + 1):
-            parts = [
-                part
-                for part in messages[number].parts
-                if getattr(part, "tool_call_id", "") not in rejected_calls
-                and not self.is_feedback(part)
-            ]
-            messages[number] = _with_parts(messages[number], parts)
+        A rejected answer without other calls does no work that must stay.
+        """
+        parts = [
+            part
+            for part in message.parts
+            if getattr(part, "tool_call_id", "") not in self.answers
+            and not self.is_feedback(part)
+        ]
+        if is_rejected and not any(isinstance(part, ToolCallPart) for part in parts):
+            parts = []
+        accepted: ModelMessage = replace(message, parts=parts)
+        return accepted
 
     def is_feedback(self, part: Any) -> bool:
         """Return True if a part of a message is feedback on a rejected answer."""
@@ -383,11 +363,6 @@ def _usage_of(ctx: RunContext[Any]) -> Usage:
         completion_tokens=usage.output_tokens,
         cost=float(usage.cost or 0),
     )
-
-
-def _with_parts(message: Any, parts: list[Any]) -> Any:
-    """Return a message of either type with other parts."""
-    return replace(message, parts=parts)
 
 
 def _has_part(message: ModelMessage, kind: type) -> bool:

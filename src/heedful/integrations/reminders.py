@@ -9,7 +9,6 @@ verdict.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import action, arguments_of
@@ -192,12 +191,6 @@ def _finished_call(
         failed=frozenset(mark.digest for mark in failed),
         signatures=episodes.error_digests(event, call.get("arguments"), names),
     )
-
-
-def week_of(at: float) -> str:
-    """Return the week of a time in seconds since 1970, as 2026-W48."""
-    year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
-    return f"{year}-W{week:02}"
 
 
 async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) -> None:

@@ -2,27 +2,20 @@
 
 A call repeats if tool, arguments and result are those of the call before it, or if it
 is in a cycle of two or three such calls. Results are equal if only times and ids in
-them differ. The third equal call is noted in its result; the fifth does not run, and
+errors differ. The third equal call is noted in its result; the fifth does not run, and
 the agent reads why. If the agent then makes this call again, its run ends. Anything
 else begins the count anew: another call, another result, a rejected answer.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.episodes.signals import canonical_json
 from heedful.lessons.lesson import digest_of
 from heedful.lessons.signature import mask_moments
-from heedful.loop.decide import Done
-from heedful.loop.record import Candidate
 from heedful.loop.stop import Repeat, Stop
-from heedful.models.call import count_cancels
 from heedful.sanitize import clean
-
-if TYPE_CHECKING:  # a run has its calls that repeat
-    from heedful.integrations.host import HostRun
 
 NOTED_TIMES = 3
 HELD_TIMES = 5
@@ -58,71 +51,50 @@ class _Step:
 class Repeats:
     """The calls of one run, in the order in which they began.
 
-    `last_text` is the last text of the model. `stopped` is the verdict if the run ends
-    because it repeats a call.
+    Tools in `polls` wait for something, so their calls may repeat. `stopped` is the
+    reason if the run ends because it repeats a call.
     """
 
-    def __init__(self, run: "HostRun") -> None:
-        self.run = run
-        self.last_text: str = ""
-        self.stopped: Done | None = None
+    def __init__(self, polls: Collection[str]) -> None:
+        self.polls = polls
+        self.stopped: Stop | None = None
         self._steps: list[_Step] = []
-        # The actions that did not run.
+        # The actions that do not run until another one does.
         self._held: set[str] = set()
-        # True after a call that did not run, until another one runs.
-        self._is_stuck = False
         # True once the agent could read why: calls of one answer know nothing of it.
         self._is_read = False
-        self._cancels = count_cancels()
-
-    def heed_cancel(self) -> None:
-        """Raise CancelledError if a client of the model has swallowed one."""
-        if count_cancels() > self._cancels:
-            raise asyncio.CancelledError
 
     def forget(self) -> None:
         """Begin the count anew: the agent was told something."""
         self._steps.clear()
         self._held.clear()
-        self._is_stuck = False
-
-    def hear(self, text: str | None) -> None:
-        """Keep the last text of the model, unless it says nothing."""
-        self.last_text = text or self.last_text
 
     def hold(self, tool: str, arguments: Any, call: str) -> str:
         """Begin the call with this id; return why it does not run, or "".
 
         What it returns is the result of the call.
         """
-        if tool in self.run.host.polls:
-            self.forget()
-            return ""
-
         action = f"{tool} {canonical_json(arguments)}"
-        if self._find_open(call, action):
-            return ""
-
-        cycle = self._find_cycle(action)
-        goes_on = self._is_stuck and action in self._held
-        if not cycle and not goes_on:
-            self._is_stuck = False
-            self._steps.append(_Step(call=call, action=action))
-            return ""
-
-        if action in self._held and self._is_read:
-            self._stop(action)
-        elif cycle:
+        if tool in self.polls:
+            self.forget()
+        elif action in self._held:
+            if self._is_read:
+                self._stop(action)
+            return HELD_TEXT
+        elif self._find_open(call) is None:
+            cycle = self._find_cycle(action)
+            self._held = {step.action for step in cycle}
             self._is_read = False
-        self._is_stuck = True
-        self._held.update(step.action for step in cycle)
-        return HELD_TEXT
+            if cycle:
+                return HELD_TEXT
+            self._steps.append(_Step(call=call, action=action))
+        return ""
 
     def note(self, call: str, result: str, *, failed: bool = False) -> str:
         """Record the result of a call, or its error; return a note that it repeats.
 
-        The note, "" without any, is also advice about the call. Times and ids in an
-        error are particulars, in a result they may be the progress.
+        The note is "" without any. Times and ids in an error are particulars, in a
+        result they may be the progress.
         """
         step = self._find_open(call)
         if step is None:
@@ -132,42 +104,25 @@ class Repeats:
         identity = mask_moments(result) if failed else result
         step.digest = digest_of("result", identity)
         steps = self._steps[: self._steps.index(step) + 1]
-        if _count_times(steps) != NOTED_TIMES:
-            return ""
-        self.run.call_advice.setdefault(call, []).append(NOTE)
-        return NOTE
+        return NOTE if _count_times(steps) == NOTED_TIMES else ""
 
-    def closing(self, *, at_limit: bool = False) -> str:
-        """Return the answer that ends the run because a call repeats, or "".
-
-        Ask before each request to the model, which the answer replaces, and `at_limit`
-        when the framework itself would end the run. It is the best answer of the run,
-        else its last text, else a sentence about the call.
-        """
-        self.heed_cancel()
+    def before_request(self, *, at_limit: bool) -> None:
+        """Note that the agent reads the results; end a run that repeats `at_limit`."""
         self._is_read = True
         if at_limit and self._steps and _count_times(self._steps) >= NOTED_TIMES:
             self._stop(self._steps[-1].action)
-        if self.stopped is None:
-            return ""
-        if self.run.best is not None:
-            return Candidate.of(self.run.best).text or ""
-        return self.last_text or self.stopped.stopped_by[0].detail
 
     def _stop(self, action: str) -> None:
         """End the run because of a call."""
         results = [step.result for step in self._steps if step.action == action]
         called = clean(action, MAX_QUOTED_CHARS)
         reason = f"The run ended because {called} kept giving the same: {results[-1]}"
-        best = self.run.loop.loop.best if self.run.loop else None
-        rule = Stop(Repeat.name, reason)
-        self.stopped = Done(best, passed=False, stopped_by=(rule,))
+        self.stopped = Stop(Repeat.name, reason)
 
-    def _find_open(self, call: str, action: str = "") -> _Step | None:
+    def _find_open(self, call: str) -> _Step | None:
         """Return the call with this id that has no result yet."""
         for step in self._steps:
-            is_open = step.digest is None and step.call == call
-            if is_open and action in ("", step.action):
+            if step.digest is None and step.call == call:
                 return step
         return None
 

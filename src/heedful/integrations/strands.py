@@ -109,7 +109,7 @@ class HeedfulPlugin(Plugin):
         if run and run.known_answer is not None:
             event.cancel = run.best_text or True
         elif run:
-            event.cancel = run.run.repeats.closing() or event.cancel
+            event.cancel = run.closing() or event.cancel
 
     async def advise(self, context: InvokeModelContext) -> InvokeModelContext:
         """Show the model what memory has, and the last rejected answer."""
@@ -131,7 +131,7 @@ class HeedfulPlugin(Plugin):
         message = response.message
         run.spent += _usage_in(message)
         output: Any = _text_of(message)
-        run.run.repeats.hear(output)
+        run.hear(output)
         if _wants_object(event.agent):
             # Only a model that is made to answer with an object does so in a text.
             output = json_data(output) if run.is_forced else None

@@ -48,8 +48,6 @@ from heedful.store.lessons import (
 from heedful.store.search import example_of
 from heedful.validation import require
 
-# The marks under this name are no session's: which texts a person was told of, by week.
-_NOTICES = "notices"
 RULING_WORDS = {"release": "released", "reject": "rejected", "undo": "undone"}
 # The states of an example that a ruling has left as they are; others came later.
 RULED_STATES: Mapping[str, tuple[str, ...]] = {
@@ -601,19 +599,3 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         reopened=tuple(reopened[:MAX_REVOKED_NAMES]),
     )
     return removed, sources
-
-
-@resumable(result=bool)
-def note_waiting(db: Db, scope: Scope, ids: Collection[int], week: str) -> bool:
-    """Return True if a person has not heard this `week` that one of these texts waits.
-
-    Remember that they hear of all of them now.
-    """
-    key = {**key_of(scope), "session": _NOTICES}
-    before = {row["mark"] for row in db.select("mark", "session_mark", key)}
-    marks = {f"{week} {id}" for id in ids}
-    for mark in marks - before:
-        db.insert("session_mark", {**key, "mark": mark}, CONFLICT_SKIP_SQL)
-    for mark in before - marks:
-        db.delete("session_mark", {**key, "mark": mark})
-    return not marks <= before
