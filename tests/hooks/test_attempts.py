@@ -40,13 +40,12 @@ async def test_a_rejected_answer_and_its_feedback_stay_until_the_next(
     tmp_path: Path,
 ) -> None:
     attempts = await attempts_of(host_in(tmp_path, checks=[severity]))
-    assert await attempts.judge("", original="first")
+    assert await attempts.judge("")
     assert attempts.rejected == EMPTY_ANSWER
-    assert await attempts.judge("high", original="second")
+    assert await attempts.judge("high")
     assert attempts.rejected == "high"
     assert RULE in attempts.feedback
-    assert not await attempts.judge("P1", original="third")
-    assert attempts.best == "third"
+    assert not await attempts.judge("P1")
     assert await attempts.end() == Done(3, passed=True)
 
 
@@ -54,9 +53,9 @@ async def test_usage_is_that_of_each_attempt(tmp_path: Path) -> None:
     attempts = await attempts_of(host_in(tmp_path, checks=[severity]))
     attempts.count(Usage(1, 10, completion_tokens=5))
     attempts.count(Usage(2, 30, completion_tokens=10))
-    await attempts.judge("high", original="high")
+    await attempts.judge("high")
     attempts.count(Usage(3, 60, completion_tokens=15))
-    await attempts.judge("P1", original="P1")
+    await attempts.judge("P1")
     assert attempts.run.loop
     usages = [attempt.usage for attempt in attempts.run.loop.loop.attempts]
     assert [usage.calls for usage in usages] == [2, 1]
@@ -70,7 +69,7 @@ async def test_another_process_goes_on(limit: int, tmp_path: Path) -> None:
     stop = policy(f"attempts.limit={limit}")
     for answer in ("high", "urgent"):
         first = await attempts_of(host_in(tmp_path, checks=[severity], policy=stop))
-        await first.judge(answer, original=answer)
+        await first.judge(answer)
         assert first.known_answer is None
 
     second = await attempts_of(host_in(tmp_path, checks=[severity], policy=stop))

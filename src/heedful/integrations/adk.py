@@ -146,12 +146,12 @@ class HeedfulAdkPlugin(BasePlugin):
 
         # The response is changed in place, so that other callbacks are called, too.
         output = text if run.judged[agent] is None else json_data(text)
-        if await run.judge(output, original=parts):
+        if await run.judge(output):
             run.last = run.length - 1
             call = types.FunctionCall(name=FEEDBACK_TOOL, args={})
             parts = [*parts, types.Part(function_call=call)]
-        elif run.has_best:
-            parts = run.best or [types.Part(text=run.best_text)]
+        elif run.has_better:
+            parts = [types.Part(text=run.best_text)]
         llm_response.content = types.Content(role="model", parts=parts)
 
     async def before_tool_callback(
@@ -266,16 +266,15 @@ class _InvocationRun(Attempts):
         schema = self.judged.get(agent)
         if schema is None or not _fits(arguments, schema):
             return None
-        if await self.judge(dict(arguments), original=dict(arguments)):
+        if await self.judge(dict(arguments)):
             # The result of the call has the feedback.
             feedback = self.feedback
             self.feedback = ""
             return {"error": feedback}
 
-        best = self.best or self.run.best
-        if self.has_best and isinstance(best, dict):
+        if self.has_better and isinstance(self.run.best, dict):
             arguments.clear()
-            arguments.update(best)
+            arguments.update(self.run.best)
         return None
 
     def request(self, contents: Sequence[types.Content]) -> list[types.Content]:

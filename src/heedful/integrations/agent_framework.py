@@ -194,7 +194,7 @@ class _MiddlewareRun(Attempts):
             response.messages.append(Message("assistant", [closing]))
         start = _answer_start(response)
         self.messages += response.messages[:start]
-        if not await self.judge(_output_of(response), response):
+        if not await self.judge(_output_of(response)):
             await self.finish()
             return
 
@@ -208,17 +208,15 @@ class _MiddlewareRun(Attempts):
     async def finish(self) -> None:
         """Learn from the run; let its result and the session have the best answer."""
         verdict = await self.end()
-        if self.best is None and self.run.best is not None:
-            # An earlier process has made the best answer.
+        if self.result is not None and self.has_better:
+            work = self.result.messages[: _answer_start(self.result)]
+            answer = _message("assistant", self.best_text)
             value = None if isinstance(self.run.best, str) else self.run.best
-            message = _message("assistant", self.best_text)
-            self.best = AgentResponse(messages=[message], value=value)
-        if self.best and self.best is not self.result and not self.is_kept_elsewhere():
-            answer = self.best.messages[_answer_start(self.best) :]
-            self.restore([*self.messages, *answer])
+            self.result = AgentResponse(messages=[*work, answer], value=value)
+            if not self.is_kept_elsewhere():
+                self.restore([*self.messages, answer])
 
         self.ended = True
-        self.result = self.best or self.result
         if self.result is not None:
             self.result.usage_details = self.usage
             vars(self.result)[RESULT_KEY] = verdict

@@ -53,9 +53,8 @@ class Attempts:
 
     `recalled` is what memory has for the task. `rejected` is the last answer if it was
     rejected, `feedback` what is wrong with it. `spent` is the usage of the current
-    attempt, `counted` that of the run before it. `best` is the best answer as the
-    framework has it, None if an earlier process made it. `running` has the ids of calls
-    without a result. With `hold_back`, a call with advice does not run at first;
+    attempt, `counted` that of the run before it. `running` has the ids of calls without
+    a result. With `hold_back`, a call with advice does not run at first;
     `held_back` has these calls.
     """
 
@@ -67,7 +66,6 @@ class Attempts:
     spent: Usage = NO_USAGE
     counted: Usage = NO_USAGE
     verdict: Verdict | None = None
-    best: Any = None
     running: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
     last_text: str = ""
@@ -113,9 +111,13 @@ class Attempts:
         return self.run.best if ended_before else None
 
     @property
-    def has_best(self) -> bool:
-        """True if the run is over, and its best answer is that of the agent."""
-        return isinstance(self.verdict, Done) and self.run.best is not None
+    def has_better(self) -> bool:
+        """True if the run is over, and an earlier answer is better than its last."""
+        best = self.run.best
+        if best is None or not isinstance(self.verdict, Done):
+            return False
+        outputs = self.run.outputs
+        return not outputs or best is not outputs[-1]
 
     @property
     def done(self) -> Done | None:
@@ -176,12 +178,11 @@ class Attempts:
         )
 
     async def judge(
-        self, output: Any, original: Any, attempt: int | None = None, misfit: str = ""
+        self, output: Any, attempt: int | None = None, misfit: str = ""
     ) -> bool:
         """Judge an answer; return True if the agent must answer again.
 
-        `original` is the answer as the framework has it, which `best` becomes if no
-        other answer is better. Other arguments are those of `HostRun.verdict`.
+        The arguments are those of `HostRun.verdict`.
         """
         if self.repeats.stopped:
             self.verdict = self.done
@@ -192,9 +193,6 @@ class Attempts:
         number = attempt or self.run.next
         self.verdict = await self.run.verdict(output, self.spent, number, misfit=misfit)
         self.spent = NO_USAGE
-        if self.verdict is None or self.run.best is output:
-            self.best = original
-
         if not isinstance(self.verdict, Again):
             return False
         self._reject(output, self.verdict.feedback)

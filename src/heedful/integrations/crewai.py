@@ -175,10 +175,9 @@ class _Runs:
             return True, output
 
         run.count(run.tokens())
-        if run_now(run.judge(run.answer_in(output.raw), output.raw)):
+        if run_now(run.judge(run.answer_in(output.raw))):
             return False, run.feedback
-        best = (run.best or run.best_text) if run.has_best else ""
-        return True, best or output
+        return True, run.best_text if run.has_better else output
 
 
 # The run of the task that is executed in this context.

@@ -106,7 +106,7 @@ class _Watch:
         await run.begin()
         self.runs[state] = run
         if run.known_answer is not None:
-            _put(state, [*messages, *run.best_messages()])
+            _put(state, [*messages, run.best_message()])
             state.set("stop_run", ANSWERED)
 
     async def clean(self, state: State) -> None:
@@ -169,12 +169,12 @@ class _Watch:
         start = _answer_start(messages)
         answer = messages[start:]
         run.count(_usage(state))
-        if await run.judge(_output_of(answer, reason), answer):
+        if await run.judge(_output_of(answer, reason)):
             run.last = messages[start - 1] if start else None
             _put(state, messages[:start])
             state.set("continue_run", True)
-        elif run.has_best:
-            _put(state, [*messages[:start], *run.best_messages()])
+        elif run.has_better:
+            _put(state, [*messages[:start], run.best_message()])
 
     async def end(self, state: State) -> None:
         """Learn from the run, and add the verdict to its result."""
@@ -182,7 +182,7 @@ class _Watch:
         messages = _own(state)
         rejected = isinstance(run.verdict, Again) and run.run.best is not None
         if rejected and state.data["exit_reason"] == MAX_STEPS:
-            messages += run.best_messages()
+            messages.append(run.best_message())
         _put(state, messages)
         state.data[RESULT_KEY] = await run.end()
 
@@ -198,9 +198,9 @@ class _AgentRun(Attempts):
     task: ChatMessage | None = None
     last: ChatMessage | None = None
 
-    def best_messages(self) -> list[ChatMessage]:
-        """Return the best answer; an earlier process may have made it."""
-        return self.best or [ChatMessage.from_assistant(self.best_text)]
+    def best_message(self) -> ChatMessage:
+        """Return the best answer."""
+        return ChatMessage.from_assistant(self.best_text)
 
     def request(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
         """Return the messages with what memory has, and the last rejected answer."""

@@ -163,7 +163,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             host_run = self.host.run(record["id"], record["task"])
             run = Attempts(run=host_run, hold_back=self.hold_back)
             await run.begin()
-            run.best = record["best"]
             keep_open(self.runs, record["id"], run)
         return run
 
@@ -196,7 +195,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "asked": prompts[-1].id,
             "last": prompts[-1].id,
             "open": True,
-            "best": None,
             "next": run.run.next,
         }
         return {RESULT_KEY: record}
@@ -257,7 +255,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         messages = state["messages"]
         parsed = state.get("structured_response")
         answer = _last_answer(messages, parsed)
-        best = {"messages": answer, "parsed": parsed}
         if answer:
             output = parsed
             if parsed is None:
@@ -265,9 +262,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             ids = [message.id for message in messages]
             attempt = messages[place_of(ids, record["last"]) :]
             run.spent = sum(map(_usage_of, attempt), NO_USAGE)
-            if await run.judge(output, best, record["next"]):
+            if await run.judge(output, record["next"]):
                 rest = messages[: len(messages) - len(answer)]
-                record = {**record, "best": run.best, "next": run.run.next}
+                record = {**record, "next": run.run.next}
                 return {
                     "messages": [RemoveMessage(message.id) for message in answer],
                     "jump_to": "model",
@@ -276,20 +273,18 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         verdict = await run.end()
         self.runs.pop(record["id"], None)
-        update: dict[str, Any] = {RESULT_KEY: {**record, "open": False, "best": None}}
+        update: dict[str, Any] = {RESULT_KEY: {**record, "open": False}}
         if not answer or verdict is None:
             return update
 
         removed: list[AnyMessage] = []
-        if run.has_best and run.best is not best:
-            # An answer of an earlier process is known as a text or data.
-            text = AIMessage(run.best_text)
-            best = run.best or {"messages": [text], "parsed": run.run.best}
+        if run.has_better:
             removed = answer
+            answer = [AIMessage(run.best_text)]
             if parsed is not None:
-                update["structured_response"] = best["parsed"]
+                update["structured_response"] = run.best_as(type(parsed))
 
-        *rest, last = best["messages"]
+        *rest, last = answer
         meta = {**last.response_metadata, RESULT_KEY: verdict_answer(verdict)}
         last = last.model_copy(update={"response_metadata": meta})
         removals = [RemoveMessage(message.id) for message in removed]

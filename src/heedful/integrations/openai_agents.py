@@ -406,7 +406,7 @@ class _Attempts(Attempts):
             return cast("RunResultBase", result)
 
         self.spent = usage_of(usage) or self.spent
-        if await self.judge(result.final_output, result, misfit=self.misfit):
+        if await self.judge(result.final_output, misfit=self.misfit):
             self.agent = result.last_agent
             self.input = self.next_input(items)
             chained = map(self.options.get, _SERVER_OPTIONS[1:])
@@ -417,21 +417,18 @@ class _Attempts(Attempts):
             return None
 
         verdict = await self.end()
-        best = self.best or result
-        is_kept = best is result and not (self.misfit or self.repeats.stopped)
-        if self.best is None and self.run.best is not None:
-            # An earlier process has made the best answer.
-            best.final_output = self.best_as(self.kind())
-            is_kept = False
-        best.context_wrapper.usage = self.usage
-        vars(best)[RESULT_KEY] = verdict
+        is_kept = not (self.has_better or self.misfit or self.repeats.stopped)
+        if self.has_better:
+            result.final_output = self.best_as(self.kind())
+        result.context_wrapper.usage = self.usage
+        vars(result)[RESULT_KEY] = verdict
         if self.run_session and not is_kept:
             _drop_answer(self.run_session.items)
-            text = Candidate.of(best.final_output).text or ""
+            text = Candidate.of(result.final_output).text or ""
             self.run_session.items.append(_message("assistant", text))
         if self.run_session:
             await self.run_session.store()
-        return best
+        return cast("RunResultBase", result)
 
     def next_input(self, items: Items) -> Items:
         """Return the input of the next attempt, without the rejected answer."""

@@ -133,14 +133,14 @@ class _Run(Heedful):
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
         messages = self.without_rejected(result.all_messages())
-        best = self.attempts.best
-        if isinstance(best, ModelResponse) and not _has_part(best, ToolCallPart):
+        attempts = self.attempts
+        if attempts.has_better and isinstance(attempts.run.best, str):
             while messages and not isinstance(messages[-1], ModelResponse):
                 messages.pop()
-            messages = [*messages[:-1], best]
+            messages = [*messages[:-1], _message("assistant", attempts.best_text)]
 
         result.all_messages()[:] = messages
-        vars(result)[RESULT_KEY] = await self.attempts.end()
+        vars(result)[RESULT_KEY] = await attempts.end()
         return result
 
     def best_output(self, ctx: RunContext[Any]) -> Any:
@@ -239,8 +239,8 @@ class _Run(Heedful):
 
         self.judged = True
         self.attempts.count(_usage_of(ctx))
-        is_again = await self.attempts.judge(output, ctx.messages[-1])
-        if self.attempts.has_best:
+        is_again = await self.attempts.judge(output)
+        if self.attempts.has_better:
             return self.attempts.best_as(output_context.output_type)
         if not is_again or not self.in_node:
             return output

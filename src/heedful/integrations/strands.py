@@ -138,12 +138,12 @@ class HeedfulPlugin(Plugin):
         if output is None or response.stop_reason not in ANSWER_STOP_REASONS:
             return
 
-        if await run.judge(output, list(message["content"])):
+        if await run.judge(output):
             history = event.agent.messages
             run.last_id = _id_of(history[-1]) if history else ""
             event.retry = True
-        elif run.has_best:
-            message["content"] = run.best or [{"text": run.best_text}]
+        elif run.has_better:
+            message["content"] = [{"text": run.best_text}]
 
     async def judge_object(
         self,
@@ -155,16 +155,16 @@ class HeedfulPlugin(Plugin):
         arguments = context.tool_use["input"]
         output = _valid_object(context.tool, arguments) if run else None
         if run and output is not None:
-            if await run.judge(output, arguments):
+            if await run.judge(output):
                 id = context.tool_use["toolUseId"]
                 content: Any = [{"text": run.feedback}]
                 result = ToolResult(toolUseId=id, status="error", content=content)
                 yield ToolResultEvent(result)
                 return
 
-            if run.has_best:
-                best = run.best or run.run.best
-                context = context.replace(tool_use={**context.tool_use, "input": best})
+            if run.has_better:
+                tool_use: Any = {**context.tool_use, "input": run.run.best}
+                context = context.replace(tool_use=tool_use)
 
         async for event in next_fn(context):
             yield event
