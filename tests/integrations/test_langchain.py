@@ -190,7 +190,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     verdict: Any = verdict_of(state)
     assert verdict.best == 1
     assert verdict.passed is False
-    assert [entry.type for entry in state["messages"]] == ["human", "ai", "tool"]
+    assert [entry.type for entry in state["messages"]] == ["human", "ai"]
     usage = read_loop(tmp_path, "one").loop.usage
     assert usage.calls == 2
     assert usage.prompt_tokens == 14

@@ -17,7 +17,7 @@ from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process, install as plans
 from heedful.integrations.agents import AGENTS, agents_here
-from heedful.integrations.agents_md import EMPTY_SECTION, section_text
+from heedful.integrations.brief import EMPTY_SECTION, section_text
 from heedful.integrations.file_changes import FileChange, apply_all, read_text
 from heedful.integrations.hooks import follow
 from heedful.integrations.rules import doubt_about_rules

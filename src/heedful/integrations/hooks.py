@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from heedful.episodes.episode import Event, Limits, json_data
 from heedful.errors import UnknownName
@@ -21,38 +20,23 @@ from heedful.integrations.agents import (
     Agent,
     Answer,
     find_agent,
-    hex_digest,
     in_our_names,
     session_of,
-    short_id,
     tool_name,
 )
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
-from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
-from heedful.sanitize import cut_middle, redact_ends, sanitize
+from heedful.sanitize import cut_middle, redact_ends
+from heedful.store import episodes
 from heedful.validation import check_number, check_options, require
-
-if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from subprocess import Popen
-    from typing import IO
-
-    from heedful.drive.report import ReportedLoop
-    from heedful.loop.record import Finding
 
 Work = Literal["", "study", "end"]
 # A call, and the result that says how it failed.
 FailedCall = tuple[Event, Event]
 # The time of a look-up for an event; a process has half a second more for its answer.
 LOOKUP_SECONDS = 2.0
-# How much of a command's output the reason of a block has, and how much is read at its
-# end.
-MAX_BLOCK_OUTPUT_CHARS = 4_000
-MAX_OUTPUT_TAIL_BYTES = 1 << 20
-# The characters of a command that failed, in its finding.
-MAX_COMMAND_CHARS = 200
 # A longer text of an event is redacted and cut before anything else.
 MAX_HOOK_TEXT_CHARS = 4 * Limits().content
 # The characters of an error that are searched for error lines, which takes 0.1 s.
@@ -132,83 +116,6 @@ class Reply:
     session: str = ""
     advice: str = ""
     notices: tuple[str, ...] = ()
-
-
-async def _check_command(line: str, folder: str, seconds: float) -> Finding | None:
-    """Run a command of the user; return an error if it fails, else None.
-
-    Its evidence is what the command printed: of a long output, its error lines, its
-    beginning and its end.
-    """
-    from heedful.episodes.error_lines import shorten_failure
-    from heedful.loop.record import Finding
-
-    code, output = await run_command(line, folder, seconds)
-    if code == 0:
-        return None
-
-    output = output.strip()
-    end = f"took over {seconds:g} s" if code is None else f"exited with {code}"
-    if not output:
-        end += " and printed nothing"
-
-    evidence = sanitize(shorten_failure(output, MAX_BLOCK_OUTPUT_CHARS))
-    name = redact_start(line, MAX_COMMAND_CHARS)
-    return Finding(
-        name,
-        redact(f"`{line}` {end}"),
-        key=f"{name}: {hex_digest(evidence)[:16]}",
-        evidence=evidence,
-    )
-
-
-async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
-    """Run a shell command; return its exit code and the end of what it printed.
-
-    The end has no secrets. After `seconds` heedful kills it and all its processes, and
-    returns no code.
-    """
-    import asyncio
-    import subprocess
-    import tempfile
-
-    with tempfile.TemporaryFile() as output_file:
-        process = _start_command(line, folder, output_file)
-        try:
-            code = await asyncio.to_thread(process.wait, seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            # The command still runs if its time is up, or if the hook was cancelled.
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-        size = output_file.seek(0, os.SEEK_END)
-        output_file.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
-        output = redact(output_file.read().decode("utf-8", "replace"))
-        if size > MAX_OUTPUT_TAIL_BYTES:
-            output = output[CUT_MARGIN_CHARS:]
-        return code, output
-
-
-def _start_command(line: str, folder: str, output_file: IO[bytes]) -> Popen[bytes]:
-    """Start a shell command that prints to a file.
-
-    It starts without waiting: a hook that is cancelled while it waits would leave the
-    command behind.
-    """
-    import subprocess
-
-    return subprocess.Popen(
-        line,
-        shell=True,
-        cwd=folder,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=output_file,
-        stderr=output_file,
-    )
 
 
 async def reply(
@@ -375,9 +282,7 @@ async def _keep_unheard(
     if memory is None or not failed_calls:
         return None
 
-    from heedful.store.episodes import answered_calls
-
-    answered = await memory.store.read(memory.scope, answered_calls, run.id)
+    answered = await memory.store.read(memory.scope, episodes.answered_calls, run.id)
     heard = {moment.call, *answered}
     unheard = [pair for pair in failed_calls if pair[0].call not in heard]
     for call, result in unheard:
@@ -543,8 +448,8 @@ def _result_text(response: Any) -> str:
 async def _on_stop(moment: _Moment) -> Reply:
     """Run the commands that the user wants before a turn ends, and decide.
 
-    The turn is a loop like any other, and each stop is an attempt of it. The turn does
-    not end with a subagent, or with a stop while work in the background goes on.
+    The turn does not end with a subagent, or with a stop while work in the background
+    goes on.
     """
     if moment.subagent:
         return Reply()
@@ -556,98 +461,24 @@ async def _on_stop(moment: _Moment) -> Reply:
     )
 
     failed = False
-    answer = None
+    reason = ""
     if moment.settings.stop and not is_busy:
-        failed, answer = await _judge_stop(moment)
+        from heedful.integrations import turns
 
+        turn = turns.Turn(
+            commands=moment.settings.stop,
+            folder=moment.folder,
+            seconds=moment.settings.seconds,
+            policy=moment.settings.policy,
+            prompt=moment.text("prompt"),
+            prompt_id=moment.text("prompt_id"),
+            went_on=moment.get("stop_hook_active") is True,
+        )
+        failed, reason = await turns.end_turn(moment.run, turn)
+
+    answer = None
+    if reason:
+        text = cut_middle(reason, moment.agent.max_chars)
+        answer = moment.agent.block(moment.name, text)
     learns = failed or not moment.agent.event_of("end")
     return Reply(answer, "study" if learns else "", moment.run.id)
-
-
-async def _judge_stop(moment: _Moment) -> tuple[bool, Answer | None]:
-    """Return whether a command failed, and the answer by which the agent goes on.
-
-    If the loop of the turn cannot be opened, the commands alone decide, once a turn.
-    """
-    host = moment.run.host
-    is_second_stop = moment.get("stop_hook_active") is True
-    loop = await host.guarded(
-        "open the loop of a turn", _open_turn(moment), otherwise=None
-    )
-    ended = is_second_stop if loop is None else loop.ended
-    if ended:
-        return False, None
-
-    seconds = moment.settings.seconds
-    findings: dict[str, Finding | None] = {}
-    for line in moment.settings.stop:
-        if line not in findings:
-            findings[line] = await _check_command(line, moment.folder, seconds)
-
-    errors = [finding for finding in findings.values() if finding]
-    goes_on = True
-    if loop is not None:
-        goes_on = await _report_stop(moment, loop, findings)
-    if is_second_stop or not errors or not goes_on:
-        return bool(errors), None
-
-    reasons = [f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors]
-    text = cut_middle("\n\n".join(reasons), moment.agent.max_chars)
-    return True, moment.agent.block(moment.name, text)
-
-
-async def _report_stop(
-    moment: _Moment, loop: ReportedLoop, findings: Mapping[str, Finding | None]
-) -> bool:
-    """Report a stop as an attempt; return False if the loop has ended.
-
-    `findings` maps each command to its error, None if it passed.
-    """
-    from heedful.loop.decide import Again
-    from heedful.loop.record import Evaluation
-
-    errors = tuple(finding for finding in findings.values() if finding)
-    evaluation = Evaluation(errors, met=1 - len(errors) / len(findings))
-    report = loop.report(
-        f"the files of {moment.folder} (attempt {len(loop.loop.attempts) + 1})",
-        evaluation=evaluation,
-    )
-    verdict = await moment.run.host.guarded("decide on a turn", report, otherwise=None)
-
-    attempt = f"{loop.loop.id}/{len(loop.loop.attempts)}"
-    events: list[Event] = []
-    for number, (line, finding) in enumerate(findings.items()):
-        events += _command_events(f"{attempt}/{number}", line, finding)
-    await moment.run.learn(*events)
-
-    return verdict is None or isinstance(verdict, Again)
-
-
-async def _open_turn(moment: _Moment) -> ReportedLoop:
-    """Open the loop of a turn, by the id of its prompt or by its number and text."""
-    from heedful.drive.report import open_loop
-
-    host = moment.run.host
-    events = await moment.run.events()
-    prompts = [event["content"] for event in events if event["type"] == "user_message"]
-    task = prompts[-1] if prompts else moment.text("prompt")
-    turn = moment.text("prompt_id") or f"turn-{len(prompts)}-{hex_digest(task)[:8]}"
-
-    return await open_loop(
-        f"{moment.run.id}/{short_id(turn)}",
-        task,
-        policy=moment.settings.policy,
-        store=host.store,
-        scope=host.own_scope,
-    )
-
-
-def _command_events(call: str, line: str, finding: Finding | None) -> list[Event]:
-    """Return a command of a stop as call and result, from which a session learns."""
-    text = ""
-    if finding is not None:
-        text = finding.evidence or finding.message
-    return [
-        Event("tool_call", tool="stop", arguments={"command": line}, call=call),
-        Event("tool_response", tool="stop", call=call, error=text),
-    ]

@@ -242,12 +242,10 @@ class HostRun:
 
     async def _look_for_opening(self, memory: Memory) -> Advice:
         """Return the brief, and announce its lessons."""
-        from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
-        from heedful.store import briefs, shared
+        from heedful.integrations import brief
 
-        rules = await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
-        rules = await self._aged(rules)
-        lines = await memory.store.read(memory.scope, briefs.read_brief)
+        rules = await self._aged(await brief.read_team_rules(memory))
+        lines = await brief.read_failures(memory)
         texts = {line.lesson: line.text for line in lines if line.lesson}
         present = await self._aged(texts)
         announced = await self._announce([*rules, *present])
@@ -261,9 +259,7 @@ class HostRun:
         told_ids = [id for id in rules if id in announced]
         told_ids += [line.lesson for line in told_lines if line.has_fix and line.lesson]
         await self._announce((), marks=user_rules.told_lessons(told_ids))
-        text = opening_text(
-            list(dict.fromkeys(rule_texts)), [str(line) for line in told_lines]
-        )
+        text = brief.brief_text(rule_texts, list(map(str, told_lines)))
         if not text:
             is_withheld = bool(rules or present)
             return Advice(silence=say("withheld" if is_withheld else "nothing known"))

@@ -132,15 +132,18 @@ class _Run(Heedful):
 
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
-        messages = self.without_rejected(result.all_messages())
         attempts = self.attempts
-        if attempts.has_better and isinstance(attempts.run.best, str):
-            while messages and not isinstance(messages[-1], ModelResponse):
-                messages.pop()
-            messages = [*messages[:-1], _message("assistant", attempts.best_text)]
+        vars(result)[RESULT_KEY] = await attempts.end()
+        messages = self.without_rejected(result.all_messages())
+        best = attempts.run.best
+        last = next(
+            (m for m in reversed(messages) if isinstance(m, ModelResponse)), None
+        )
+        if isinstance(best, str) and last and not last.tool_calls and last.text != best:
+            del messages[messages.index(last) :]
+            messages.append(_message("assistant", best))
 
         result.all_messages()[:] = messages
-        vars(result)[RESULT_KEY] = await attempts.end()
         return result
 
     def best_output(self, ctx: RunContext[Any]) -> Any:
