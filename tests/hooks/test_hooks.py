@@ -136,7 +136,7 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 4
     assert await subjects_told(memory, "b") == 0
-    await memory.remember("page", "a text of a tool", trust="outside")
+    await memory.remember("page", "a text of a tool", origin="outside")
     opening = await send_event(memory, "start", session_id="d")
     assert "lessons that wait for you: 1;" in opening.notices[0]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from heedful import Memory, run_sync
-from heedful.integrations.brief import MAX_BRIEF_LINES
+from heedful.integrations.brief import MAX_OPENING_LINES
 from heedful.lessons.shared import (
     MAX_SHARED_FILE_BYTES,
     SHARED_FILE,
@@ -119,8 +119,8 @@ def test_many_long_rules_are_told_in_few_characters(home: Home) -> None:
     bring(home, rules)
     run_command(home, "rules accept --yes")
     opening = told_at_start(home)
-    room = MAX_BRIEF_LINES * (300 + len("- Rule: \n"))
-    assert opening.count("Rule ") <= MAX_BRIEF_LINES
+    room = MAX_OPENING_LINES * (300 + len("- Rule: \n"))
+    assert opening.count("Rule ") <= MAX_OPENING_LINES
     assert len(opening) <= room + MAX_FRAME_CHARS
 
 

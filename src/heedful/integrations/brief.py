@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
+from heedful.memory.user_rules import UserRules
 from heedful.sanitize import clean, sanitize
 from heedful.store import briefs, shared
 from heedful.store.briefs import BriefLine
 
-MAX_BRIEF_LINES = 10
+MAX_OPENING_LINES = 10
 # However many rules there are, so many lines tell what cost earlier sessions calls.
 MIN_LEARNT_LINES = 3
 SECTION_HEADING = "## What earlier sessions taught"
@@ -25,7 +26,7 @@ EMPTY_SECTION = f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{NOTHING_KNOWN}"
 
 async def read_team_rules(memory: Memory) -> Mapping[int, str]:
     """Return the rules of the team's file that the user accepted, by lesson."""
-    return await memory.store.read(memory.scope, shared.opening, MAX_BRIEF_LINES)
+    return await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
 
 
 async def read_failures(memory: Memory) -> Sequence[BriefLine]:
@@ -39,9 +40,9 @@ def brief_text(rules: Sequence[str], learnt: Sequence[str]) -> str:
     `rules` are texts that people wrote or reviewed, and `learnt` are lines.
     """
     rules = list(dict.fromkeys(rules))
-    room = MAX_BRIEF_LINES - min(len(learnt), MIN_LEARNT_LINES)
+    room = MAX_OPENING_LINES - min(len(learnt), MIN_LEARNT_LINES)
     lines = [f"- Rule: {clean(sanitize(rule), most=300)}" for rule in rules[:room]]
-    lines += [sanitize(line) for line in learnt[: MAX_BRIEF_LINES - len(lines)]]
+    lines += [sanitize(line) for line in learnt[: MAX_OPENING_LINES - len(lines)]]
     return "\n".join(lines)
 
 
@@ -51,7 +52,7 @@ async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) ->
     `everywhere` are the rules of the user for all projects. It has only what is
     trusted, and at most ten lines, because an agent reads them in each session.
     """
-    stated = [*await memory.user_rules.in_force(), *everywhere]
+    stated = [*await UserRules(memory).in_force(), *everywhere]
     rules = [rule.text for rule in stated]
     rules += (await read_team_rules(memory)).values()
     learnt = list(map(str, await read_failures(memory)))

@@ -27,6 +27,8 @@ from heedful.integrations.agents import (
     hex_digest,
     in_our_names,
 )
+from heedful.integrations.rules import doubt_about_rules
+from heedful.integrations.transcripts import FailedCall, failed_calls
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
@@ -42,7 +44,7 @@ from heedful.store.projects import (
 from heedful.store.workspace import project_top
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.integrations.hooks import FailedCall, HookSettings, Reply
+    from heedful.integrations import hooks
     from heedful.integrations.host import Host
 
 HOOK_USAGE = (
@@ -67,7 +69,7 @@ HOOK_SETTINGS: Mapping[str, tuple[Any, tuple[type, ...]]] = {
     "project": ("default", (str,)),
     "holdout": (0.1, (float, int)),
     "policy": ("default", (str, dict)),
-    "trust": ({}, (dict, list)),
+    "trust": ([], (list,)),
     "strict": (False, (bool,)),
     "hook": ({}, (dict,)),
 }
@@ -224,24 +226,18 @@ def _answer_event(
     folder = _project_folder(in_our_names(row, data))
     notices: list[str] = []
     if kind == "start" or (kind == "prompt" and not row.event_of("start")):
-        from heedful.integrations.rules import doubt_about_rules
-
         doubt = doubt_about_rules(folder)
         if doubt:
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio = _import_asyncio()
-    from heedful.integrations import hooks
-
+    asyncio, hooks = _import_hooks()
     rules, host = _open_host(folder, settings, strict)
     if kind == "stop":
         _limit_time(0)
 
     unheard: Sequence[FailedCall] = ()
     if row.has_transcript and kind != "start":
-        from heedful.integrations.transcripts import failed_calls
-
         unheard = failed_calls(data.get("transcript_path"))
     reply = asyncio.run(
         hooks.reply(
@@ -270,7 +266,7 @@ def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | Non
     return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
-def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
+def _delivered(row: Agent, event: str, reply: "hooks.Reply") -> Answer | None:
     """Return the answer to an event of an agent that shows some advice later.
 
     The advice waits in a file of the user until the event that shows it. What none has
@@ -297,10 +293,9 @@ def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
 
 def _open_host(
     folder: Path, settings: Mapping[str, Any], strict: bool
-) -> "tuple[HookSettings, Host]":
+) -> "tuple[hooks.HookSettings, Host]":
     """Return the rules and the host of hooks in a folder."""
-    from heedful.integrations import hooks
-
+    _, hooks = _import_hooks()
     database = prepare_database(settings["db"])
     rules, host = hooks.follow(settings, database, strict)
     host.root = str(project_top(folder))
@@ -323,33 +318,30 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     folder = _project_folder({"cwd": str(Path.cwd())})
     settings = read_settings(folder)
 
-    asyncio = _import_asyncio()
-    from heedful.integrations import hooks
-
+    asyncio, hooks = _import_hooks()
     _, host = _open_host(folder, settings, strict)
     _limit_time(0)
-    asyncio.run(hooks.work(host, session, cast("hooks.Work", event)))
+    asyncio.run(hooks.work(host, session, cast("Any", event)))
 
 
-def _import_asyncio() -> ModuleType:
-    """Import asyncio without its TLS: a hook opens no such connection.
+def _import_hooks() -> tuple[ModuleType, ModuleType]:
+    """Import asyncio and the answers of hooks, without TLS: they open no connection.
 
     The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
     was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
     """
     modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
-    if "asyncio" in modules or "ssl" in modules:
-        import asyncio
-
-        return asyncio
-
-    modules["ssl"] = None
+    has_tls = "ssl" in modules
+    if not has_tls:
+        modules["ssl"] = None
     try:
         import asyncio
-    finally:
-        del modules["ssl"]
 
-    return asyncio
+        from heedful.integrations import hooks
+    finally:
+        if not has_tls:
+            del modules["ssl"]
+    return asyncio, hooks
 
 
 def _limit_time(seconds: float) -> None:

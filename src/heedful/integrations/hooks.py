@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.episodes.episode import Event, Limits, json_data
+from heedful.episodes.error_lines import shorten_failure
+from heedful.episodes.failures import marks_failure, reports_failure
 from heedful.errors import UnknownName
 from heedful.integrations.agents import (
     Agent,
@@ -25,6 +27,7 @@ from heedful.integrations.agents import (
     tool_name,
 )
 from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.transcripts import FailedCall
 from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
@@ -33,8 +36,6 @@ from heedful.store import episodes
 from heedful.validation import check_number, check_options, require
 
 Work = Literal["", "study", "end"]
-# A call, and the result that says how it failed.
-FailedCall = tuple[Event, Event]
 # The time of a look-up for an event; a process has half a second more for its answer.
 LOOKUP_SECONDS = 2.0
 # A longer text of an event is redacted and cut before anything else.
@@ -200,8 +201,6 @@ def _cut_error(text: str) -> str:
     """Redact and cut a long error; its error lines stay."""
     if len(text) <= MAX_HOOK_TEXT_CHARS:
         return text
-
-    from heedful.episodes.error_lines import shorten_failure
 
     return shorten_failure(
         redact_ends(text, MAX_SEARCHED_ERROR_CHARS), MAX_HOOK_TEXT_CHARS
@@ -420,9 +419,6 @@ def _reports_failure(moment: _Moment, response: Any) -> bool:
 
     An agent with an event for failed calls says all of them so.
     """
-    # Only the event after a call needs it.
-    from heedful.episodes.failures import marks_failure, reports_failure
-
     is_object = isinstance(response, Mapping)
     if is_object and marks_failure(response):
         return True

@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.episodes.episode import Ended, Event
 from heedful.errors import Conflict, NotFound
+from heedful.integrations import brief, remedies
 from heedful.integrations.reminders import (
     mark_of,
     measure_checks,
@@ -32,6 +34,7 @@ from heedful.integrations.user_rules import (
     rules_of_session,
     rules_text,
 )
+from heedful.lessons import ranking
 from heedful.lessons.action import (
     MAX_MOMENT_CHARS,
     action,
@@ -39,9 +42,15 @@ from heedful.lessons.action import (
     fitting_texts,
 )
 from heedful.lessons.before import ActionHistory
+from heedful.lessons.briefing import explain_unshown
+from heedful.lessons.lesson import Matches
+from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope
 from heedful.lessons.silence import say
 from heedful.lessons.user_rules import NAMED_HEADING, names_in
+from heedful.loop.decide import Done, Policy, Verdict
+from heedful.loop.record import Candidate, Evaluation, Finding, Goal
+from heedful.loop.stop import Stop
 from heedful.memory.files import aged_text
 from heedful.memory.memory import (
     Memory,
@@ -49,12 +58,14 @@ from heedful.memory.memory import (
     open_memory,
 )
 from heedful.memory.vectors import load_embedder
+from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.store import (
     aging,
     calls,
     episodes,
     exposures,
+    loops,
     open_store,
     reminders,
     session_marks,
@@ -68,11 +79,7 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.checks.refusal import Refusing
     from heedful.drive.report import ReportedLoop
-    from heedful.lessons.patterns import Seen
-    from heedful.loop.decide import Done, Policy, Verdict
-    from heedful.loop.record import Goal
     from heedful.memory.sessions import Learned
-    from heedful.models.contract import Message
 
 T = TypeVar("T")
 _log = logging.getLogger("heedful")
@@ -242,8 +249,6 @@ class HostRun:
 
     async def _look_for_opening(self, memory: Memory) -> Advice:
         """Return the brief, and announce its lessons."""
-        from heedful.integrations import brief
-
         rules = await self._aged(await brief.read_team_rules(memory))
         lines = await brief.read_failures(memory)
         texts = {line.lesson: line.text for line in lines if line.lesson}
@@ -387,11 +392,10 @@ class HostRun:
 
         async def look(memory: Memory) -> Advice:
             """Return advice about this error; a line without a lesson comes first."""
-            from heedful.integrations import remedies
-
             failure = remedies.FailureInquiry(
-                run=self,
                 memory=memory,
+                session=self.id,
+                folder=self.host.root,
                 tool=tool,
                 error=error,
                 call=call,
@@ -442,8 +446,6 @@ class HostRun:
         self, output: Any, usage: Any, attempt: int | None, misfit: str
     ) -> Verdict | None:
         """Report an output that is new to the loop; return the last verdict."""
-        from heedful.loop.record import Candidate, Evaluation, Finding
-
         loop = self.loop or await self._open()
         data = _plain_data(output)
         attempts = loop.loop.attempts
@@ -473,10 +475,8 @@ class HostRun:
 
     def _set_unjudged(self, reason: str) -> None:
         """Note the failure of heedful for which the last output has no verdict."""
-        from heedful.loop import decide, stop
-
-        rule = stop.Stop("unjudged", f"not judged: {reason}")
-        self.unjudged = decide.Done(None, passed=False, stopped_by=(rule,))
+        rule = Stop("unjudged", f"not judged: {reason}")
+        self.unjudged = Done(None, passed=False, stopped_by=(rule,))
 
     @property
     def next(self) -> int | None:
@@ -605,7 +605,6 @@ class HostRun:
     async def _open(self) -> ReportedLoop:
         """Open the loop of the run; without a task, the run has that of its loop."""
         from heedful.drive.report import open_loop
-        from heedful.store import loops
 
         host = self.host
         if self.task == "":
@@ -664,12 +663,6 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None or not self.room:
             return Advice(silence=say("no memory or room"))
-
-        import secrets
-
-        from heedful.lessons import ranking
-        from heedful.lessons.briefing import explain_unshown
-        from heedful.lessons.lesson import Matches
 
         recalled = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
         # Before any call, a failure without what put it right helps nobody.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
@@ -28,9 +28,6 @@ from heedful.memory.memory import Memory
 from heedful.store import episodes, patterns
 from heedful.store.calls import FailureKnowledge, JudgedCall, knowledge_of
 from heedful.store.connection import Db
-
-if TYPE_CHECKING:
-    from heedful.integrations.host import HostRun
 
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
@@ -60,8 +57,9 @@ class FailureInquiry:
     `given` are the arguments of the call as the host gave them, None if it did not.
     """
 
-    run: "HostRun"
     memory: Memory
+    session: str
+    folder: str
     tool: str
     error: str
     call: str
@@ -86,7 +84,7 @@ class FailureInquiry:
         """Return the arguments of the call, from the store if they were not given."""
         if self.given is not None or not self.call:
             return self.given or {}
-        session = self.run.id
+        session = self.session
 
         def read(db: Db, scope: Scope) -> Any:
             row = db.one("call_of", scope, session=session, call=self.call)
@@ -105,8 +103,8 @@ class FailureInquiry:
             tool=self.tool,
             arguments=self.arguments,
             errors=self.errors,
-            session=self.run.id,
-            folder=self.run.host.root,
+            session=self.session,
+            folder=self.folder,
         )
 
         return await self.memory.store.read(
@@ -119,7 +117,7 @@ class FailureInquiry:
         A lesson about another error that stands somewhere in the same output is none.
         """
         calls = await self.memory.store.read(
-            self.memory.scope, episodes.recent_calls, self.run.id
+            self.memory.scope, episodes.recent_calls, self.session
         )
         names = made_names(calls)
         call_text = json.dumps(self.arguments, ensure_ascii=False, default=repr)

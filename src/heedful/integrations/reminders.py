@@ -9,8 +9,9 @@ verdict.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import action, arguments_of
 from heedful.lessons.before import (
     FORGETTING_CODES,
@@ -22,14 +23,12 @@ from heedful.lessons.before import (
     marks_of,
 )
 from heedful.lessons.contracts import find_contract
+from heedful.lessons.lesson_check import Alarm, LessonCheck
+from heedful.lessons.made_names import MadeNames, made_names
+from heedful.lessons.patterns import Seen
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
 from heedful.store.hardened import count_alarms
-
-if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.lessons.lesson_check import Alarm, LessonCheck
-    from heedful.lessons.made_names import MadeNames
-    from heedful.lessons.patterns import Seen
 
 Events = Sequence[Mapping[str, Any]]
 
@@ -55,7 +54,7 @@ class FinishedCall:
         return reminder.mark in self.failed
 
 
-def mark_of(history: "ActionHistory | Seen") -> str:
+def mark_of(history: ActionHistory | Seen) -> str:
     """Return the digest of the mark that is told without a lesson; "" if none is."""
     if not isinstance(history, ActionHistory):
         return ""
@@ -151,10 +150,8 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     return finished
 
 
-def _made_names(events: Events) -> "MadeNames":
+def _made_names(events: Events) -> MadeNames:
     """Return the names that the calls of a session made."""
-    from heedful.lessons.made_names import made_names
-
     calls = [event for event in events if event["type"] == "tool_call"]
     return made_names(call.get("arguments") or {} for call in calls)
 
@@ -165,11 +162,9 @@ def _finished_call(
     *,
     reading: FileReading,
     folder: str,
-    names: "MadeNames",
+    names: MadeNames,
 ) -> FinishedCall:
     """Return a call with its result."""
-    from heedful.episodes.error_lines import named_errors
-
     arguments = arguments_of(call.get("arguments") or {})
     tool = str(event.get("tool") or "")
     marks = marks_of(tool, arguments, folder)
@@ -206,11 +201,9 @@ async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) ->
 
 
 def _list_alarms(
-    events: Sequence[Mapping[str, Any]], checks: "Sequence[LessonCheck]"
-) -> "tuple[Alarm, ...]":
+    events: Sequence[Mapping[str, Any]], checks: Sequence[LessonCheck]
+) -> tuple[Alarm, ...]:
     """Return what the checks of lessons find in the calls of a run."""
-    from heedful.lessons.lesson_check import Alarm
-
     worked = {
         (event["agent"], event["call"])
         for event in events

@@ -13,15 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from heedful.episodes.episode import Event
+from heedful.episodes.readers.claude_code import entry_events
 from heedful.errors import InvalidInput
 
+# A call, and the result that says how it failed.
+FailedCall = tuple[Event, Event]
 # What an agent writes between two events is rarely longer.
 MAX_TRANSCRIPT_TAIL_BYTES = 256 * 1024
 _ERROR_MARK = b'"is_error"'
 _CALL_MARK = b'"tool_use"'
 
 
-def failed_calls(path: object) -> Sequence[tuple[Event, Event]]:
+def failed_calls(path: object) -> Sequence[FailedCall]:
     """Return the failed calls at the end of a session's file, each with its result.
 
     The first call is first. Returns none if `path` is not the path of such a file, or
@@ -62,8 +65,6 @@ def _events_of(lines: Sequence[bytes]) -> Iterator[Event]:
     """
     if not any(_ERROR_MARK in line for line in lines):
         return
-
-    from heedful.episodes.readers.claude_code import entry_events
 
     names: dict[str, str] = {}
     for line in lines:
