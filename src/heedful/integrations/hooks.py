@@ -411,7 +411,8 @@ async def _after_call(moment: _Moment) -> Reply:
     # What could not be told before the call is told after it.
     if "before" not in moment.agent.takes and not moment.settings.deny:
         advice = await run.rules_about(tool, moment.arguments)
-    return moment.advise(advice, "study" if failed_last else "")
+    work: Work = "study" if failed_last else ""
+    return moment.advise(advice, work)
 
 
 def _reports_failure(moment: _Moment, response: Any) -> bool:
@@ -477,4 +478,5 @@ async def _on_stop(moment: _Moment) -> Reply:
         text = cut_middle(reason, moment.agent.max_chars)
         answer = moment.agent.block(moment.name, text)
     learns = failed or not moment.agent.event_of("end")
-    return Reply(answer, "study" if learns else "", moment.run.id)
+    work: Work = "study" if learns else ""
+    return Reply(answer, work, moment.run.id)

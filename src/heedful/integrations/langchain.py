@@ -360,7 +360,9 @@ def _thread_id(config: RunnableConfig) -> str:
     options = config.get("configurable", {})
     id = str(options.get("thread_id") or f"run-{secrets.token_hex(8)}")
     parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
-    return short_id(f"{id}:{parent}" if parent else id)
+    if parent:
+        id = f"{id}:{parent}"
+    return short_id(id)
 
 
 def _record_of(state: Any) -> dict[str, Any]:
