@@ -167,7 +167,6 @@ RULES = {
     },
     "date": (signature, "_PARTICULAR_PATTERN", signature._DATE_PREFIX_REGEX),
     "code": (signature, "_ERROR_NUMBER_PATTERN", signature._ERROR_NUMBER_PATTERN),
-    "list": (patterns, "_LIST_TOKEN_PATTERN", patterns._LIST_TOKEN_PATTERN.pattern),
     "fixed": (patterns, "_FIXED_TOKEN_PATTERN", patterns._FIXED_TOKEN_PATTERN.pattern),
 }
 NEVER = "(?!)()"

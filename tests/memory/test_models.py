@@ -247,55 +247,12 @@ def shown_line(briefing: Briefing | None) -> str:
     return briefing.lines[0]
 
 
-ACROSS = f"learnt by {SMALL}, shown to {LARGE}"
-
-
-@pytest.mark.parametrize(
-    ("options", "is_marked"),
-    [
-        pytest.param({"model": LARGE}, True, id="another model"),
-        pytest.param({"model": SMALL}, False, id="the same model"),
-        pytest.param({}, False, id="an unknown model"),
-        pytest.param(
-            {"generate": lambda task, hint: Answer("P1", model=LARGE)},
-            True,
-            id="another model, which its answer names",
-        ),
-    ],
-)
-async def test_what_another_model_learnt_is_marked(
-    memory: Memory, options: dict[str, Any], is_marked: bool
-) -> None:
-    await drive(memory, model=SMALL)
-
-    result = await drive(memory, "a typo", **options)
-
-    stored_loop = await memory.store.read(memory.scope, loops.read, result.id)
-    line = shown_line(result.briefing)
-    assert line.startswith("shown: lesson 1, rule by cause")
-    assert (ACROSS in line) is is_marked
-    assert shown_line(stored_loop.briefing) == line
-
-
-async def test_a_rule_that_both_models_broke_is_not_marked(memory: Memory) -> None:
-    for model in (SMALL, LARGE):
-        await drive(
-            memory, f"a task of {model}", generate=stubborn, model=model, tell="rules"
-        )
-
-    result = await drive(memory, "a typo", model=LARGE, tell="rules")
-
-    line = shown_line(result.briefing)
-    assert line.startswith("shown: lesson 1, rule by cause, broken in 2 loops")
-    assert "learnt by" not in line
-
-
 def stubborn(task: str, hint: str) -> str:
     """Answer wrongly first, whatever the hint says."""
     return "P1" if "was not accepted" in hint else "high"
 
 
-async def test_accepted_examples_cross_models_and_are_marked(memory: Memory) -> None:
+async def test_accepted_examples_cross_models(memory: Memory) -> None:
     await drive(memory, "convert 3 feet for the house", model=SMALL, memory_key="")
 
     result = await drive(
@@ -304,19 +261,6 @@ async def test_accepted_examples_cross_models_and_are_marked(memory: Memory) -> 
 
     line = shown_line(result.briefing)
     assert line.startswith("shown: lesson 1, example by likeness")
-    assert ACROSS in line
-
-
-async def test_a_loop_that_is_reported_marks_what_another_model_learnt(
-    memory: Memory,
-) -> None:
-    await drive(memory, model=SMALL)
-
-    loop = await heedful.open_loop(
-        "reported", "a typo", memory=memory, memory_key="triage", model=LARGE
-    )
-
-    assert ACROSS in shown_line(loop.briefing)
 
 
 async def record_evidence(

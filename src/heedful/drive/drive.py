@@ -214,7 +214,7 @@ class Run(Generic[C]):
     def briefing(self) -> Briefing | None:
         """What memory tells the loop; None without memory or before the first step."""
         if self._memory is not None and self._memory.briefing is not None:
-            return self._memory.briefing.of_model(self.loop.model)
+            return self._memory.briefing
         return self._stored_briefing
 
     async def step(self) -> decide.Verdict:

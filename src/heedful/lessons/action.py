@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from heedful.lessons.origin import is_shell
 from heedful.lessons.scope import digest_of
+from heedful.lessons.shell import program_name
 from heedful.redact import redact_start
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 
@@ -24,8 +26,6 @@ WRITTEN_ARGUMENTS = tuple(
     "new_string new_str new_source content file_text patch".split()
 )
 REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
-# A shell, as the first of the three words of "/bin/bash -c COMMAND".
-_SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
 MAX_MOMENT_LESSONS = 3
 # The lessons at one moment: Claude Code cuts what a hook adds after 10,000 characters.
 MAX_MOMENT_CHARS = 9_000
@@ -88,7 +88,7 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
     command = next(commands, "")
     if isinstance(command, list | tuple):
         words = [str(word) for word in command]
-        has_shell = len(words) == 3 and _SHELL_PATTERN.fullmatch(words[0])
+        has_shell = len(words) == 3 and is_shell(program_name(words[0]))
         if has_shell and words[1].startswith("-"):
             return words[2].strip()
         return shlex.join(words)

@@ -77,8 +77,8 @@ class Choice:
     likeness of the tasks, 0..1, by the `measure`, of which a prompt needs `needed`.
     `keys` are the memory keys of a rule of another function. `text` has the words of
     the rule that was shown or withheld, "" for an example and for other outcomes. If
-    the lesson is not shown, `kept_back` is the reason. `models` are those that it was
-    learnt from. It `waits` if it was in quarantine.
+    the lesson is not shown, `kept_back` is the reason. It `waits` if it was in
+    quarantine.
     """
 
     outcome: Outcomes
@@ -91,7 +91,6 @@ class Choice:
     keys: tuple[str, ...] = ()
     text: str = ""
     kept_back: Obstacle | None = None
-    models: tuple[str, ...] = ()
     waits: bool = False
 
     @classmethod
@@ -127,7 +126,6 @@ class Choice:
             keys=keys,
             text=_words_of(match, outcome) if words else "",
             kept_back=obstacle,
-            models=match.models,
             waits=match.state == "quarantined",
         )
 
@@ -135,8 +133,7 @@ class Choice:
     def from_plain(cls, plain: Mapping[str, Any]) -> Choice:
         """Return the choice that `plain` wrote; fields with words are derived."""
         values = {name: plain[name] for name in cls.__slots__ if name in plain}
-        for name in ("keys", "models"):
-            values[name] = tuple(values.get(name, ()))
+        values["keys"] = tuple(values.get("keys", ()))
         if values.get("kept_back"):
             values["kept_back"] = Obstacle(**values["kept_back"])
         return cls(**values)
@@ -206,24 +203,9 @@ class Choice:
         return f"lesson {self.lesson}, {self.form} by {self.leg}, {self.why}"
 
     def __str__(self) -> str:
-        return self.line()
-
-    def line(self, model: str = "") -> str:
-        """Return the choice as a line, for a loop of this model."""
         text = f": {self.words}" if self.words else ""
         outcome = "shown" if self.outcome == "told" else self.outcome
-        return f"{outcome}: {self.said(model)}{text}{self.cure}"
-
-    def said(self, model: str = "") -> str:
-        """Return how the lesson was found, for a loop of this model."""
-        return f"{self.name}{self.mark(model)}"
-
-    def mark(self, model: str) -> str:
-        """Return from which models it was learnt, if they are others than `model`."""
-        if not model or not self.models or model in self.models:
-            return ""
-        learnt = f", learnt by {' and '.join(self.models)}"
-        return f"{learnt}, shown to {model}" if self.outcome == "told" else learnt
+        return f"{outcome}: {self.name}{text}{self.cure}"
 
     @property
     def remedy(self) -> Obstacle:
@@ -265,7 +247,6 @@ class Briefing:
     memory_key: str = ""
     space: str = ""
     _: KW_ONLY
-    model: str = ""
     waiting: int = 0
     choices: tuple[Choice, ...] = ()
     prompt: str = field(default="", compare=False)
@@ -280,7 +261,6 @@ class Briefing:
         return cls(
             plain["memory_key"],
             plain["space"],
-            model=plain.get("model", ""),
             waiting=plain["waiting"],
             prompt=plain.get("prompt", ""),
             choices=tuple(map(Choice.from_plain, plain["choices"])),
@@ -306,18 +286,11 @@ class Briefing:
         """The number of tokens of the prompt, as estimated."""
         return tokens(self.prompt)
 
-    def of_model(self, model: str) -> Briefing:
-        """Return the briefing of a loop of this model, unless it names another."""
-        if self.model or not model:
-            return self
-        return replace(self, model=model)
-
     def plain(self) -> dict[str, Any]:
         """Return JSON data: the fields that a store keeps, but for the long prompt."""
         return {
             "memory_key": self.memory_key,
             "space": self.space,
-            "model": self.model,
             "waiting": self.waiting,
             "choices": [choice.plain() for choice in self.choices],
         }
@@ -380,7 +353,7 @@ class Briefing:
             lines.append(f"silent: {self.silence}")
 
         # The lines of several examples of one lesson are alike.
-        counts = Counter(choice.line(self.model) for choice in self.choices)
+        counts = Counter(str(choice) for choice in self.choices)
         for line, count in counts.items():
             examples = f" ({count} examples)" if count > 1 else ""
             lines.append(f"{line}{examples}")

@@ -399,9 +399,8 @@ class Match:
     output that broke the rule and the accepted output, unless they are long. `own` is
     true if the loop that asks has the memory key of the example, and the key has rules.
     `rule_keys` are the memory keys whose loops broke the rule; the `cause` counts these
-    loops. `memory_key` is the key of the example's loop. `models` are the models whose
-    loops taught the lesson, if they are known. `unfit_for` are the models whose loops
-    it provably hurts.
+    loops. `memory_key` is the key of the example's loop. `unfit_for` are the models
+    whose loops it provably hurts.
     """
 
     id: int
@@ -429,7 +428,6 @@ class Match:
     own: bool = False
     rule_keys: tuple[str, ...] = ()
     memory_key: str = ""
-    models: tuple[str, ...] = ()
     unfit_for: tuple[str, ...] = ()
     # The example that the words of `lesson` come from; no answer of the API has it.
     author: int | None = None

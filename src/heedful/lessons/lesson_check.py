@@ -305,5 +305,6 @@ def alarms_of(evaluation: Evaluation | None) -> tuple[Alarm, ...]:
 
 def lesson_of(finding: Finding) -> int:
     """Return the id of the lesson whose check made a finding; 0 for another check."""
-    name = re.fullmatch(rf"{LESSON_CHECK_PREFIX}([0-9]+)", finding.check)
-    return int(name[1]) if name else 0
+    number = finding.check.removeprefix(LESSON_CHECK_PREFIX)
+    is_ours = number != finding.check and number.isdecimal()
+    return int(number) if is_ours else 0

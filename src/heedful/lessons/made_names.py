@@ -25,9 +25,6 @@ _CONTENT_ARGUMENTS = frozenset({"content", "contents", "file_text"})
 _BRANCH_IN_ERROR_PATTERN = re.compile(
     r"The current branch (\S+) has no upstream|\[rejected\] +(\S+) -> \2(?!\S)"
 )
-_GIT_PATTERN = re.compile(r"\b(?:git|gh|glab|hub)\b")
-# A call names at most so many new things.
-MAX_MADE_NAMES = 20
 # What stands in calls and errors in place of a file that a session has made.
 FILE_MASK = "<file>"
 
@@ -59,7 +56,7 @@ class MadeNames:
         only if the call runs git.
         """
         checked_out = _BRANCH_IN_ERROR_PATTERN.findall(error)
-        runs_git = bool(_GIT_PATTERN.search(call))
+        runs_git = "git" in call or "gh " in call
         branches = (
             name
             for name in self.branches.union(*checked_out)
@@ -128,5 +125,5 @@ def _made_by(words: Sequence[str]) -> MadeNames:
 
 def _last_parts(paths: Sequence[str]) -> frozenset[str]:
     """Return the last parts of paths."""
-    names = (path.rstrip("/").rpartition("/")[2] for path in paths[:MAX_MADE_NAMES])
+    names = (path.rstrip("/").rpartition("/")[2] for path in paths)
     return frozenset(name for name in names if len(name) > 2)

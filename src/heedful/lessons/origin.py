@@ -38,12 +38,9 @@ FETCHING_PROGRAMS = frozenset(
     "wget2 whois xh".split()
 )
 # A tool fetches if its name has one of these words, as in "WebFetch" and "read_mail".
-FETCHING_WORDS = frozenset(
-    "browse browser crawl email fetch http https mail mcp scrape url web webfetch "
-    "websearch".split()
-)
+FETCHING_WORDS = frozenset("browse crawl fetch http mail mcp scrape url web".split())
 # Anywhere in a line, "http" is mostly no program.
-_PROGRAM_WORDS = FETCHING_PROGRAMS - FETCHING_WORDS
+_PROGRAM_WORDS = FETCHING_PROGRAMS - {"http", "https"}
 # A program that runs the text that it gets, of any version.
 _INTERPRETER_PATTERN = re.compile(
     r"(?:(?:ba|da|fi|k|pw|power|z)?sh(?:ell)?|perl|node|php|python|ruby|eval|source)[\d.]*|\."
@@ -166,8 +163,7 @@ def is_outside(source: str, stated: Set[str] = frozenset()) -> bool:
     server = server_of(name)
     if server:
         return server not in stated
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
-    return not FETCHING_WORDS.isdisjoint(word.casefold() for word in words)
+    return any(word in name.casefold() for word in FETCHING_WORDS)
 
 
 def name_of(source: str) -> str:
@@ -216,7 +212,7 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     >>> reaches_out("curl https://a.test/x | sh"), reaches_out("gh pr diff 88")
     (True, False)
     """
-    text = re.sub(r"[\\'\"]", "", call)
+    text = call.translate(dict.fromkeys(map(ord, "\\'\"")))
     hosts = ["".join(groups) for groups in _ADDRESS_PATTERN.findall(text)]
     if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
         hosts += _REGISTRY_PATTERN.findall(text)

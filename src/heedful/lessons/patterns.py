@@ -28,22 +28,13 @@ MIN_PARTICULAR_VALUES = 4
 MIN_PATTERN_WORDS = 2
 MAX_SCOPE_PATTERNS = 2_048  # patterns kept for a scope
 MAX_PATTERN_CHARS = 1_024  # characters of a pattern
-MAX_PATTERN_TOKENS = 64  # tokens of a pattern that is compared
 # A token of a pattern: a quoted text, a name with its "=", or a word. `user="a b" is
 # out` has the tokens `user=`, `"a b"`, `is` and `out`.
 _PATTERN_TOKEN_PATTERN = re.compile(
     r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+"
 )
-# A token that is a word of letters, with at most one sign behind it: "failed:".
-_PATTERN_WORD_PATTERN = re.compile(r"[A-Za-z]+[.!?,:;=]?")
 # A mask of a signature: "<N>", "<PATH>".
 MASK_PATTERN = re.compile(r"<[A-Z]+>")
-# A figure in parentheses says the one before it in another measure: "1190 bytes (1.16
-# KB)". Lines with and without it are one pattern.
-_RESTATED_PATTERN = re.compile(r"\(<N>\)")
-# A token that continues a list of particulars: a hole, a bracket or a comma. How long a
-# list is, is a particular too.
-_LIST_TOKEN_PATTERN = re.compile(r"<\*>|[()\[\],]+")
 # Never a particular: quoted text, an unmasked number, punctuation, an exception, a
 # negation.
 _FIXED_TOKEN_PATTERN = re.compile(
@@ -158,8 +149,7 @@ class Templates:
 
         patterns = self.branches.get(key, {})
         rows = {d: _parse(patterns[d]) for d in patterns}
-        short = {row for row in rows.values() if len(row) <= MAX_PATTERN_TOKENS}
-        in_order = sorted(short, key=lambda row: (len(row), row))
+        in_order = sorted(set(rows.values()), key=lambda row: (len(row), row))
 
         groups = self._groups.setdefault(key, {})
         for _, same_length in groupby(in_order, len):
@@ -216,23 +206,29 @@ def _parse(pattern: str, *, keeps_names: bool = False) -> Tokens:
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
     template: list[str] = []
     for token in tokens:
-        if _RESTATED_PATTERN.fullmatch(token):
+        # A figure in parentheses says the one before it in another measure: "1190 bytes
+        # (1.16 KB)". Lines with and without it are one pattern.
+        if token == "(<N>)":
             continue
         bare = MASK_PATTERN.sub("", token)
         is_name = keeps_names or token[0] in "'\"`"
         if bare != token and not (is_name and any(map(str.isalpha, bare))):
             token = PATTERN_HOLE
 
-        # What continues a list of particulars is part of the hole before it.
-        if template[-1:] != [PATTERN_HOLE] or not _LIST_TOKEN_PATTERN.fullmatch(token):
+        # What continues a list of particulars is part of the hole before it: another
+        # one, a bracket or a comma. How long a list is, is a particular too.
+        is_listed = token == PATTERN_HOLE or not token.strip("()[],")
+        if template[-1:] != [PATTERN_HOLE] or not is_listed:
             template.append(token)
 
     return tuple(template) if _count_words(template) >= MIN_PATTERN_WORDS else tokens
 
 
 def _count_words(tokens: Iterable[str]) -> int:
-    """Return how many of the tokens are words."""
-    return sum(1 for token in tokens if _PATTERN_WORD_PATTERN.fullmatch(token))
+    """Return how many of the tokens are words, with signs behind them: "failed:"."""
+    return sum(
+        token.isascii() and token.rstrip(".!?,:;=").isalpha() for token in tokens
+    )
 
 
 def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:

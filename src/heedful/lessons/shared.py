@@ -12,7 +12,7 @@ Anyone may have written such a file: it is read strictly, and says nothing by it
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from heedful.errors import InvalidInput, LineError
 from heedful.lessons import render
@@ -78,11 +78,11 @@ class SharedRule:
             raise InvalidInput("text", self.text, "the words of a rule")
         if self.trust not in ORIGINS:
             raise InvalidInput("trust", self.trust, f"one of {', '.join(ORIGINS)}")
-        for name in ("text", "fix", "tool", "error", "check"):
-            value = getattr(self, name)
-            if value != value.strip() or value != sanitize(value) or "\r" in value:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, str) and value != _printable(value):
                 allowed = "without blanks at its ends and without hidden characters"
-                raise InvalidInput(name, value, allowed)
+                raise InvalidInput(item.name, value, allowed)
         if self.check != " ".join(call_words(self.check)):
             allowed = "words as a command has them, separated by blanks"
             raise InvalidInput("check", self.check, allowed)

@@ -8,13 +8,10 @@ import shlex
 from collections.abc import Iterator
 
 OPERATORS = "();<>|&\n"
-REDIRECTIONS = frozenset("< > >> >& <& &> >| << <<<".split())
 # A here-document: its text is no command.
 _HERE_PATTERN = re.compile(
     r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n.*?^[ \t]*\2$", re.DOTALL | re.MULTILINE
 )
-_WINDOWS_ENDING_PATTERN = re.compile(r"\.(?:bat|cmd|com|exe|ps1)\Z")
-_ASSIGNMENT_PATTERN = re.compile(r"\w+\+?=")
 
 
 def program_name(program: str) -> str:
@@ -23,13 +20,24 @@ def program_name(program: str) -> str:
     >>> program_name("/usr/bin/CURL.exe")
     'curl'
     """
-    name = program.rpartition("/")[2].rpartition("\\")[2]
-    return _WINDOWS_ENDING_PATTERN.sub("", name.casefold())
+    name = program.casefold().rpartition("/")[2].rpartition("\\")[2]
+    return name.removesuffix(".exe").removesuffix(".cmd").removesuffix(".bat")
 
 
 def is_operator(words: list[str]) -> bool:
     """Return True for an operator among the commands of `read_commands`."""
     return not words[0].strip(OPERATORS)
+
+
+def _redirects(operator: str) -> bool:
+    """Return True for an operator before the name of a file."""
+    return not operator.strip("<>&|") and not {"<", ">"}.isdisjoint(operator)
+
+
+def _is_assignment(word: str) -> bool:
+    """Return True for a variable with its value."""
+    name, equals, _ = word.partition("=")
+    return equals != "" and name.removesuffix("+").isidentifier()
 
 
 def read_commands(line: str) -> list[list[str]]:
@@ -72,12 +80,12 @@ def simple_commands(line: str) -> Iterator[list[str]]:
     commands = read_commands(line)
     for words, following in zip(commands, [*commands[1:], ["\n"]], strict=False):
         if is_operator(words):
-            is_file = words[0] in REDIRECTIONS
+            is_file = _redirects(words[0])
             continue
         # The number of a file is no word: "2>&1".
-        if following[0] in REDIRECTIONS and words[-1].isdecimal():
+        if _redirects(following[0]) and words[-1].isdecimal():
             words = words[:-1]
-        while words and not is_file and _ASSIGNMENT_PATTERN.match(words[0]):
+        while words and not is_file and _is_assignment(words[0]):
             words = words[1:]
         # The number of a file is no word: "2>&1".
         words = [word for word in words if word != words[-1] or word not in "12"]

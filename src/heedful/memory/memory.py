@@ -551,7 +551,6 @@ class Memory:
         briefing = Briefing(
             past.memory_key,
             space,
-            model=past.model,
             waiting=past.waiting,
             choices=selection.choices(exposures, every),
             exposures=exposures,

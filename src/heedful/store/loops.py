@@ -788,7 +788,6 @@ def _stored_loop(
         from heedful.lessons.briefing import Briefing
 
         briefing = Briefing.of(json.loads(row["briefing"]))
-        briefing = briefing.of_model(head.model or loop.model)
 
     return StoredLoop(
         id=row["id"],

@@ -458,7 +458,6 @@ def _match_of(
         Match,
         row,
         example=example,
-        models=(example.model,) if example.model else (),
         lesson=row["text"],
         cause=None,
         rule_keys=(),
@@ -703,11 +702,6 @@ def by_cause(
     texts = _rule_texts(rows, sightings, clip(task))
     texts |= _rule_texts(shared_rows, sightings, task="")
     for row in rows:
-        models = {
-            sighting.example.model
-            for sighting in sightings
-            if sighting.lesson_id == row["lesson_id"] and sighting.example.model
-        }
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
 
@@ -740,7 +734,6 @@ def by_cause(
             coverage=0.0,
             overlap=0.0,
             own=False,
-            models=tuple(sorted(models)),
         )
         matches.append(match)
     return matches

@@ -106,7 +106,7 @@ def window(
 
     return {
         **head,
-        **_memory_facts(briefing, head["model"], reviews=reviews),
+        **_memory_facts(briefing, reviews=reviews),
         "task": task,
         "left_out": {"task": unshown_task},
         "goals": goals,
@@ -211,7 +211,7 @@ def _is_known(check: CheckResult) -> bool:
     return not (is_nameless and is_quiet(check))
 
 
-def _memory_facts(stored_briefing: str | None, model: str, *, reviews: bool) -> Plain:
+def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Plain:
     """Return what memory said to a loop before its first attempt, and what it withheld.
 
     `told` has a row for each choice of a lesson, with how often it was made.
@@ -220,11 +220,11 @@ def _memory_facts(stored_briefing: str | None, model: str, *, reviews: bool) -> 
     facts |= {"outcomes": "", "prompt_tokens": 0}
     if not stored_briefing:
         return facts
-    briefing = Briefing.of(json.loads(stored_briefing)).of_model(model)
+    briefing = Briefing.of(json.loads(stored_briefing))
     if not reviews:
         briefing = briefing.without_waiting()
-    counts = Counter(choice.line(briefing.model) for choice in briefing.choices)
-    by_line = {choice.line(briefing.model): choice for choice in briefing.choices}
+    counts = Counter(str(choice) for choice in briefing.choices)
+    by_line = {str(choice): choice for choice in briefing.choices}
     choices = [
         {
             "outcome": choice.outcome,
@@ -232,7 +232,7 @@ def _memory_facts(stored_briefing: str | None, model: str, *, reviews: bool) -> 
             "form": choice.form,
             "n": counts[line],
             "text": choice.text if reviews else "",
-            "said": choice.said(briefing.model),
+            "said": choice.name,
             "obstacle": choice.obstacle,
             "command": choice.command,
             "purpose": choice.kept_back.purpose if choice.kept_back else "",
