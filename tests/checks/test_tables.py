@@ -326,28 +326,6 @@ def test_rows_without_a_key_of_their_own_are_counted_and_named(
     assert all(finding.level == "error" and finding.fix for finding in problems)
 
 
-@pytest.mark.parametrize(
-    ("rows", "wanted", "expected"),
-    [
-        pytest.param([1, 2], [2, 1], [], id="the same in another order"),
-        pytest.param(
-            [1, 2, 4],
-            [1, 3],
-            ["rows: missing", "rows: unwanted"],
-            id="missing and unwanted",
-        ),
-        pytest.param([], [1], ["missing_results: empty"], id="no rows"),
-    ],
-)
-def test_the_keys_are_those_of_another_source(rows, wanted, expected):
-    check = numbers.rows(key="id", same_as={"id": wanted})
-    problems = findings(check, {"id": rows})
-    assert [finding.key for finding in problems] == expected
-    if len(expected) > 1:
-        assert problems[0].message == "1 wanted rows are missing by id, such as '3'"
-        assert problems[1].message == "2 rows are not wanted by id, such as '2'; '4'"
-
-
 # Results files
 
 RESULTS = [{"y": n, "yhat": n + 0.5} for n in range(20)]

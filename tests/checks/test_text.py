@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from heedful.checks import schema as checks_schema, text as checks
-from heedful.checks.text import MAX_CHECKED_CHARS
 from heedful.errors import InvalidInput
-from tests.checks.support import CONTEXT, findings, keys
+from tests.checks.support import CONTEXT, findings
 
 NOTES = "the quick brown fox"
 SIMPLE: list[Any] = [
@@ -191,55 +190,6 @@ def test_wrong_configuration_is_refused_when_the_check_is_made(make, field):
     with pytest.raises(InvalidInput) as error:
         make()
     assert error.value.field == field
-
-
-# Patterns that could take for ever
-
-
-@pytest.mark.parametrize(
-    ("pattern", "length", "full", "here"),
-    [
-        pytest.param(
-            "[a-z]+", MAX_CHECKED_CHARS, True, True, id="a class of characters"
-        ),
-        pytest.param(r"\d{4}-\d{2}-\d{2}", 60, True, True, id="a date"),
-        pytest.param(".*a.*b", 1000, True, True, id="two stars in a short text"),
-        pytest.param(".*a.*b", 100_000, True, False, id="two stars in a long text"),
-        pytest.param("a+b", 100_000, False, False, id="one plus in a long text"),
-        pytest.param("(a+)+", 10, True, False, id="nested pluses"),
-        pytest.param(
-            "(?#[)(a+)+(?#])", 10, True, False, id="nested pluses between comments"
-        ),
-        pytest.param(r"(a)\1", 10, True, False, id="a reference back"),
-        pytest.param(
-            f"[^{''.join(map(chr, range(0x10000, 0x11388)))}]+z",
-            2_500,
-            False,
-            False,
-            id="a class of 5,000 characters",
-        ),
-        pytest.param("a?" * 30 + "a" * 30, 30, True, False, id="many question marks"),
-    ],
-)
-def test_what_is_matched_in_this_process(pattern, length, full, here):
-    answer = checks.regex(pattern, full=full)("a" * length, CONTEXT)
-    assert isinstance(answer, list) is here
-    if not isinstance(answer, list):
-        answer.close()
-
-
-def test_a_pattern_that_explodes_is_stopped(monkeypatch):
-    monkeypatch.setattr(checks, "MATCH_TIMEOUT_SECONDS", 0.5)
-    assert keys(checks.regex("(a+)+b"), "a" * 50) == ["regex time-out (a+)+b"]
-
-
-@pytest.mark.parametrize("text", ["1,22,3,", "1,22,x", "é,", "\ud800", "1,\n"])
-def test_a_pattern_matched_apart_answers_alike(text):
-    import re
-
-    pattern = r"(\d+,)*"
-    wrong = f"regex {pattern}" in keys(checks.regex(pattern), text)
-    assert wrong is (re.fullmatch(pattern, text) is None)
 
 
 def test_importing_the_checks_imports_no_library():

@@ -2,18 +2,12 @@
 
 Every check reports a candidate that is not text, is empty, or has over
 `MAX_CHECKED_CHARS` characters.
-
-`regex` estimates how many steps a match may take. A pattern that could take long is
-matched in another process with a time limit, because Python's `re` cannot be stopped.
 """
 
-import json
 import re
-import sys
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Literal
 
 from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
@@ -35,17 +29,16 @@ class TextCheck(RemadeCheck):
     """
 
     name: str
-    judge: Callable[[str, Context], Any] = field(repr=False)
+    judge: Callable[[str, Context], Iterable[Finding]] = field(repr=False)
     pure: bool = True
     names: tuple[str, ...] = ()
 
-    def __call__(self, candidate: Any, context: Context) -> Any:
-        """Return the findings, or an awaitable of the findings."""
+    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        """Return the findings."""
         text = read(check_names([self])[0], candidate)
         if isinstance(text, Finding):
             return [text]
-        findings = self.judge(text, context)
-        return findings if hasattr(findings, "__await__") else list(findings)
+        return list(self.judge(text, context))
 
 
 def read(check: str, candidate: Any) -> str | Finding:
@@ -248,38 +241,14 @@ def not_empty() -> TextCheck:
     return TextCheck(name="not_empty", judge=lambda text, _: ())
 
 
-# Python's `re` can take exponential time on a few dozen characters and cannot be
-# interrupted, so a pattern is matched in this process only if its shape bounds the
-# work.
-MAX_IN_PROCESS_STEPS = 20_000_000  # of matching: a few tenths of a second
-MATCH_TIMEOUT_SECONDS = 5.0  # of matching in another process
-# What may take exponential time: a repeated group as in "(a+)+", a back reference, a
-# comment, or ignored whitespace.
-_BACKTRACKING_PATTERN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
-_MATCH_SCRIPT = """
-import json, re, sys
-try:
-    import resource
-    # The process that asked may be killed before it can stop this one.
-    resource.setrlimit(resource.RLIMIT_CPU, (6, 6))
-except ImportError:
-    pass  # Windows has no such limit
-pattern, text, full = json.load(sys.stdin)
-found = re.compile(pattern)
-print(bool(found.fullmatch(text) if full else found.search(text)))
-"""
-
-
-@over_http("thread")
+@over_http("process")  # matching may take exponential time
 @remade
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     """Check that the text matches `pattern`, a regular expression of Python.
 
     `fix` replaces the advice in the finding. With `full` the whole text must match,
-    including whitespace at its ends. If matching could take very long (repeated groups,
-    several repeats over a long text), the check returns an awaitable and matches in a
-    separate process; more than `MATCH_TIMEOUT_SECONDS` of wall time is a finding.
-    Raises InvalidInput for a pattern that does not compile.
+    including whitespace at its ends. Raises InvalidInput for a pattern that does not
+    compile.
     """
     is_text = isinstance(pattern, str) and pattern
     require(is_text, "pattern", pattern, "text that is not empty")
@@ -287,111 +256,33 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     require(isinstance(full, bool), "full", full, "true or false")
 
     try:
-        re.compile(pattern)
+        compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
+    match = compiled.fullmatch if full else compiled.search
 
-    rule = _RegexRule(
-        pattern=pattern,
-        fix=fix,
-        full=full,
-        estimate_steps=_step_estimate(pattern, full=full),
-    )
-    return TextCheck(name="regex", judge=rule.judge)
+    # The pattern is shown as written: `repr` would double each backslash.
+    fault = f"does not match '{pattern}'"
+    advice = f"answer with text that entirely matches '{pattern}'"
+    if not full:
+        fault = f"does not contain anything that matches '{pattern}'"
+        advice = f"answer with text that matches '{pattern}'"
+    rule = ": ".join(filter(None, [advice, fix]))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RegexRule:
-    """What `regex` checks: the fields are its arguments.
-
-    `estimate_steps` estimates the steps of matching a text of a length.
-    """
-
-    pattern: str
-    fix: str
-    full: bool
-    estimate_steps: Callable[[int], float]
-
-    def judge(self, text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
-        """Return the findings, or an awaitable if matching may take long."""
-        if self.estimate_steps(len(text)) > MAX_IN_PROCESS_STEPS:
-            return self.judge_apart(text)
-        match = re.fullmatch if self.full else re.search
-        return self.findings(text, matches=match(self.pattern, text) is not None)
-
-    async def judge_apart(self, text: str) -> list[Finding]:
-        """Return the findings by a match in another process."""
-        matches = await _matches_apart(self.pattern, text, full=self.full)
-        if matches is not None:
-            return self.findings(text, matches=matches)
-
-        message = (
-            f"matching '{self.pattern}' did not end within {MATCH_TIMEOUT_SECONDS:g} s "
-            f"on {len(text)} characters"
+    def judge(text: str, _: Context) -> Iterator[Finding]:
+        """Yield the finding about a text that does not match."""
+        if match(text):
+            return
+        cure = fix or advice
+        if full and text != text.strip():
+            cure += "; there is whitespace around the answer, which counts"
+        yield Finding(
+            "regex",
+            f"{shorten(text)} {fault}",
+            fix=cure,
+            key=f"regex {pattern}",
+            rule=rule,
         )
-        advice = f"answer with a shorter text that plainly matches '{self.pattern}'"
-        key = f"regex time-out {self.pattern}"
-        return [Finding("regex", message, fix=self.fix or advice, key=key)]
 
-    def findings(self, text: str, *, matches: bool) -> list[Finding]:
-        """Return the finding about a text that does not match."""
-        if matches:
-            return []
-
-        # The pattern is shown as written: `repr` would double each backslash.
-        message = f"{shorten(text)} does not match '{self.pattern}'"
-        advice = f"answer with text that entirely matches '{self.pattern}'"
-        if not self.full:
-            message = (
-                f"{shorten(text)} does not contain anything that matches "
-                f"'{self.pattern}'"
-            )
-            advice = f"answer with text that matches '{self.pattern}'"
-
-        fix = self.fix or advice
-        rule = ": ".join(filter(None, [advice, self.fix]))
-        if self.full and text != text.strip():
-            fix += "; there is whitespace around the answer, which counts"
-        key = f"regex {self.pattern}"
-        return [Finding("regex", message, fix=fix, key=key, rule=rule)]
-
-
-def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:
-    """Return a function that estimates the steps of matching a text of a length.
-
-    The estimate is infinite if the steps may be exponential.
-    """
-    if _BACKTRACKING_PATTERN.search(pattern):
-        return lambda length: inf
-
-    # Escaped characters count too: at worst, another process matches.
-    repeats = sum(map(pattern.count, "*+{"))
-    if not full:  # every position may begin a match
-        repeats += 1
-    # Each "|", and each "?" that does not begin a group as in "(?:", is tried twice.
-    forks = pattern.count("|") + pattern.count("?") - pattern.count("(?")
-    # A class of many characters compares each of them.
-    steps = len(pattern) * 2**forks
-    return lambda length: steps * length**repeats
-
-
-async def _matches_apart(pattern: str, text: str, *, full: bool) -> bool | None:
-    """Return whether a text matches, by another process; None after the time limit."""
-    import asyncio
-    import subprocess
-
-    try:
-        process = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT],
-            input=json.dumps([pattern, text, full]),
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=MATCH_TIMEOUT_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return None
-
-    return process.stdout.strip() == "True"
+    return TextCheck(name="regex", judge=judge)

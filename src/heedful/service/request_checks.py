@@ -8,13 +8,11 @@ of the service.
 
 import asyncio
 import json
-import re
 from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import iscoroutine
 from typing import Any, ClassVar
 
 from anyio import BrokenWorkerProcess, to_process
@@ -36,9 +34,6 @@ CHECK_TIMEOUT_SECONDS = 5.0
 CHECK_START_SECONDS = 30.0
 # Arguments of these checks that may be data; a text would be the path of a file.
 DATA_ARGUMENTS = ("source", "results")
-# A pattern of `regex` that compiles soon, so a thread may compile it. Others run in a
-# process: Python adds the letters of a wide range one by one if case is ignored.
-_QUICK_PATTERN = re.compile(r"(?!.*\\[uUN])[\x00-\x7f]{0,1000}", re.DOTALL)
 # The most characters of all checks in a request, as JSON.
 MAX_CHECKS_CHARS = 64 * 1024
 # The most critics in one report; each of them calls the model.
@@ -88,12 +83,11 @@ async def _load(spec: Spec, setup: Setup) -> Check:
     place = _place(name)
     if place == "judge":
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
-    is_quick = _QUICK_PATTERN.fullmatch(str(spec.get("pattern")))
-    if place == "process" or (name == "regex" and not is_quick):
+    if place == "process":
         return await _load_slow_check(spec, setup)
     if place == "thread":
         check = await asyncio.to_thread(loading.load, spec)
-        return _ThreadCheck(check, setup.turns)
+        return _ThreadCheck(check)
 
     raise UnknownName("check", name, sorted({*filter(_place, known()), *setup.checks}))
 
@@ -151,23 +145,15 @@ def _with_own_model(spec: Any, setup: Setup) -> Any:
 
 
 class _ThreadCheck:
-    """Runs a check in a thread; if it starts a process, it first acquires `turns`."""
+    """Runs a check in a thread."""
 
     pure: ClassVar[bool] = False
 
-    def __init__(self, check: Check, turns: Semaphore) -> None:
+    def __init__(self, check: Check) -> None:
         self._check = check
-        self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        findings = await asyncio.to_thread(self._check, candidate, context)
-        if not iscoroutine(findings):
-            return findings
-        try:
-            async with self._turns:
-                return await findings
-        finally:
-            findings.close()  # it may be cancelled while it waits
+        return await asyncio.to_thread(self._check, candidate, context)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._check, name)
@@ -220,5 +206,4 @@ def _try_to_load(spec: Spec) -> tuple[str, tuple[str, ...]]:
 
 def _findings(spec: Spec, candidate: Any, context: Any) -> Any:
     """Make a check and return what it says of a candidate; runs in a process."""
-    findings = loading.load(spec)(candidate, context)
-    return asyncio.run(findings) if iscoroutine(findings) else findings
+    return loading.load(spec)(candidate, context)

@@ -8,7 +8,6 @@ share of them the evidence of `grounding` does not support.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -280,12 +279,12 @@ def _cited_metrics(text: str) -> Iterator[Citation]:
 def _cited_predictions(text: str) -> Iterator[Citation]:
     """Yield words such as "predicts" and "forecast"; "to predict" is only a plan."""
     for tokens, _ in _statements(text):
-        for before, token in pairwise([None, *tokens]):
-            is_claim = token is not None and token.low.startswith(
-                ("predict", "forecast")
-            )
-            if is_claim and (before is None or before.low != "to"):
+        before = ""
+        for token in tokens:
+            is_claim = token.low.startswith(("predict", "forecast"))
+            if is_claim and before != "to":
                 yield Citation((token.start, token.end), "prediction", [])
+            before = token.low
 
 
 def _cited_columns(text: str) -> Iterator[Citation]:
