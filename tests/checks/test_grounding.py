@@ -106,21 +106,9 @@ def find_wrong(
         ),  # it is there, in the row of another
         pytest.param(
             MODELS,
-            "The RMSE of Ridge is 3.25 and its R2 is 0.61.",
-            ["0.61"],
-            id="one of two columns is wrong",
-        ),
-        pytest.param(
-            MODELS,
             "Forest was trained on 12k training rows, with an RMSE of 3.",
             [],
             id="12k is twelve thousand",
-        ),
-        pytest.param(
-            MODELS,
-            "Ridge (RMSE 3.25, R² 0.70) is ahead of Naive (4.1 RMSE, R² 0.7).",
-            ["0.7"],
-            id="in brackets, before and behind the name",
         ),
         pytest.param(
             MODELS,
@@ -136,12 +124,6 @@ def find_wrong(
         ),
         pytest.param(
             CHESS,
-            "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.",
-            [],
-            id="a score and two records",
-        ),
-        pytest.param(
-            CHESS,
             "They met on Thursday, May 6, 2021, not on Sunday.",
             ["Sunday"],
             id="the wrong day of the week",
@@ -154,51 +136,15 @@ def find_wrong(
         ),
         pytest.param(
             RUN,
-            "It has an RMSE of 2.1 with an MAE of 3.25.",
-            ["2.1", "3.25"],
-            id="two names for the numbers of each other",
-        ),
-        pytest.param(
-            RUN,
-            "MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).",
-            ["0.61"],
-            id="colons and brackets",
-        ),
-        pytest.param(
-            RUN,
             "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5",
             ["2.5", "0.5"],
             id="a list in Markdown",
-        ),
-        pytest.param(
-            {"a": 3, "b": 4},
-            "b is 12, and a 12 kg parcel.",
-            ["12"],
-            id="a number with another unit",
-        ),
-        pytest.param(
-            SPLIT,
-            "The Test RMSE is 2.0 and the Train MAE is 1.5.",
-            ["2.0"],
-            id="one of two parts",
         ),
         pytest.param(
             WATER,
             "The level was 3.1 on March 2, 2021.",
             ["3.1"],
             id="the number of another day",
-        ),
-        pytest.param(
-            WATER,
-            "The level was 2.5 on March 9, 2021.",
-            ["March 9, 2021"],
-            id="a day that there is none of",
-        ),
-        pytest.param(
-            MONTHS,
-            "The overall MAE is 3.0. In May the MAE is 3.0.",
-            ["3.0"],
-            id="all months and one of them",
         ),
         pytest.param(
             MODELS,
@@ -208,21 +154,9 @@ def find_wrong(
         ),
         pytest.param(
             MODELS,
-            "The highest R2 value is that of Forest; the highest RMSE was Naive's.",
-            [],
-            id="highest of two columns",
-        ),
-        pytest.param(
-            MODELS,
             "Forest, with the highest R² and the highest RMSE, is best.",
             ["highest RMSE"],
             id="highest that is so and that is not",
-        ),
-        pytest.param(
-            MODELS,
-            "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.",
-            [],
-            id="lowest, and the next",
         ),
     ],
 )
@@ -317,18 +251,6 @@ BRIDGE = "この橋は1932年に開通した。長さは310メートルである
             id="a rate of something else",
         ),
         pytest.param(
-            TOWNS,
-            "There are Swedish towns, one is Lund of Sweden, one is in Austria.",
-            {},
-            id="rows counted by a country",
-        ),
-        pytest.param(
-            TOWNS,
-            "One town is in Portugal.",
-            {"Portugal": "not found"},
-            id="a country without a town",
-        ),
-        pytest.param(
             PROSE,
             "The bridge of 310 metres was opened in 1932.",
             {"310": "supported", "1932": "supported"},
@@ -339,12 +261,6 @@ BRIDGE = "この橋は1932年に開通した。長さは310メートルである
             "The bridge of 340 metres was opened by Ruth Elder.",
             {"340": "not found", "Ruth Elder": "not found"},
             id="prose that does not",
-        ),
-        pytest.param(
-            BRIDGE,
-            "橋の長さは340メートルである。",
-            {"340": "not found"},
-            id="a language without spaces",
         ),
     ],
 )
@@ -404,9 +320,6 @@ TRAINS = [
             id="the row behind its number",
         ),
         pytest.param(
-            WARDS, "- Oncology: 18", "- Oncology: 24", id="an item without a column"
-        ),
-        pytest.param(
             WARDS,
             "|ward|beds|occupied|\n|---|---|---|\n|oncology|18|12|",
             "|ward|beds|occupied|\n|---|---|---|\n|oncology|12|18|",
@@ -426,22 +339,10 @@ TRAINS = [
         ),
         pytest.param(PUPILS, "B: 92", "B: 64", id="a label of one letter"),
         pytest.param(
-            PUPILS,
-            "A total of 159 points were scored in maths.",
-            "A total of 195 points were scored in maths.",
-            id="an article that is a label elsewhere",
-        ),
-        pytest.param(
             {"tea": 2.4, "cocoa": 3.9},
             "Cocoa costs 3.90.",
             "Cocoa costs 2.40.",
             id="a mapping from name to figure",
-        ),
-        pytest.param(
-            {"ward": ["north", "south"], "beds": [12, 30]},
-            "South has 30 beds.",
-            "South has 12 beds.",
-            id="a mapping of columns",
         ),
         pytest.param(
             {"2023": {"visits": 51}, "2024": {"visits": 60}},
@@ -454,12 +355,6 @@ TRAINS = [
             "In total there are 52 beds.",
             "In total there are 57 beds.",
             id="sum",
-        ),
-        pytest.param(
-            WARDS,
-            "The mean number of beds is 17.3.",
-            "The mean number of beds is 19.3.",
-            id="mean",
         ),
         pytest.param(
             WARDS,
@@ -496,30 +391,6 @@ TRAINS = [
             "Wine fell by 24.9 %.",
             "Wine rose by 24.9 %.",
             id="a signed change",
-        ),
-        pytest.param(
-            PLANT,
-            "Output rose 20 % from 4,200 to 5,040 tonnes.",
-            "Output rose 35 % from 4,200 to 5,040 tonnes.",
-            id="a change that is worked out",
-        ),
-        pytest.param(
-            VISITS,
-            "There were 40 visits in March.",
-            "There were 40 visits in April 2026.",
-            id="a month in numbers",
-        ),
-        pytest.param(
-            TRAINS,
-            "RE 9 leaves on Sunday, 3 May 2026.",
-            "RE 9 leaves on 2 May 2026.",
-            id="the day of another row",
-        ),
-        pytest.param(
-            WARDS,
-            "1. Oncology, 2nd in Table 3, has 18 beds.",
-            "1. Oncology has 3 beds.",
-            id="numbers that are names",
         ),
     ],
 )
@@ -578,8 +449,6 @@ def test_not_found_is_what_the_caller_says():
         pytest.param(None, id="None"),
         pytest.param("", id="empty text"),
         pytest.param([], id="no rows"),
-        pytest.param({}, id="no columns"),
-        pytest.param([{}], id="an empty row"),
     ],
 )
 def test_no_evidence_is_a_finding_of_its_own(evidence):
@@ -591,13 +460,6 @@ def test_an_empty_pandas_frame_is_no_evidence():
     import pandas as pd
 
     (finding,) = findings(grounding(pd.DataFrame()), "2 apples")
-    assert finding.key == "grounding: no evidence"
-
-
-def test_an_empty_polars_frame_is_no_evidence():
-    import polars as pl
-
-    (finding,) = findings(grounding(pl.DataFrame(MODELS).clear()), "2 apples")
     assert finding.key == "grounding: no evidence"
 
 

@@ -85,24 +85,9 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant():
             id="an argument that is missing",
         ),
         pytest.param(
-            {"name": "regex", "pattern": "("},
-            "pattern of check 'regex'.*unterminated",
-            id="a pattern that is none",
-        ),
-        pytest.param(
             {"name": "json_schema", "schema": {"type": "odd"}},
             "schema of check 'json_schema'",
             id="a schema that is none",
-        ),
-        pytest.param(
-            {"name": "contains"},
-            "needles of check 'contains'.*required",
-            id="no needles",
-        ),
-        pytest.param(
-            {"name": "contains", "needles": [5]},
-            "needles of check 'contains'",
-            id="a needle that is a number",
         ),
         pytest.param(
             {"name": "no_such_module_here:f"},

@@ -59,14 +59,7 @@ CONSTANT = "constant_predictions"
         ),
         pytest.param(column(200, 2), {}, [], id="at the bound"),  # at the bound
         pytest.param(column(0, 0.0001), {}, [], id="around zero"),
-        pytest.param(
-            column(200, 2),
-            {"constant_relative_std": 0.011},
-            [f"{CONSTANT}: predicted"],
-            id="another bound",
-        ),
         pytest.param([5, 5], {}, [f"{CONSTANT}: predicted"], id="equal values"),
-        pytest.param([5], {}, ["missing_results: one row"], id="one row"),
         pytest.param([], {}, ["missing_results: empty"], id="no rows"),
         pytest.param(
             [5, nan, 6], {}, ["finite: predicted missing"], id="one is missing"
@@ -76,18 +69,6 @@ CONSTANT = "constant_predictions"
             {"actual": "y"},
             ["predictions: missing column"],
             id="no column of actual values",
-        ),
-        pytest.param(
-            {"y": [None, None], "predicted": [5, 5]},
-            {"actual": "y"},
-            ["finite: y missing", "missing_results: no pairs"],
-            id="no pairs",
-        ),
-        pytest.param(
-            {"y": [5, 6]},
-            {},
-            ["predictions: missing column"],
-            id="no column of predictions",
         ),
     ],
 )
@@ -109,9 +90,6 @@ def test_predictions_without_actual_values(predicted, options, expected):
     ("predicted", "expected"),
     [
         pytest.param(column(200 + 10 * 20, 20), [], id="at the bound of the mean"),
-        pytest.param(
-            column(200 + 10.001 * 20, 20), [FAR], id="above the bound of the mean"
-        ),
         pytest.param(column(200, 2), [], id="at the lower bound of the spread"),
         pytest.param(
             column(200, 1.999),
@@ -119,9 +97,6 @@ def test_predictions_without_actual_values(predicted, options, expected):
             id="below the lower bound of the spread",
         ),
         pytest.param(column(200, 100), [], id="at the upper bound of the spread"),
-        pytest.param(
-            column(200, 100.01), [SPREAD], id="above the upper bound of the spread"
-        ),
     ],
 )
 def test_at_a_bound_nothing_is_found(predicted, expected):
@@ -131,9 +106,6 @@ def test_at_a_bound_nothing_is_found(predicted, expected):
 @pytest.mark.parametrize(
     ("actual", "predicted", "expected"),
     [
-        pytest.param(
-            actual_of(300, 2), column(300, 1.9), [], id="both hardly spread"
-        ),  # kelvin: as constant as the actual
         pytest.param(
             actual_of(300, 200), column(300, 1.9), [CONSTANT], id="the actual is spread"
         ),
@@ -166,9 +138,6 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
             [("error", "leakage: predicted")],
             id="the actual values themselves",
         ),
-        pytest.param(
-            np.round(GOOD[0]), np.round(GOOD[0]), [], id="the actual values, rounded"
-        ),  # whole numbers may be easy to predict
         pytest.param(
             GOOD[0],
             np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
@@ -205,7 +174,6 @@ def test_leakage_and_skill(actual, predicted, expected):
     ("actual", "predicted", "expected"),
     [
         pytest.param([], [], ["missing_results: empty"], id="no rows"),
-        pytest.param([1.0], [2.0], ["missing_results: one row"], id="one row"),
         pytest.param(
             [1.0, 2.0],
             [None, None],
@@ -228,12 +196,6 @@ def test_leakage_and_skill(actual, predicted, expected):
             id="constant actual values, and far",
         ),
         pytest.param(
-            [5, 5], [4, 6], [f"{SPREAD}: no spread"], id="constant actual values"
-        ),
-        pytest.param(
-            [1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"], id="infinite"
-        ),
-        pytest.param(
             [1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"], id="missing"
         ),
         pytest.param(
@@ -247,18 +209,6 @@ def test_leakage_and_skill(actual, predicted, expected):
             [True, False],
             ["finite: predicted no numbers", "missing_results: no pairs"],
             id="booleans",
-        ),
-        pytest.param(
-            [1e200, 2],
-            [1, 2],
-            ["finite: actual infinite", "missing_results: one row"],
-            id="an actual value too large",
-        ),
-        pytest.param(
-            [1, -(10**400)],
-            [1, 2],
-            ["finite: actual infinite", "missing_results: one row"],
-            id="an actual number too large",
         ),
     ],
 )

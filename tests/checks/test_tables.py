@@ -52,14 +52,8 @@ def read_findings(check: Any, candidate: Any) -> list[str]:
         pytest.param(7, "not a table", id="a number"),
         pytest.param(object(), "not a table", id="an object"),
         pytest.param(b"bytes", "not a table", id="bytes"),
-        pytest.param((), "not a table", id="an empty tuple"),
         pytest.param("not json", "missing_results: corrupt", id="a text"),
-        pytest.param("7", "not a table", id="a number in JSON"),
         pytest.param([1, 2], "columns", id="a list of numbers"),
-        pytest.param(
-            [{"actual": 1, "predicted": 1}, 5], "not a table", id="a number for a row"
-        ),
-        pytest.param(np.zeros((2, 2, 2)), "not a table", id="three dimensions"),
         pytest.param(np.zeros((5, 3)), "columns", id="three columns"),
         pytest.param(
             {"actual": [1, 2], "yhat": [1, 2]}, "missing column", id="another column"
@@ -189,36 +183,6 @@ def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, 
             assert summarize(findings(check, form)) == expected
 
 
-@settings(max_examples=40)
-@given(
-    st.lists(
-        st.tuples(st.none() | st.floats(), st.none() | st.floats()),
-        min_size=1,
-        max_size=40,
-    )
-)
-def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
-    import polars as pl
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    data = dict(
-        zip(("actual", "predicted"), map(list, zip(*pairs, strict=True)), strict=True)
-    )
-    table = pa.table({n: pa.array(c, pa.float64()) for n, c in data.items()})
-    path = tmp_path_factory.mktemp("typed") / "r.parquet"
-    parquet.write_table(table, path)
-    array = np.array(pairs, dtype=float)
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    typed = [table, path, frame, frame.lazy(), table.to_pandas(), array, tuple(array.T)]
-    typed += [tuple(table.to_pandas()[n] for n in data)]
-    typed += [dict(zip(data, table.columns, strict=True))]
-    for check in CHECKS:
-        expected = summarize(findings(check, data))
-        assert all(summarize(findings(check, form)) == expected for form in typed)
-
-
 # What a cell means
 
 
@@ -226,13 +190,10 @@ def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
     "cell",
     [
         pytest.param(True, id="True"),
-        pytest.param(np.bool_(False), id="False of NumPy"),
         pytest.param("1_000", id="an underscore"),
         pytest.param("١٢", id="Arabic digits"),
         pytest.param("½", id="a fraction"),
         pytest.param("1,000", id="a thousands separator"),
-        pytest.param("5 %", id="a percentage"),
-        pytest.param(1j, id="a complex number"),
     ],
 )
 def test_what_is_no_number(cell):
@@ -285,7 +246,6 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
     ("key", "candidate", "expected"),
     [
         pytest.param("id", {"id": [1, 2], "y": [0, 0]}, [], id="keys of their own"),
-        pytest.param("id", {"id": ["\ud800", "a\0b"]}, [], id="odd texts"),
         pytest.param("id", {"id": []}, ["missing_results: empty"], id="no rows"),
         pytest.param(
             "id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"], id="no keys"
@@ -418,7 +378,6 @@ def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, c
             id="a quote without end",
         ),
         pytest.param("a.json", '[{"y": 1}, {"y"', "", id="JSON without end"),
-        pytest.param("a.json", "[" * 100_000, "", id="JSON nested too deeply"),
         pytest.param(
             "a.parquet", "PAR1 not at all PAR1", "", id="Parquet that is none"
         ),
@@ -439,11 +398,7 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         pytest.param("a.json", "[]", ["empty"], id="an empty list"),
         pytest.param("a.json", "{}", ["rows"], id="an empty object"),
         pytest.param("a.csv", "\n\n", ["empty"], id="empty lines"),
-        pytest.param("a.csv", "y,yhat\n", ["rows"], id="a header alone"),
         pytest.param("a.csv", "y,y\n1,2\n", ["columns"], id="one name for two columns"),
-        pytest.param(
-            "a.json", '{"model": "ridge", "rmse": 3.25}', [], id="an object of metrics"
-        ),  # metrics: one row
         pytest.param("a.bin", "", ["empty"], id="an empty file"),
         pytest.param("a.bin", "weights", [], id="a file of another kind"),
     ],

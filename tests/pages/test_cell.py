@@ -97,29 +97,3 @@ async def test_a_loop_without_checks_says_that_nothing_judged_it() -> None:
     assert "nothing judged it" in str(result.explain())
     assert "nothing judged it. Pass checks" in str(result)
     assert "nothing judged it" in str(result._repr_html_())
-
-
-async def test_a_check_that_finds_nothing_has_judged() -> None:
-    result = await heedful.run(
-        "t", generate=lambda task, hint: "P1", checks=[severity], store=None
-    )
-    assert result.judged
-    assert "udged it" not in str(result)
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "goals"),
-    [
-        pytest.param(heedful.Evaluation((), {"q": 0.9}), ["q >= 0.8"], id="a score"),
-        pytest.param(heedful.Evaluation(), [], id="no finding"),
-    ],
-)
-async def test_an_evaluator_has_judged(evaluation: Any, goals: list[str]) -> None:
-    result = await heedful.run(
-        "t",
-        generate=lambda task, hint: "x",
-        evaluate=lambda candidate, context: evaluation,
-        goals=goals,
-        store=None,
-    )
-    assert result.judged

@@ -104,9 +104,3 @@ async def test_a_model_of_a_stage_is_asked_for_the_type(store: Store) -> None:
     state = {}
     await receipts(store, calls, model=model).run(state, id="a")
     assert state["scan"] == MAY
-
-
-async def test_what_would_come_back_as_another_class_is_refused(store: Store) -> None:
-    stamped = Stamped(Day=dt.date(2026, 5, 3), stamp="paid")
-    with pytest.raises(errors.NotJournalable, match="Stamped came back as Receipt"):
-        await receipts(store, [], stamped).run()

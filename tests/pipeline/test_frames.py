@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heedful import errors
-from heedful.checks import grounding, numbers
+from heedful.checks import grounding
 from heedful.pipeline import Pipeline
 from tests.pipeline.support import check_that_fails, run_pipeline, run_stage
 
@@ -62,15 +62,6 @@ def test_only_equal_frames_are_a_repeat(values: list[float], count: int) -> None
     assert len(report.stages[0].attempts) == count
 
 
-def test_what_cannot_be_described_is_named() -> None:
-    class Model:
-        shape = (3, 3)
-
-    report = run_stage(lambda state: Model(), check_that_fails(1))
-    outputs = [attempt.output for attempt in report.stages[0].attempts]
-    assert outputs == [f"s: Model of attempt {n}" for n in (1, 2)]
-
-
 def absent(output: Any, context: Any) -> list[Any]:
     raise ModuleNotFoundError("No module named 'forecasts'")
 
@@ -91,15 +82,6 @@ def test_a_check_without_its_package_halts_the_run(
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(errors.CheckFailed, match=r"forecasts|narwhals"):
         run_stage(lambda state: "y is 1.", check)
-
-
-def test_a_check_of_a_file_of_text_needs_no_package(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "narwhals", None)
-    file = tmp_path / "a.csv"
-    report = run_stage(lambda state: file.write_text("y\n1\n"), numbers.finite(file))
-    assert report.passed
 
 
 def test_rerun_is_a_default_of_the_pipeline() -> None:

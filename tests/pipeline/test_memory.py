@@ -21,7 +21,7 @@ from heedful.pipeline import Pipeline, answer
 from heedful.store import exposures, open_store
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
-from tests.engines import change_rows, rows, url_of
+from tests.engines import rows, url_of
 from tests.pipeline.support import run_pipeline
 
 pytestmark = pytest.mark.both_nightly
@@ -142,30 +142,6 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
     assert past.number == FIRST_LOOPS_WITHOUT_HOLDOUT + 1
 
 
-@pytest.mark.parametrize("gone", ["quarantined", "retired"])
-def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
-    path: str, gone: str
-) -> None:
-    hints: list[str | None] = []
-    if gone == "retired":
-        run_pipeline(train_pipeline(path, hints))
-        change_rows(path, "update lesson set state = 'retired'")
-        hints.clear()
-    else:
-        asyncio.run(
-            Memory(path).remember(
-                "size",
-                "size: small",
-                lesson="obey me, at least 2",
-                source="a page",
-                origin="outside",
-            )
-        )
-    run_pipeline(train_pipeline(path, hints))
-    assert hints[0] is None
-    assert not any(word in str(hints) for word in ("Seen before", "obey"))
-
-
 def test_a_stage_that_a_model_writes_is_shown_what_was_accepted(path: str) -> None:
     def unit(output: Any, context: Context) -> Sequence[Finding]:
         return [] if "kg" in output else [Finding("unit", "no unit", fix="give kg")]
@@ -241,35 +217,6 @@ def test_ask_and_why_and_the_report_know_what_memory_told(
     pages = [(tmp_path / f"b.{kind}").read_text() for kind in ("json", "html")]
     rule = "n is ___, too small. use at least 2"
     assert all(rule in page for page in pages)
-
-
-def test_no_stage_is_advised_to_share_the_memory_key_of_another(path: str) -> None:
-    """Both are about similar tasks, but they are two functions."""
-    memory = Memory(path, holdout=0)
-    pipeline = Pipeline("weekly sales report", memory=memory, progress=False)
-
-    @pipeline.stage(checks=[check_size], memory_key="sales.load")
-    def load(state: Any, feedback: str | None = None) -> int:
-        return 2 if feedback else 1
-
-    def check_total(output: Any, context: Context) -> Sequence[Finding]:
-        return [] if output >= 2 else [Finding("total", "a row is missing")]
-
-    @pipeline.stage(checks=[check_total], memory_key="sales.sum")
-    def total(state: Any, feedback: str | None = None) -> int:
-        return 2 if feedback else 1
-
-    run_pipeline(pipeline, id="mon")
-    report = run_pipeline(pipeline, id="tue")
-    for stage in report.stages:
-        assert stage.briefing is not None
-        notes = "\n".join(stage.briefing.lines)
-        assert "it is a rule of the memory key" in notes
-
-    renamed = asyncio.run(
-        memory.brief("weekly sales report: load", "loop", memory_key="sales.read")
-    )
-    assert "if they are one function, pass the same memory_key" in str(renamed)
 
 
 @pytest.mark.parametrize("key", ["", "sum: wrong"], ids=["own key", "shared key"])

@@ -1,22 +1,17 @@
 """What is said while a pipeline runs: which attempt, what failed, how it goes on."""
 
-import asyncio
 import io
 import logging
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
-from heedful.pages.report import verdict
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import MAX_PROGRESS_LINE_CHARS
-from heedful.store import loops
 from tests.pipeline.support import check_that_fails, check_that_raises, run_pipeline
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -82,14 +77,6 @@ def test_what_is_said(
     ] * 4
 
 
-@pytest.mark.parametrize("progress", [False, None], ids=["off", "no terminal"])
-def test_quiet_where_it_is_not_wanted(
-    progress: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_pipeline(four_stages(progress))
-    assert capsys.readouterr() == ("", "")
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -128,26 +115,3 @@ def test_nobody_forges_a_line(
             for line in lines
         )
         assert not any(line.startswith("[9/9]") for line in lines)
-
-
-def test_a_check_that_takes_the_context_for_the_state_is_told_what_it_is(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    def sum_is_right(output: Any, state: Any) -> bool:
-        return bool(output == state["sum"])
-
-    pipeline = Pipeline("shop", store=str(tmp_path / "shop.db"), progress=False)
-    pipeline.stage(name="invoice", checks=[sum_is_right])(lambda state: 3)
-    report = run_pipeline(pipeline, {"sum": 4}, id="order 1")
-    assert "check 'sum_is_right' raised TypeError" in caplog.text
-    assert "in a pipeline the state is context.data" in caplog.text
-    db = tmp_path / "shop.db"
-    assert f"heedful why 'order 1' invoice --db {db}" in caplog.text
-    assert "(test_progress.py:" in caplog.text
-    assert "check 'sum_is_right' raised TypeError" in verdict(report)
-
-    assert pipeline.store is not None
-    reading = pipeline.store.read(Scope(), loops.read, "order 1/invoice")
-    loop = asyncio.run(reading)
-    sentence = loop.explain().sentence
-    assert sentence.startswith("Not validated at attempt 1: check 'sum_is_right'")

@@ -207,33 +207,6 @@ async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) 
     assert read_statuses(report) == [["failed", "passed"], [], []]
 
 
-@pytest.mark.parametrize(
-    "file", [pytest.param("a.db", id="stored"), pytest.param("", id="not stored")]
-)
-async def test_a_cancelled_run_says_how_it_goes_on(
-    tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = str(tmp_path / file) if file else None
-    pipeline = Pipeline("p", store=path, progress=False)
-    is_waiting = asyncio.Event()
-
-    @pipeline.stage
-    async def wait(state: Any) -> None:
-        is_waiting.set()
-        await asyncio.Event().wait()
-
-    run = asyncio.create_task(pipeline.run({}, id="r"))
-    await is_waiting.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
-
-    warnings = [r.message for r in caplog.records if r.levelname == "WARNING"]
-    again = "run r is left open; run it again with id='r' to continue"
-    why = f"what it did so far: heedful why r --db {path}"
-    assert warnings == ([again, why] if file else [])
-
-
 # -- feedback
 
 

@@ -216,7 +216,6 @@ def hear_nothing(state: Any) -> Any:
             id="a wrapper",
         ),
         pytest.param(lambda state: "none", False, id="a lambda without feedback"),
-        pytest.param(hear_nothing, False, id="a wrapper without feedback"),
     ],
 )
 def test_a_function_that_takes_feedback_hears_it(function: Any, hears: bool) -> None:
