@@ -12,8 +12,10 @@ from typing import Any
 from heedful.errors import MissingAttribute
 
 _NAMES = {
-    "claims": "Claim Evidence Lexicon ground grounding",
+    "claims": "ground grounding",
+    "claims.evidence": "Evidence Lexicon",
     "claims.insights": "insights precision",
+    "claims.sentence": "Claim",
     "critique": "BIASES ROLES Role calibrate critic critics",
     "loading": "known load",
     "numbers": "finite predictions ranges results rows",

@@ -1,6 +1,8 @@
 # Made by scripts/stub.py from the table in __init__.py.
-from heedful.checks.claims import Claim, Evidence, Lexicon, ground, grounding
+from heedful.checks.claims import ground, grounding
+from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.insights import insights, precision
+from heedful.checks.claims.sentence import Claim
 from heedful.checks.critique import BIASES, ROLES, Role, calibrate, critic, critics
 from heedful.checks.loading import known, load
 from heedful.checks.numbers import finite, predictions, ranges, results, rows

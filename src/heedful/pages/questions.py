@@ -15,7 +15,6 @@ from heedful.pages.report import MAX_PAGE_LINE_CHARS, counted, happened, verdict
 from heedful.sanitize import clean
 
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
-TROUBLED_ACTIONS = ("continued", "best", "stopped", "halted", "open")
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -176,7 +175,9 @@ def summarize_run(report: Report) -> list[str]:
     Stages that did not pass come first, then those that passed after a retry. The last
     line names the lessons that stages were shown.
     """
-    troubled = [stage for stage in report.stages if stage.action in TROUBLED_ACTIONS]
+    troubled = [
+        stage for stage in report.stages if stage.action not in ("passed", "not_run")
+    ]
     troubled += [stage for stage in report.stages if stage.recovered]
 
     lines = [describe_run(report), f"{clean(verdict(report), MAX_QUESTION_CHARS)}."]

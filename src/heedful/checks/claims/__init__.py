@@ -190,8 +190,6 @@ def _extreme_claims(sentence: Sentence) -> Iterator[Claim]:
         )
 
 
-__all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
-
 _GROUNDING_CHECK = "grounding"
 Unsupported = Literal["error", "warning", "numbers"]
 Terms = Lexicon | Mapping[str, Any]
