@@ -24,8 +24,6 @@ TOO_LARGE = "too large"  # the kind of a step that was not compared
 # The words or lines of both texts that are compared: all equal, 800 take .1 s.
 MAX_COMPARED_PIECES = 800
 MIN_FOLDED_LINES = 3  # fewer unchanged lines are shown
-# Lines of which fewer words are the same are shown one after the other.
-MIN_SAME_WORDS = 0.4
 
 # A word such as `high` or `1,200.5`, white space, or one sign.
 _DIFF_WORD_PATTERN = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
@@ -167,11 +165,11 @@ def _unchanged(text: str, spans: Sequence[Span]) -> Iterator[Part]:
 
 
 def _changed(before: str, after: str, spans: Sequence[Span]) -> Iterator[Part]:
-    """Yield the parts of changed lines: by word if they are alike, else as a whole."""
+    """Yield the parts of changed lines: by word if half of the words are the same."""
     old_words = set(before.split())
     new_words = set(after.split())
     words = max(len(old_words), len(new_words))
-    if words and len(old_words & new_words) >= MIN_SAME_WORDS * words:
+    if 2 * len(old_words & new_words) >= words:
         yield from marked(before, after, spans)
         return
 

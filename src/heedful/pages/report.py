@@ -26,7 +26,6 @@ from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, is
 from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.difference import marked
 from heedful.pages.tries import (
-    bars,
     compared,
     finding_of,
     first_equal,
@@ -60,8 +59,7 @@ _END_SIGNS = {
 STATUS_SIGNS: Mapping[str, str] = _CHECK_SIGNS | _END_SIGNS
 SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
 # What a page shows of an attempt.
-MAX_ATTEMPT_CHECKS = 20
-MAX_PAGE_OUTPUT_LINES = 40
+MAX_ATTEMPT_LINES = 40  # of its output, and of what checks say
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
 
 
@@ -171,13 +169,13 @@ def output(
             note = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
         notes.append(note)
 
-    hidden = len(lines) - MAX_PAGE_OUTPUT_LINES
+    hidden = len(lines) - MAX_ATTEMPT_LINES
     if hidden > 0:
         notes.append(f"{counted(hidden, 'more line')} not shown")
     if unread:
         notes.append(f"{counted(unread, 'character')} not read")
 
-    return list(map(cut, lines[:MAX_PAGE_OUTPUT_LINES])), "; ".join(notes)
+    return list(map(cut, lines[:MAX_ATTEMPT_LINES])), "; ".join(notes)
 
 
 @cache
@@ -198,7 +196,6 @@ def environment() -> "Environment":
 
     # Templates call these functions by their names.
     functions: tuple[Callable[..., Any], ...] = (
-        bars,
         compared,
         cost,
         counted,
@@ -221,7 +218,7 @@ def environment() -> "Environment":
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {
         "SIGNS": STATUS_SIGNS,
-        "CHECKS": MAX_ATTEMPT_CHECKS,
+        "CHECKS": MAX_ATTEMPT_LINES,
         "FEEDBACK": 3_000,
     }
 

@@ -29,7 +29,6 @@ _NUMBER_LINKS = frozenset("of is was at : =".split())
 _CHANGE_PREPOSITIONS = frozenset("by from to per".split())
 # Between two numbers that are written as one: "113 - 107", "3 of 5".
 _NUMBER_JOINERS = frozenset("- – of for".split())
-_MAX_JOINING_TOKENS = 3
 # Words that say what was worked out.
 _TOTAL_STEMS = frozenset("total totall sum together combin altogether all both".split())
 _MEAN_STEMS = frozenset("mean averag".split())
@@ -98,8 +97,7 @@ def _judge_alone(
 def _are_joined(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
     """Return whether two numbers are written as one: "113 - 107", "3 of 5"."""
     between = sentence.lows[quantity.last + 1 : second.first]
-    is_short = 0 < len(between) <= _MAX_JOINING_TOKENS
-    return is_short and _NUMBER_JOINERS.issuperset(between)
+    return bool(between) and _NUMBER_JOINERS.issuperset(between)
 
 
 def _is_range(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:

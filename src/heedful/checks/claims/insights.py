@@ -304,6 +304,7 @@ def _cited_columns(text: str) -> Iterator[Citation]:
             yield Citation(match.span(group), f"column {name.casefold()}", [parts])
 
 
+@over_http("process")
 @remade
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Check that a text has at most `at_most` numbers.
