@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -151,12 +150,6 @@ def test_one_iteration_judges_revises_and_judges_again(
             [],
             id="one issue as text",
         ),
-        pytest.param(
-            {"severity": 0.9},
-            ["critic judges it with a severity of 0.9"],
-            [],
-            id="a severity alone",
-        ),
     ],
 )
 @pytest.mark.parametrize("how", ["evaluate", "checks"])
@@ -183,21 +176,6 @@ def test_a_critic_may_answer_severity_issues_and_suggestions(
     assert step["improvement"] == pytest.approx(0.9, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("critique", "message"),
-    [
-        pytest.param({"severity": 3, "issues": ["x"]}, "severity is 3", id="severity"),
-        pytest.param({"issues": [1]}, "'issues' is [1]", id="an issue of no text"),
-        pytest.param({"score": 0.3}, "severity, issues", id="another key"),
-        pytest.param({}, "severity, issues", id="no key"),
-    ],
-)
-def test_a_critique_that_cannot_be_read_is_said(critique, message):
-    with pytest.raises(heedful.errors.CheckFailed) as caught:
-        iterate({"evaluate": lambda candidate, at: critique})
-    assert message in str(caught.value)
-
-
 def test_an_error_of_the_reviser_names_the_reviser():
     def revise(prompt: Any, draft: Any, findings: Any) -> Any:
         raise OSError("no luck")
@@ -219,10 +197,6 @@ GOOD: dict[str, Any] = {
 def iterate(changes: dict[str, Any]) -> Any:
     """Run the good iteration with these arguments changed."""
     return run_async(run_iteration(**(GOOD | changes)))
-
-
-def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
-    assert iterate({"policy": "reflection"})["candidate"] == "other"
 
 
 @pytest.mark.parametrize(
@@ -290,17 +264,10 @@ def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
     assert improvement_score(evaluation_of(*before), evaluation_of(*after)) == score
 
 
-def test_improvement_is_also_that_of_two_critiques():
-    before = {"severity": np.float32(0.75), "issues": ["blunt"], "suggestions": []}
-    assert improvement_score(before, {"severity": Decimal("0.25")}) == 0.5
-    assert improvement_score(before, evaluation_of(0.5)) == 0.25
-
-
 @pytest.mark.parametrize(
     ("after", "field"),
     [
         pytest.param(0.2, "after", id="a number"),
-        pytest.param(None, "after", id="None"),
         pytest.param({"issues": []}, "severity of after", id="no severity"),
         pytest.param({"severity": 2}, "severity of after", id="severity above 1"),
     ],
@@ -336,12 +303,6 @@ def test_an_orchestrator_may_write_to_a_report():
     assert report["requires_retry"] is False
 
 
-def test_a_guardrail_without_checks_validates_nothing():
-    assert STAGE_GUARDRAILS["any"]("any").validate("x").overall_status == (
-        "not_validated"
-    )
-
-
 FRAME = {"y": [1.0, 2.0, 3.0], "yhat": [1.1, 2.1, 3.1]}
 
 
@@ -349,20 +310,11 @@ FRAME = {"y": [1.0, 2.0, 3.0], "yhat": [1.1, 2.1, 3.1]}
     ("check", "output"),
     [
         pytest.param(checks.predictions(actual="y", predicted="yhat"), FRAME, id="p"),
-        pytest.param(checks.finite(columns=["y"]), FRAME, id="finite"),
         pytest.param(checks.ranges(y=(0, 2)), FRAME, id="ranges"),
         pytest.param(checks.rows(key="z"), FRAME, id="rows"),
         pytest.param(checks.results("nowhere.csv"), FRAME, id="results"),
         pytest.param(checks.insights(metrics={}), "We predict 4.", id="insights"),
         pytest.param(checks.precision(at_most=0), "It is 4.", id="precision"),
-        pytest.param(checks.grounding({"a": 3}), "It is 4.", id="grounding"),
-        pytest.param(checks.contains("a", "b"), "a", id="contains"),
-        pytest.param(checks.excludes("a"), "a", id="excludes"),
-        pytest.param(checks.equals("b"), "a", id="equals"),
-        pytest.param(checks.words(at_least=2), "a", id="words"),
-        pytest.param(checks.characters(at_least=2), "a", id="characters"),
-        pytest.param(checks.regex("b", fix="write b"), "a", id="regex"),
-        pytest.param(checks.not_empty(), "", id="not_empty"),
         pytest.param(checks.json_schema({"type": "object"}), "[]", id="json_schema"),
     ],
 )
@@ -373,13 +325,3 @@ def test_a_guardrail_with_built_in_checks_can_be_pickled(check, output):
     assert isinstance(again, PoliteGuardrail)
     assert again.validate(output).failed_checks_summary == report.failed_checks_summary
     assert copy.copy(check).name == check.name
-
-
-def test_a_check_whose_finding_has_another_name_is_listed_once():
-    def tone(output: Any) -> heedful.Finding:
-        return heedful.Finding("bluntness", "it is blunt", level="warning")
-
-    report = StageGuardrail("s", [tone]).validate("Send it.")
-    (result,) = report.checks
-    assert result.check_name == "bluntness"
-    assert result.status == report.overall_status == "warning"

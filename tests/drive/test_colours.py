@@ -208,17 +208,6 @@ def test_a_function_that_nothing_judges_is_warned_of_once(
     assert caplog.messages == [f"heedful: {name}: {doubt}. {cure}"]
 
 
-def test_a_lambda_that_nothing_judges_is_named(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    function = self_correcting(checks=[], store=None)(lambda task: task)
-    assert function("a") == "a"
-    (message,) = caplog.messages
-    assert message.startswith(
-        "heedful: test_a_lambda_that_nothing_judges_is_named.<locals>.<la"
-    )
-
-
 AMOUNTS = [{"amount": "1.00"}, {"amount": "2.00"}]
 
 
@@ -287,11 +276,3 @@ def test_a_wrong_argument_is_named_by_the_name_that_the_caller_wrote(begin, mess
     with pytest.raises(InvalidInput) as raised:
         run_sync(begin())
     assert message in str(raised.value)
-
-
-ANSWER: Any = "an answer"
-
-
-def test_the_answer_of_a_plain_function_needs_no_run_sync():
-    with pytest.raises(UsageError, match="is not async needs no run_sync"):
-        run_sync(ANSWER)

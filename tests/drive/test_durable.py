@@ -4,7 +4,6 @@ middle.
 
 import asyncio
 import itertools
-import threading
 from contextlib import suppress
 from typing import Any
 
@@ -233,18 +232,6 @@ async def test_a_cancelled_loop_makes_no_further_call(store, step):
     assert calls.count(step) == 1
 
 
-async def test_a_loop_in_the_clean_up_of_a_cancelled_task_runs(store):
-    async def clean_up() -> bool:
-        await swallow_cancel(began)
-        return (await session(store, generate=Generator(WANTED)).finish()).passed
-
-    began = asyncio.Event()
-    task = asyncio.create_task(clean_up())
-    await began.wait()
-    task.cancel()
-    assert await task is True
-
-
 @pytest.mark.parametrize(
     "yields",
     [
@@ -294,18 +281,3 @@ async def test_an_attempt_survives_a_store_that_fails(tmp_path):
     assert result.passed is True
     assert len(result.loop.attempts) == 1
     await broken.close()
-
-
-async def test_no_thread_is_left(path):
-    threads_before = set(
-        threading.enumerate()
-    )  # stores of other tests that nobody has collected yet
-    store = in_file(str(path))
-    await run(
-        "t", generate=Generator(WANTED), checks=[Check()], store=store, memory=store
-    )
-    await store.close()
-    new_threads = set(threading.enumerate()) - threads_before
-    assert [
-        thread.name for thread in new_threads if thread.name.startswith("heedful-store")
-    ] == []

@@ -5,9 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -520,14 +517,6 @@ async def test_what_would_come_back_as_another_is_refused_at_the_first_write(
     assert result.candidate is value
 
 
-async def test_an_object_that_nobody_declared_asks_for_its_class(store: Store) -> None:
-    await answer(None, Bird(age=1), store=store, id="a")
-    with pytest.raises(errors.OutputChanged, match="resume it with output=Bird"):
-        await answer(None, "never asked", store=store, id="a")
-    result, _ = await answer(Bird, "never asked", store=store, id="a")
-    assert result.candidate == Bird(age=1)
-
-
 def version(name: str = "Leaf", **fields: Any) -> type[BaseModel]:
     """Return one of the versions of a class, which change its fields."""
     from pydantic import create_model
@@ -568,35 +557,6 @@ async def test_a_class_that_has_changed_is_told_with_both_shapes(
         await answer(changed, "never asked", store=store, id="a")
     assert "'length': 3, 'colour': 'green'" in str(error.value)
     assert f"{changed.__name__} with the fields" in str(error.value)
-
-
-def test_all_of_them_come_back_in_another_process(tmp_path: Any) -> None:
-    database = tmp_path / "loops.db"
-    for number, parameter in enumerate(RESTORED):
-        output, value = parameter.values
-        loop = answer(output, value, store=str(database), id=f"loop-{number}")
-        heedful.run_sync(loop)
-    program = f"""
-import asyncio
-from tests.drive import test_output as values
-
-async def main():
-    for number, parameter in enumerate(values.RESTORED):
-        output, value = parameter.values
-        result, hints = await values.answer(
-            output, "never asked", store={str(database)!r}, id=f"loop-{{number}}"
-        )
-        assert hints == []
-        assert result.candidate == value, parameter.id
-        assert type(result.candidate) is type(value), parameter.id
-
-asyncio.run(main())
-"""
-    subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
 
 
 class AgentText(str):

@@ -204,14 +204,3 @@ async def test_several_rules_are_overridden_in_one_decision(store, way):
     assert loop.verdicts[1:] == (stopped, verdict)
     assert [item.rule for item in loop.loop.overrides] == ["attempts", "repeat"]
     assert await count_uses(store) == [1, 1]
-
-
-@both_ways
-async def test_if_one_of_several_rules_is_refused_none_is_overridden(store, path, way):
-    driver = session(store, "no", policy=BOTH)
-    await driver.finish()
-    before = read_tables(path)
-
-    with pytest.raises(OverrideRefused, match="rule 'echo' cannot"):
-        await lift(way, store, driver, "attempts,echo")
-    assert read_tables(path) == before

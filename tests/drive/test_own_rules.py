@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive.drive import Run, run
-from heedful.drive.report import open_loop
+from heedful.drive.drive import run
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Loop
 from heedful.loop.stop import MaxAttempts
@@ -40,14 +39,6 @@ async def solve(store: Any, attempts: int, key: str, policy: Any = None) -> None
     )
 
 
-async def watched(store: Any, key: str) -> tuple[int, ...]:
-    """Return what a rule sees of earlier loops of this key."""
-    watch = Watch()
-    await solve(store, 2, key, Policy((MaxAttempts(4), watch)))
-    assert len({loop.needed for loop in watch.seen}) == 1
-    return watch.seen[0].needed
-
-
 @pytest.mark.parametrize(
     ("task", "text"),
     [
@@ -60,33 +51,6 @@ async def test_a_rule_sees_the_task(any_store, task, text):
     options: Any = {"policy": Policy((MaxAttempts(2), watch)), "store": any_store}
     await run(task, generate=Generator("wrong"), checks=[Check()], **options)
     assert {loop.task for loop in watch.seen} == {text}
-
-
-async def test_a_rule_sees_the_task_of_a_loop_that_is_resumed(store):
-    policy = Policy((MaxAttempts(3), watch := Watch()))
-    options: Any = {"checks": [Check()], "policy": policy, "store": store, "id": "l"}
-    await Run[Any]("Name it.", generate=Generator("a"), **options).step()
-    await Run[Any]("Name it.", generate=Generator("b"), **options).step()
-    assert [(loop.task, len(loop.attempts)) for loop in watch.seen] == [
-        ("Name it.", 1),
-        ("Name it.", 2),
-    ]
-
-
-async def test_a_rule_sees_how_many_attempts_passed_loops_of_its_key_needed(store):
-    await solve(store, 3, key="mine")
-    await solve(store, 1, key="other")
-    await solve(store, 9, key="mine")  # it does not pass
-    await solve(store, 2, key="mine")
-    assert await watched(store, key="mine") == (2, 3)
-    assert await watched(store, key="new") == ()
-
-
-async def test_a_rule_sees_the_newest_20_loops(store):
-    for _ in range(21):
-        await solve(store, 1, key="mine")
-    await solve(store, 2, key="mine")
-    assert await watched(store, key="mine") == (2, *19 * [1])
 
 
 async def test_a_rule_that_adapts_to_earlier_loops_ends_a_loop(store):
@@ -108,9 +72,3 @@ async def test_a_rule_that_adapts_to_earlier_loops_ends_a_loop(store):
     assert isinstance(result.verdict, Done)
     assert [stop.detail for stop in result.verdict.stopped_by] == ["enough"]
     assert len(result.loop.attempts) == 3
-
-
-async def test_a_loop_that_is_reported_has_its_task(store):
-    loop = await open_loop("l", "Name it.", checks=[Check()], store=store)
-    await loop.report("wrong")
-    assert loop.loop.task == "Name it."

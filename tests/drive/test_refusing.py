@@ -16,9 +16,9 @@ from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.loop.decide import Policy
 from heedful.loop.record import NO_CANDIDATE, Evaluation
-from heedful.loop.stop import Echo, MaxAttempts, Repeat
+from heedful.loop.stop import MaxAttempts, Repeat
 from heedful.memory.memory import Memory
-from tests.drive.support import FOUR, WANTED, Generator, reread, session
+from tests.drive.support import WANTED, Generator, reread, session
 
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 
@@ -117,12 +117,6 @@ async def test_the_refused_answer_is_the_candidate_where_it_is_known(raising, te
     assert (candidate == NO_CANDIDATE) is (text is None)
 
 
-async def test_the_usage_of_a_refused_completion_counts():
-    result = await session(None, cut, WANTED).finish()
-    assert result.usage.tokens == 39
-    assert result.usage.calls == 2
-
-
 async def test_a_loop_without_any_candidate_keeps_none(any_store):
     answers = [Weight(f"{number} kg") for number in range(4)]
     result = await session(any_store, *answers).finish()
@@ -140,13 +134,6 @@ async def test_an_attempt_without_candidate_is_never_the_best_nor_a_repeat():
     result = await session(None, *answers, policy=policy).finish()
     assert result.best == 2
     assert result.loop.repeats() == [None] * 4
-
-
-async def test_echo_counts_what_attempts_without_candidate_found():
-    policy = Policy((Echo(), MaxAttempts(9)))
-    result = await session(None, parse("{}"), policy=policy).finish()
-    assert len(result.loop.attempts) == 3
-    assert [stop.rule for stop in result.stopped_by] == ["echo"]
 
 
 async def test_the_same_raised_twice_running_is_a_fault_of_the_function(any_store):
@@ -235,7 +222,7 @@ async def test_problems_of_one_exception_are_bounded():
     generate = Generator(parse(legs), WANTED)
     await session(None, generate=generate).finish()
     assert len(generate.hints[1]) <= 1_500
-    assert "more." in generate.hints[1]
+    assert "more" in generate.hints[1]
 
 
 def harbour(candidate: str) -> bool:
@@ -361,14 +348,3 @@ async def test_an_error_says_how_to_go_on(store, stored):
     words = "run it again with id='a'" if stored else "an id and a store"
     with pytest.raises(errors.GenerateFailed, match=words):
         await driver.finish()
-
-
-async def test_a_rung_that_refuses_is_climbed_past():
-    dear = Generator(WANTED)
-    result = await session(
-        None,
-        generate=[Generator(*map(Weight, "123456789")), dear],
-        policy=FOUR,
-    ).finish()
-    assert result.passed is True
-    assert dear.calls == 1

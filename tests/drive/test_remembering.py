@@ -140,19 +140,6 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
 # -- the coin
 
 
-async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
-    await teach(store, ended=MAX_POOLED_LOOPS)
-    id = id_with_coins(False, True, False)
-    model = await drive(store, Memory(store, holdout=0.5), id)
-    assert read_names(model) == [
-        "space",
-        "unit",
-    ]  # neither "comma", nor "sign" in its place
-    arms = zip(WHOLE, (1, 0, 1), strict=False)
-    assert read_exposures(path, id) == {name[6:]: (arm, 0.5, 0) for name, arm in arms}
-    assert rows(path, "select child from lineage where parent = 2") == []
-
-
 async def test_a_revocation_finds_the_prompt_of_a_lesson_that_was_withheld(store, path):
     lessons = [lesson(name, n, source=name) for n, name in enumerate(NAMES)]
     await teach(store, *lessons, ended=MAX_POOLED_LOOPS)
@@ -258,15 +245,6 @@ async def test_the_outcome_is_written_with_the_last_decision(
     assert loop == "l"
     assert outcome[:2] == list(expected[:2])
     assert outcome[2] == expected[2] or expected[2] is None
-
-
-async def test_a_cancelled_loop_has_no_outcome(store, path):
-    await teach(store)
-    driver = open_run(store, store, "x")
-    await driver.step()
-    await driver.cancel("ada")
-    assert (await Memory(store).prove()).pending == 1
-    assert read_outcomes(path) == []
 
 
 # -- looks

@@ -134,14 +134,6 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
     assert rows(tmp_path / "memory.db", parents) != [("[]",)]
 
 
-async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
-    await open_run(stores, "x", WANTED).finish()
-    memory = Memory(stores[1])
-    await memory.quarantine.revoke("loop:l", by="ada")
-    assert (await open_run(stores, ValueError()).finish()).passed
-    assert rows(tmp_path / "memory.db", SEEN) == []
-
-
 # -- reopened, and begun without
 
 
@@ -198,27 +190,12 @@ async def test_a_chosen_store_of_loops_stays_apart_from_the_memory(
     assert stored_loop.values == (WANTED,)
 
 
-async def test_a_pipeline_without_a_store_is_stored_beside_its_lessons(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert heedful.Pipeline("prices", memory="shop.db").store is open_store("shop.db")
-    apart = heedful.Pipeline("prices", memory="shop.db", store="heedful.db")
-    assert apart.store is open_store("heedful.db")
-
-
 async def test_a_reported_loop_refuses_another_store_than_that_of_its_memory(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInput, match=r"store is 'loops\.db'.*shop\.db"):
         await heedful.open_loop("l", TASK, memory="shop.db", store="loops.db")
-
-
-@pytest.mark.parametrize("store", [7, Path("a.db")], ids=["a number", "a path"])
-def test_a_store_that_is_no_store_is_refused(store):
-    with pytest.raises(InvalidInput, match="store"):
-        heedful.Run(TASK, generate=Generator(WANTED), memory=":memory:", store=store)
 
 
 @pytest.mark.parametrize(

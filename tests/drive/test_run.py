@@ -20,7 +20,7 @@ from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
-from tests.drive.support import FOUR, WANTED, Check, Generator, session
+from tests.drive.support import WANTED, Check, Generator, session
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -170,16 +170,6 @@ async def test_a_model_and_a_writer_are_generators():
     assert model.prompts[1][0].content.endswith("\n\nSay it.")
 
 
-async def test_a_prompt_does_not_grow_with_the_answers():
-    numbers = itertools.count()
-    model = ScriptedModel(
-        lambda messages: "x" * 50_000 + str(next(numbers)), forever=True
-    )
-    await run("t" * 500, generate=model, checks=[Check()], policy=FOUR, store=None)
-    assert len(model.prompts) == 4
-    assert max(sum(len(m.content) for m in p) for p in model.prompts) < 4_000
-
-
 # -- generators of all kinds
 
 
@@ -273,28 +263,6 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
     assert len(result.loop.attempts) == 1
     assert check.seen == [WANTED] * 4
     assert generate.calls == 1
-
-
-def breaking(candidate: Any, context: Context) -> Any:
-    yield Finding("c", "one")
-    raise OSError("in the middle")
-
-
-async def lazy(candidate: Any, context: Context) -> Any:
-    return (Finding("c", str(1 // 0)) for _ in candidate)
-
-
-@pytest.mark.parametrize(
-    ("check", "message"),
-    [
-        pytest.param(breaking, "in the middle", id="a generator that raises"),
-        pytest.param(lazy, "ZeroDivisionError", id="a lazy list that raises"),
-        pytest.param(lambda c, x: next(iter([])), "StopIteration", id="StopIteration"),
-    ],
-)
-async def test_a_check_that_fails_on_the_way_is_named(check, message):
-    with pytest.raises(errors.CheckFailed, match=message):
-        await drive(WANTED, checks=[check], policy=ONCE)
 
 
 @pytest.mark.parametrize(

@@ -131,26 +131,7 @@ def test_the_last_rung_ends_the_loop():
     assert [stop.rule for stop in verdict.stopped_by] == ["attempts"]
 
 
-def test_a_candidate_that_passes_ends_the_loop_on_the_first_rung():
-    assert decide(climbed("1", Evaluation()), ONCE) == Done(1, passed=True)
-
-
-def test_each_rung_of_three_gets_its_attempts():
-    loop = climbed("1", ladder=THREE)
-    rungs = [1]
-    while isinstance(verdict := decide(loop, ONCE), Again):
-        rungs.append(verdict.rung)
-        loop = climbed("".join(map(str, rungs)), ladder=THREE)
-    assert rungs == [1, 2, 3]
-
-
 # -- what the rules see
-
-
-def test_attempts_count_within_the_rung():
-    policy = Policy((MaxAttempts(2),))
-    assert again(climbed("112"), policy) == replace(again(climbed("1"), policy), rung=2)
-    assert done(climbed("1122"), policy).stopped_by[0].rule == "attempts"
 
 
 def test_limits_can_differ_from_rung_to_rung():
@@ -222,10 +203,6 @@ def test_an_override_does_not_count_on_another_rung():
 # -- where a loop begins
 
 
-def test_a_loop_begins_on_the_first_rung():
-    assert Loop("loop", ladder=THREE).rung == 1
-
-
 def test_a_loop_begins_on_the_next_rung_if_the_first_one_is_closed():
     assert Loop("loop", ladder=THREE.close(1, 0, "spent")).rung == 2
 
@@ -261,12 +238,6 @@ def test_a_closing_counts_from_the_attempt_before_it():
     assert "attempt 1: x -> again\n" in str(explain(loop, policy))
 
 
-def test_a_cancelled_loop_is_not_closed_as_well():
-    ladder = TWO.close(2, 0, "spent")
-    verdict = done(climbed("1", ladder=ladder, cancelled="ann"), ONCE)
-    assert [stop.rule for stop in verdict.stopped_by] == ["cancelled", "attempts"]
-
-
 def test_a_loop_ends_before_it_begins_if_all_rungs_are_closed():
     loop = Loop("loop", ladder=replace(TWO, closings=(Closing(2),)))
     closed, end = close_rung(loop, Again(rung=1), "spent")
@@ -293,14 +264,6 @@ def test_a_rung_that_has_made_its_attempts_makes_no_more_if_the_next_one_is_clos
     assert isinstance(end, Done)
 
 
-def test_a_rung_in_the_middle_that_is_closed_is_left_out():
-    loop = climbed("1", ladder=THREE)
-    _, verdict = close_rung(loop, again(loop, ONCE), "spent")
-    assert isinstance(verdict, Again)
-    assert verdict.rung == 3
-    assert [stop.rule for stop in verdict.climbed] == ["attempts", "closed"]
-
-
 def test_the_next_rung_goes_on_if_one_is_closed_under_way():
     policy = Policy((MaxAttempts(3),))
     loop = climbed("12", ladder=THREE)
@@ -325,11 +288,6 @@ def test_a_ladder_and_its_verdicts_are_stored_without_loss(closed):
     assert codec.from_document(Ladder, codec.to_document(ladder)) == ladder
     verdict = decide(climbed("1", ladder=ladder), ONCE)
     assert codec.verdict_from(codec.verdict_to(verdict)) == verdict
-
-
-def test_a_loop_without_a_ladder_is_stored_as_before():
-    assert "rung" not in codec.verdict_to(Again())
-    assert "rungs" not in codec.rule_to(MaxAttempts(2))
 
 
 def test_the_explanation_names_the_rung():

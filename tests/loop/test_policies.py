@@ -17,7 +17,6 @@ from heedful.loop.stop import (
     Fatigue,
     MaxAttempts,
     NothingMet,
-    Plateau,
     Repeat,
 )
 from tests.loop.support import DRIFT, tried
@@ -51,15 +50,6 @@ default, thorough, orchestrator, reflection, stage = map(
         pytest.param(
             "orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS, id="orchestrator"
         ),
-        pytest.param(
-            "reflection",
-            (MaxAttempts(3), Plateau(1, 0.3)),
-            0.1,
-            "best",
-            (),
-            id="reflection",
-        ),
-        pytest.param("stage", (MaxAttempts(3),), 0.05, "best", (), id="stage"),
     ],
 )
 def test_a_preset_holds_these_rules(name, rules, gain, against, goals):

@@ -236,7 +236,6 @@ def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle)
         pytest.param((1, -0.1), id="below 0"),
         pytest.param((math.nan, 1), id="not a number"),
         pytest.param((1, "1"), id="a text"),
-        pytest.param((1, True), id="a flag"),
     ],
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from heedful.loop.ladder import (
     Climb,
-    LadderFigures,
     Overhead,
     RungAttempt,
     figure_ladders,
@@ -25,10 +24,6 @@ ANSWERED = climb(SMALL_PASSES)
 CLIMBED = climb(SMALL_FAILS, SMALL_FAILS, LARGE_PASSES)
 FAILED = climb(SMALL_FAILS, LARGE_FAILS)
 BEGUN_HIGHER = climb(LARGE_PASSES)
-
-
-def test_without_ladders_there_are_no_figures():
-    assert figure_ladders([]) == LadderFigures()
 
 
 def test_a_rung_answers_the_tasks_that_its_attempts_pass():
@@ -68,13 +63,6 @@ def test_what_belongs_to_no_attempt_is_in_the_overhead_and_in_no_rung():
     assert sum(rung.cost for rung in figures.rungs) == 0.5 + 5.0
     assert "calls 2, tokens 7, cost 1.5" in str(failed)
     assert str(Overhead(seconds=3.0)) == ""
-
-
-def test_a_rung_without_attempts_is_listed():
-    _, large = figure_ladders([ANSWERED]).rungs
-    assert large.model == "large"
-    assert large.attempts == 0
-    assert large.tasks == 0
 
 
 def test_different_models_of_one_rung_are_listed_by_themselves():

@@ -13,7 +13,6 @@ from heedful.loop.record import (
     Candidate,
     Evaluation,
     Finding,
-    Goal,
     Loop,
     Usage,
 )
@@ -29,7 +28,6 @@ from heedful.loop.stop import (
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import (
-    QUALITY,
     evaluated,
     finding,
     loop_from,
@@ -129,17 +127,6 @@ def loop_of_candidates(text: str) -> Loop:
         if is_cold:
             cold += str(number)
     return tried(candidates, near, cold=cold)
-
-
-def test_the_histories_of_the_tables_are_expanded_as_the_legends_say():
-    errors = loop_of_errors("ab,b")
-    evaluations = [attempt.evaluation or Evaluation() for attempt in errors.attempts]
-    assert [finding.key for finding in evaluations[0].findings] == ["a", "b"]
-    assert [finding.key for finding in evaluations[1].findings] == ["b"]
-    candidates = loop_of_candidates("ab~c*d~*").attempts
-    assert [attempt.candidate.text for attempt in candidates] == ["a", "b", "c", "d"]
-    assert [attempt.repeats for attempt in candidates] == [None, 1, None, 1]
-    assert [attempt.greedy for attempt in candidates] == [False, False, True, True]
 
 
 def boundary_cases() -> dict[str, tuple[heedful.StopRule, Loop, bool]]:
@@ -360,18 +347,6 @@ def test_fewer_repeats_count_without_near_ones_and_where_sampling_was_greedy(
     assert times == 1 or repeats(cold) == repeats(warm)
 
 
-def test_no_rule_stops_a_loop_that_has_not_begun():
-    eager = (
-        Echo(1),
-        Repeat(),
-        Fatigue(),
-        Plateau(1),
-        Budget(calls=1),
-        heedful.NothingMet(),
-    )
-    assert [rule(Loop("new")) for rule in (MaxAttempts(), *eager)] == [None] * 7
-
-
 @given(support.loops(), support.usages)
 def test_spending_more_never_silences_a_budget(loop, usage):
     rule = Budget(tokens=300, cost=1.0, seconds=20, calls=4)
@@ -383,11 +358,6 @@ def test_two_combinations_of_equal_rules_are_equal():
     assert first == same != other
     assert len({first, same}) == 1
     assert repr(first) == "All(MaxAttempts(limit=2), Repeat(times=1, near=True))"
-
-
-def test_a_goal_is_shown_as_it_is_compared():
-    assert str(QUALITY) == "quality >= 0.75"
-    assert str(Goal("drift", 1234567.8, "at_most")) == "drift <= 1234567.8"
 
 
 # -- near repeats, which a host finds

@@ -143,20 +143,6 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
             id="no such file",
         ),
         pytest.param(
-            f"{'x' * 300}.gguf",
-            {},
-            errors.InvalidInput,
-            r"an existing \.gguf file",
-            id="a name too long for a file",
-        ),
-        pytest.param(
-            "nul\0.gguf",
-            {},
-            errors.InvalidInput,
-            r"an existing \.gguf file",
-            id="a name with a null character",
-        ),
-        pytest.param(
             "gpt-5",
             {},
             errors.UnknownName,

@@ -18,19 +18,12 @@ from heedful.models.remote import RemoteModel
     ("name", "kind"),
     [
         pytest.param("embedded", EmbeddedModel, id="embedded"),
-        pytest.param("embedded:smollm2", EmbeddedModel, id="embedded by name"),
         pytest.param("openai:gpt-5", RemoteModel, id="openai"),
-        pytest.param("anthropic:some-model", RemoteModel, id="anthropic"),
         pytest.param("google:gemini-2.5-flash", RemoteModel, id="google"),
         pytest.param(
             "http://127.0.0.1:8000/v1#qwen",
             RemoteModel,
             id="an address on this machine",
-        ),
-        pytest.param(
-            "https://models.example/v1#org/name:tag",
-            RemoteModel,
-            id="an address elsewhere",
         ),
         pytest.param("json:dumps", Function, id="a function"),
     ],

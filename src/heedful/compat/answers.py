@@ -37,9 +37,6 @@ STATUS_FIELDS = """
     fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger alignment_score
     drift_score summary_valid reflection_persona
 """.split()
-LIMIT_FIELDS = """
-    rerun_count max_reruns limit_reached force_finalize overridden overridden_by
-""".split()
 TRACE_FIELDS = """
     loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo
     repeated_tags repetition_counts threshold trigger action reflection_fatigue

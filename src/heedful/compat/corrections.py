@@ -20,11 +20,8 @@ from heedful.lessons.lesson import (
     Lesson,
     Remembered,
     State,
-    check_source,
     older_state,
 )
-from heedful.lessons.origin import Origin, read_origin
-from heedful.lessons.quarantine import initial_state
 from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
 from heedful.loop.record import thousandths
 from heedful.memory.memory import Memory
@@ -50,162 +47,25 @@ MAX_LISTED_QUERY_CHARS = 200
 _VERIFICATION_FORM = "results, each a mapping with a status"
 
 
-@dataclass(frozen=True, slots=True)
-class _JudgedError:
-    """An error that an evaluation names: its type, and how a lesson says it.
-
-    A lesson's text is `beginning` with at most `max_detail_chars` of the `detail`.
-    """
-
-    error_type: str
-    beginning: str
-    max_detail_chars: int
-    detail: str = ""
-
-    @property
-    def text(self) -> str:
-        """The text of the lesson."""
-        detail = self.detail[: self.max_detail_chars] or UNKNOWN_DETAIL
-        return f"{self.beginning}{detail}"
-
-
-# The status of a verification's result -> the error, without its detail, and the key of
-# the detail in the result. The first status in this order that occurs counts.
-_STATUS_ERRORS = {
-    "conflict": (
-        _JudgedError(
-            "conflict",
-            "Detected conflict: ",
-            max_detail_chars=MAX_EXAMPLE_TEXT_CHARS,
-        ),
+# The status of a verification's result -> the error type, the beginning of the lesson's
+# text, the key of the detail in the result, and the most characters of the detail. The
+# first status in this order that occurs counts.
+_STATUS_ERRORS = (
+    (
+        "conflict",
+        "conflict",
+        "Detected conflict: ",
         "conflict_reason",
+        MAX_EXAMPLE_TEXT_CHARS,
     ),
-    "unverified": (
-        _JudgedError(
-            "unverified_claim", "Made unverified claim about: ", max_detail_chars=100
-        ),
+    (
+        "unverified",
+        "unverified_claim",
+        "Made unverified claim about: ",
         "claim_text",
+        100,
     ),
-}
-
-
-def learn_from_evaluation(
-    critique: str | None,
-    verification: Sequence[Mapping[str, Any]] | None,
-    query: str | None,
-    context: str | None,
-    iteration: int,
-    quality_before: float | None,
-    quality_after: float | None,
-    *,
-    trust: str = "",
-    source: str = "",
-) -> Lesson | None:
-    """Return the lesson of another system's self-correction; None if there is none.
-
-    The first of these is the error's type: a result of `verification` with the `status`
-    "conflict" (its `conflict_reason` becomes the text) or "unverified" (its
-    `claim_text`), the word CONFLICTS in the critique, a quality that rose by more than
-    `MIN_QUALITY_RISE`. Empty texts become "Unknown".
-
-    `trust` is the origin of the judge's words, by default "local"; older words are
-    read, too. A lesson is verified only if the quality rose by more than
-    `MIN_QUALITY_RISE`. A lesson about a factual error, a conflict or a claim also needs
-    a `trust`. `source` names the judge, so that its lessons can be revoked. Raises
-    InvalidInput.
-    """
-    trust = read_origin(trust, "trust") if trust else ""
-    critique = _redacted("critique", critique)
-    query = _redacted("query", query)
-    context = _redacted("context", context)
-    check_integer("iteration", iteration, least=0)
-    before = _quality("before", quality_before)
-    after = _quality("after", quality_after)
-    rise = None
-    if before and after:
-        difference = after["quality"] - before["quality"]
-        rise = difference if _has_risen(difference) else None
-
-    results = _verification_results(verification)
-    error = _judged_error(critique, results, rise)
-    if error is None:
-        return None
-
-    return learn_correction(
-        error.error_type,
-        error.text,
-        iteration=iteration,
-        before=before,
-        after=after,
-        query=query,
-        context=context,
-        evidence=error.detail,
-        trust=trust,
-        source=source,
-    )
-
-
-def learn_correction(
-    error_type: str,
-    text: str,
-    iteration: int,
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    *,
-    query: str = "",
-    context: str = "",
-    evidence: str = "",
-    exact: str = "",
-    trust: str = "",
-    source: str = "",
-) -> Lesson:
-    """Return a lesson with this `text` about a correction.
-
-    `before` and `after` are scores such as "quality". `exact` is the signature by which
-    callers find the lesson, by default that of the text. `meta` has the first
-    `MAX_LISTED_QUERY_CHARS` characters of query and context; the example has all
-    characters.
-    """
-    error = signature(error_type, text)
-    exact = exact or error.exact
-    example = Example(
-        query or text,
-        "",
-        rejected="",
-        wrong=text,
-        before=before,
-        after={**after, "iteration": float(iteration)},
-        evidence=evidence[:MAX_EXAMPLE_TEXT_CHARS],
-        context=context,
-    )
-    rise = example.deltas.get("quality", 0.0)
-    has_risen = _has_risen(rise)
-
-    origin: Origin = read_origin(trust, "trust") if trust else "local"
-    state: State = "unverified"
-    if has_risen and (trust or error_type not in CLAIM_ERROR_TYPES):
-        state = "verified"
-
-    return Lesson(
-        "error",
-        error,
-        error_type=error_type,
-        text=text,
-        sighting=text,
-        example=example,
-        state=initial_state(origin, state),
-        trust=origin,
-        tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
-        context=context,
-        source=check_source(source),
-        meta={
-            "error_signature": exact,
-            "original_query": query[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
-            "iteration_count": iteration,
-            "quality_improvement": rise,
-            "reflection_context": context[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
-        },
-    )
+)
 
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,33 +97,26 @@ def _verification_results(verification: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _judged_error(
-    critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
-) -> _JudgedError | None:
-    """Return the error that an evaluation names, or None.
+    critique: str, results: Sequence[Mapping[str, Any]], rise: float
+) -> tuple[str, str] | None:
+    """Return the type and the text of the error that an evaluation names, or None.
 
-    `rise` is by how much the quality rose; None if that is too little to count.
+    `rise` is by how much the quality rose.
     """
-    for status, (error, key) in _STATUS_ERRORS.items():
+    for status, error_type, beginning, key, most in _STATUS_ERRORS:
         for result in results:
             if result["status"] == status:
-                detail = _redacted(key, result.get(key))
-                return replace(error, detail=detail)
+                detail = _redacted(key, result.get(key))[:most]
+                return error_type, beginning + (detail or UNKNOWN_DETAIL)
 
     if "CONFLICTS" in critique:
-        return _JudgedError("factual_error", "", max_detail_chars=200, detail=critique)
+        return "factual_error", critique[:200]
 
-    if rise is not None:
-        beginning = f"Quality improved by {rise:.2f}: "
-        return _JudgedError(
-            "quality_improvement", beginning, max_detail_chars=150, detail=critique
-        )
+    if rise > MIN_QUALITY_RISE:
+        detail = critique[:150] or UNKNOWN_DETAIL
+        return "quality_improvement", f"Quality improved by {rise:.2f}: {detail}"
 
     return None
-
-
-def _has_risen(rise: float) -> bool:
-    """Return True for a rise above `MIN_QUALITY_RISE`, compared in thousandths."""
-    return thousandths(rise) > thousandths(MIN_QUALITY_RISE)
 
 
 def _redacted(field: str, value: object) -> str:
@@ -278,21 +131,26 @@ def _redacted(field: str, value: object) -> str:
     return redact(value) if value.strip() else ""
 
 
-def _quality(when: str, value: float | None) -> dict[str, float]:
-    """Return the scores with this quality, {} if it is unknown. Raises InvalidInput."""
-    if value is None:
-        return {}
-    value = as_float(value)
-    check_number(f"quality_{when}", value, -MAX_SCORE, MAX_SCORE)
-    return {"quality": float(value)}
+def _rise(before: float | None, after: float | None) -> float:
+    """Return by how much a quality rose, in whole thousandths; 0 if it is unknown.
+
+    Raises InvalidInput.
+    """
+    qualities = []
+    for when, value in (("before", before), ("after", after)):
+        if value is not None:
+            quality = as_float(value)
+            check_number(f"quality_{when}", quality, -MAX_SCORE, MAX_SCORE)
+            qualities.append(thousandths(quality))
+    if len(qualities) < 2:
+        return 0.0
+    return (qualities[1] - qualities[0]) / 1000
 
 
 # From this cosine on, two lessons may be merged.
 MERGE_COSINE = 0.85
 # A new lesson is compared with this many lessons of its type.
 MAX_MERGE_CANDIDATES = 50
-# The fields of a reflection that are texts.
-REFLECTION_TEXTS = ("error_type", "error_signature", "content", "context", "query")
 _log = logging.getLogger("heedful")
 
 
@@ -335,29 +193,30 @@ def create_reflection_from_evaluation(
 ) -> Reflection | None:
     """Return the lesson of an evaluation, or None without a lesson; store nothing.
 
-    The arguments are those of `heedful.compat.corrections.learn_from_evaluation`.
-    Raises InvalidInput.
+    The first of these is the error's type: a result of the verification with the
+    `status` "conflict" (its `conflict_reason` becomes the text) or "unverified" (its
+    `claim_text`), the word CONFLICTS in the critique, a quality that rose by more than
+    `MIN_QUALITY_RISE`. Empty texts become "Unknown". Raises InvalidInput.
     """
+    critique = _redacted("critique", critique)
+    query = _redacted("query", query)
+    context = _redacted("context", context)
     iteration = as_integer(iteration)
-    lesson = learn_from_evaluation(
-        critique,
-        verification_results,
-        query=query,
-        context=context,
-        iteration=iteration,
-        quality_before=quality_before,
-        quality_after=quality_after,
-    )
-    if lesson is None:
+    check_integer("iteration", iteration, least=0)
+    rise = _rise(quality_before, quality_after)
+
+    error = _judged_error(critique, _verification_results(verification_results), rise)
+    if error is None:
         return None
+    error_type, text = error
     return Reflection(
-        error_type=lesson.error_type,
-        error_signature=lesson.signature.exact,
-        content=lesson.text,
-        context=lesson.context,
-        query=query or "",
+        error_type=error_type,
+        error_signature=signature(error_type, text).exact,
+        content=text,
+        context=context,
+        query=query,
         iteration=iteration,
-        quality_delta=lesson.meta["quality_improvement"],
+        quality_delta=rise,
     )
 
 
@@ -449,26 +308,55 @@ def _lesson_of(reflection: Any) -> Lesson:
             raise InvalidInput("reflection", reflection, allowed)
 
     texts: dict[str, str] = {}
-    for name in REFLECTION_TEXTS:
-        text = values.get(name)
-        check_texts(**{name: text})
-        texts[name] = redact(str(text))
+    for field in fields(Reflection):
+        if field.type is str:
+            text = values.get(field.name)
+            check_texts(**{field.name: text})
+            texts[field.name] = redact(str(text))
 
     iteration: Any = as_integer(values.get("iteration"))
     delta: Any = as_float(values.get("quality_delta"))
     check_integer("iteration", iteration, least=0)
     check_number("quality_delta", delta, -MAX_SCORE, MAX_SCORE)
 
-    return learn_correction(
-        texts["error_type"],
-        texts["content"],
-        iteration=iteration,
-        # Only the difference is known.
+    error_type = texts["error_type"]
+    text = texts["content"]
+    exact = texts["error_signature"]
+    query = texts["query"]
+    context = texts["context"]
+    error = signature(error_type, text)
+    # Only the difference is known.
+    example = Example(
+        query or text,
+        "",
+        rejected="",
+        wrong=text,
         before={"quality": 0.0},
-        after={"quality": float(delta)},
-        query=texts["query"],
-        context=texts["context"],
-        exact=texts["error_signature"],
+        after={"quality": float(delta), "iteration": float(iteration)},
+        context=context,
+    )
+    rise = example.deltas["quality"]
+    state: State = "unverified"
+    if rise > MIN_QUALITY_RISE and error_type not in CLAIM_ERROR_TYPES:
+        state = "verified"
+
+    return Lesson(
+        "error",
+        error,
+        error_type=error_type,
+        text=text,
+        sighting=text,
+        example=example,
+        state=state,
+        tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
+        context=context,
+        meta={
+            "error_signature": exact,
+            "original_query": query[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
+            "iteration_count": iteration,
+            "quality_improvement": rise,
+            "reflection_context": context[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
+        },
     )
 
 

@@ -700,13 +700,14 @@ async def enforce_rerun_limits(
         view = await loops.view(stored_loop.id)
 
     actor = view.lifted_by("attempts", now) if was_reached else ""
-    facts = {
+    return {
+        "rerun_count": view.facts["rerun_count"],
+        "max_reruns": view.facts["max_reruns"],
         "limit_reached": view.facts["rerun_limit_reached"],
-        "overridden": bool(actor),
         "force_finalize": was_reached and not actor,
+        "overridden": bool(actor),
         "overridden_by": answers.named_actor(actor),
     }
-    return view.answer(answers.LIMIT_FIELDS, facts)
 
 
 async def detect_bias_repetition(

@@ -41,7 +41,6 @@ from heedful.drive.options import (
     LoopOptions,
     add_resumption,
     knows_options,
-    late_error,
     resumed_ladder,
     validate_options,
 )
@@ -241,7 +240,6 @@ class Run(Generic[C]):
                 candidate = state.values[best - 1]
 
             warn_if_unjudged(self._producers[0], state.loop)
-            self._check_countable(state, ended=True)
             return Result(
                 self.id,
                 candidate,
@@ -443,7 +441,7 @@ class Run(Generic[C]):
             return await self._end_early(state)
 
         if state.answer is None:
-            self._check_countable(state, ended=False)
+            self._check_countable(state)
         refused = await self._reserve(state)
         if refused is not None:
             return refused
@@ -483,8 +481,10 @@ class Run(Generic[C]):
             seconds = time.perf_counter() - began
 
             if limit < budget_left:
-                await self._record_failure(seconds, f"no result within {limit:g} s")
-                raise late_error(self._lease, state.loop, limit) from None
+                why = f"no result within {limit:g} s"
+                await self._record_failure(seconds, why)
+                number = len(state.loop.attempts) + 1
+                raise errors.ModelTimeout(f"attempt {number} had {why}") from None
 
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
@@ -533,7 +533,7 @@ class Run(Generic[C]):
             return None
         return allowance.name, usage, self._reserved_at or time.time()
 
-    def _check_countable(self, state: RunState, *, ended: bool) -> None:
+    def _check_countable(self, state: RunState) -> None:
         """Raise UsageUnknown if a limit cannot be kept by what this process has seen.
 
         The answers of an earlier process do not count: its program may be corrected.
@@ -546,7 +546,7 @@ class Run(Generic[C]):
             for attempt in state.loop.attempts[self._resumed_after :]
             if attempt.rung == state.rung
         ]
-        check_countable(producer, self.policy.rules, attempts, ended=ended)
+        check_countable(producer, self.policy.rules, attempts)
 
     async def _reserve(self, state: RunState) -> RunState | None:
         """Reserve a call of a rung with a limit of the day, before it is made.

@@ -378,17 +378,9 @@ class CandidateBatch:
 
         `output` is the declared type of the candidates.
         """
-        usage = self.usage
-        costs = [
-            usage.calls,
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cost,
-            usage.seconds,
-        ]
         faults = [fault and codec.to_document(fault) for fault in self.faults]
         values = [to_stored(value, output) for value in self.values]
-        return [values, costs, self.model, faults]
+        return [values, codec.to_document(self.usage), self.model, faults]
 
     @classmethod
     def of(
@@ -400,14 +392,7 @@ class CandidateBatch:
         """
         stored_values, costs, model, documents = plain
         values = [restore(data, type_name) for data, type_name in stored_values]
-        calls, prompt_tokens, completion_tokens, cost, seconds = costs
-        usage = Usage(
-            calls,
-            prompt_tokens,
-            completion_tokens=completion_tokens,
-            cost=cost,
-            seconds=seconds,
-        )
+        usage = codec.from_document(Usage, costs)
         faults = [fault and codec.from_document(Finding, fault) for fault in documents]
         return cls(tuple(values), usage, model, faults=tuple(faults))
 
@@ -654,13 +639,10 @@ def check_countable(
     producer: Producer,
     rules: Sequence[StopRule],
     attempts: Sequence[Attempt],
-    *,
-    ended: bool,
 ) -> None:
     """Raise UsageUnknown if no answer of a rung reports what one of its limits counts.
 
-    The limits are the budgets among the `rules` and those of the day. If the loop has
-    `ended`, only warn, once.
+    The limits are the budgets among the `rules` and those of the day.
     """
     limits: list[StopRule | Allowance] = [*rules]
     if producer.allowance is not None:
@@ -668,13 +650,8 @@ def check_countable(
     units = uncounted(limits, attempts)
     if producer.price == 0:
         units = [unit for unit in units if unit != "cost"]
-    if not units:
-        return
-
-    error = UsageUnknown(producer.name, units)
-    if not ended:
-        raise error
-    _warn_once(producer.name, str(error))
+    if units:
+        raise UsageUnknown(producer.name, units)
 
 
 def choose_best(

@@ -135,17 +135,6 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
     )
 
 
-def late_error(
-    lease: journal.Lease, loop: record.Loop, seconds: float
-) -> errors.ModelTimeout:
-    """Return the error for an attempt that took longer than its `timeout`."""
-    number = len(loop.attempts) + 1
-    message = f"attempt {number} had no result within {seconds:g} s"
-    if lease.durable:
-        message += f"; the loop can be resumed as {loop.id!r}"
-    return errors.ModelTimeout(message)
-
-
 def add_resumption(error: errors.HeedfulError, lease: journal.Lease) -> None:
     """Add to the message of an error how to go on with the loop that it left open."""
     cure = "give the loop an id and a store to go on where it failed"

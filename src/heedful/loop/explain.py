@@ -45,7 +45,6 @@ Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
 Path = tuple[str | int, ...]
-MIN_GAIN_WORDS = "a least gain of {to} instead of {was}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,9 @@ def describe_value(value: Value, to: float) -> str:
     is_early = "nothing_met" in value.within.split("+")
     condition = " while nothing has passed" if is_early else ""
     rule, _, field = name.partition(".")
-    words = limit_words(rule, field) if field else MIN_GAIN_WORDS
+    words = (
+        limit_words(rule, field) if field else "a least gain of {to} instead of {was}"
+    )
     if not words:
         return f"{name} {new} instead of {old}"
     plural = "" if new == "1" else "s"

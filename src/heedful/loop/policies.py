@@ -52,15 +52,9 @@ def preset(name: str) -> Policy:
     return PRESETS[name]
 
 
-_POLICY_FIELDS = (
-    "rules",
-    "min_gain",
-    "against",
-    "unscored",
-    "on_failure",
-    "name",
-    "goals",
-)
+# What a text or a mapping may set besides the rules: fields of both records.
+_POLICY_FIELDS = Policy.__dataclass_fields__.keys() - {"improvement"}
+_POLICY_FIELDS |= Improvement.__dataclass_fields__.keys()
 # A score, a sign of comparison and a threshold, with or without spaces between them:
 # `quality >= 0.8` or `drift≤0.25`.
 _GOAL_PATTERN = re.compile(
@@ -249,7 +243,7 @@ def _with_rule(
         return tuple(rule for rule in rules if rule_name(rule) != name)
 
     if name not in STOP_RULES:
-        valid_names = {*STOP_RULES, *names, *_POLICY_FIELDS[1:]}
+        valid_names = {*STOP_RULES, *names, *_POLICY_FIELDS} - {"rules"}
         raise UnknownName("rule or field of a policy", name, sorted(valid_names))
 
     allowed = (

@@ -537,7 +537,10 @@ def report_attempt(
     evaluation = attempt.evaluation or Evaluation()
     checks = tuple(list_results(evaluation, goals, attempt.judged_by))
     statuses = {check.status for check in checks}
-    statuses.add("passed" if attempt.judged_by or goals else "not_validated")
+    if not attempt.judged_by and not goals:
+        statuses.add("not_validated")
+    elif not statuses:
+        statuses.add("passed")
     status = next(status for status in STATUS_ORDER if status in statuses)
 
     verdict = decision.verdict if decision else None

@@ -252,13 +252,13 @@ def uncounted(
     """
     answers = [a for a in attempts if not a.draft and a.has_candidate]
     limited = [part for part in limits if isinstance(part, Budget | Allowance)]
-    return [
-        unit
-        for unit in ("tokens", "cost")
-        if answers
-        and any(getattr(limit, unit) is not None for limit in limited)
-        and not any(attempt.reports(unit) for attempt in answers)
-    ]
+    units = []
+    for unit in ("tokens", "cost"):
+        is_limited = any(getattr(limit, unit) is not None for limit in limited)
+        is_reported = any(attempt.reports(unit) for attempt in answers)
+        if answers and is_limited and not is_reported:
+            units.append(unit)
+    return units
 
 
 @refuses_unknown_options

@@ -4,12 +4,11 @@ Each call opens a new connection and keeps no state, so calls may come from any 
 loop.
 """
 
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from heedful import errors
 from heedful.loop.record import Usage
@@ -239,32 +238,25 @@ class RemoteModel:
         return error_class(f"{model} {message.format(wanted=wanted)}: {reason}")
 
 
-# A host with an optional port, such as `127.0.0.1:8000` or `[::1]:8000`.
-_HOST_REGEX = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
-# An address with an optional login and query: `https://user:key@host/v1?version=1` has
-# the login `user:key`, the place `host/v1` and the query `?version=1`.
-_SERVER_ADDRESS_PATTERN = re.compile(
-    r"(?P<scheme>https?://)(?:(?P<login>[^\s/]+)@)?"
-    rf"(?P<place>{_HOST_REGEX}(?:/[^\s?]*)?)(?P<query>\?\S*)?"
-)
-
-
 def _read_address(address: str) -> tuple[str, str]:
     """Return the URL of a server, and the URL to show, without login and query.
 
     Raises InvalidInput.
     """
-    match = _SERVER_ADDRESS_PATTERN.fullmatch(address)
-    if match is None:
-        allowed = "an address as in http://127.0.0.1:8000/v1"
-        raise errors.InvalidInput("url", address, allowed)
+    allowed = "an address as in http://127.0.0.1:8000/v1"
+    scheme, _, rest = address.partition("://")
+    login, at, _ = rest.partition("/")[0].rpartition("@")
+    rest = rest.removeprefix(f"{login}{at}")
+    try:
+        parts = urlsplit(f"{scheme}://{rest}")
+        has_place = parts.hostname and (parts.port is None or parts.port)
+    except ValueError as error:  # the port is no number
+        raise errors.InvalidInput("url", address, allowed) from error
+    is_web = scheme in ("http", "https") and len(address.split()) == 1
+    require(has_place and is_web, "url", address, allowed)
 
-    visible_address = f"{match['scheme']}{match['place']}"
-    login = ""
-    if match["login"]:
-        login = f"{quote(match['login'], ':%')}@"
-    query = match["query"] or ""
-    return f"{match['scheme']}{login}{match['place']}{query}", visible_address
+    visible = parts._replace(query="", fragment="").geturl()
+    return f"{scheme}://{quote(login, ':%')}{at}{rest}", visible
 
 
 def _output_parameters(

