@@ -38,7 +38,6 @@ SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
 OTHERS = """
 pragma foreign_keys = on;
 delete from example where id in (select max(id) from example group by scope);
-insert into moved (example, lesson_id) select id, lesson_id from example limit 1;
 insert into step (loop, key, record) select n, 'k', '{}' from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;

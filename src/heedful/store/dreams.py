@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
-from heedful.store.lessons import Plain, move_examples, name_of, rule, upsert
+from heedful.store.lessons import Plain, name_of, rule, upsert
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.consolidate import DreamLesson, Proposal
@@ -140,7 +140,6 @@ def _carry_out(
             "before": lesson.state,
         }
         db.insert("link", link)
-        move_examples(db, lesson.id, survivor.id)
         db.update("lesson", {"id": lesson.id}, {"state": "superseded"})
 
     return "done"

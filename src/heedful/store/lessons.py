@@ -85,9 +85,6 @@ class WrittenExample:
 
 # The answer about a lesson that was not stored, or that was evicted at once.
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
-# An answer of at least this many words is rejected for every task, a shorter one only
-# together with its task.
-MIN_REJECTED_ANSWER_WORDS = 5
 # The fields of a lesson that are stored unchanged.
 PLAIN_LESSON_FIELDS = (
     "kind",
@@ -112,47 +109,19 @@ def words_digest(text: str) -> str:
     return f"{LESSON_DIGEST_PREFIX} {Example(text, '').digest}"
 
 
-def refusable_digests(
-    kind: str, text: str, example: Example | None, with_task: bool
-) -> str:
+def refusable_digests(kind: str, text: str, example: Example | None) -> str:
     """Return the digests of the words of a lesson, which a person may refuse, as JSON.
 
-    Letter case and blanks do not matter. A short answer counts only together with its
-    task. With `with_task`, includes the words of the example's task.
+    These are its text, without letter case and blanks, and the accepted answer of its
+    example to the task.
     """
-    texts = [] if kind == "example" else [text]
     digests = set[str]()
-
-    if example is not None:
-        for answer_or_task in (example.accepted, example.task):
-            is_long = len(answer_or_task.split()) >= MIN_REJECTED_ANSWER_WORDS
-            is_task = answer_or_task == example.task
-            if is_long and (with_task or not is_task):
-                texts.append(answer_or_task)
-
-        # A lesson whose text begins with what was wrong says the same words.
-        if with_task or text.startswith(example.wrong.rstrip(". ")):
-            texts.append(example.wrong)
-
-        if example.accepted:
-            digests.add(example.digest)
-
-    for refusable_text in texts:
-        folded = " ".join(storable(refusable_text).casefold().split()).strip(" .!")
-        if folded:
-            digests.add(short_digest(folded))
-
+    folded = " ".join(storable(text).casefold().split()).strip(" .!")
+    if folded and kind != "example":
+        digests.add(short_digest(folded))
+    if example is not None and example.accepted:
+        digests.add(example.digest)
     return json.dumps(sorted(digests))
-
-
-def move_examples(db: Db, subject: int, successor: int) -> None:
-    """Move the recallable examples of lesson `subject` to the lesson that replaced it.
-
-    When the lesson returns, a trigger moves them back.
-    """
-    values = {"subject": subject, "successor": successor}
-    for row in db.run("move_examples", values).fetchall():
-        db.insert("moved", {"example": row["id"], "lesson_id": subject})
 
 
 def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
@@ -183,9 +152,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     lesson = _with_all_parts(lesson, trust)
     # Only an operator may write again what a person has refused.
     is_operator = trust == "user"
-    digests = refusable_digests(
-        lesson.kind, lesson.text, lesson.example, with_task=not is_operator
-    )
+    digests = refusable_digests(lesson.kind, lesson.text, lesson.example)
     if is_operator:
         db.send("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
@@ -251,18 +218,10 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     """Replace the sources and parents of an example; return True if it had some before.
 
     `values` holds the `scope_key`, the new `source`, its other `sources`, and the
-    new `parents` as a JSON list of ids. If a new parent derives from this example, the
-    old sources and parents are kept besides the new ones.
+    new `parents` as a JSON list of ids.
     """
-    # Without parents, the search through all ancestors is needless.
-    had_origins = (
-        values["parents"] != "[]"
-        and db.first("is_own_ancestor", {**values, "example": example}) is not None
-    )
-    if not had_origins:
-        had_origins = db.delete("origin", {"example": example}) > 0
-        db.delete("lineage", {"child": example})
-
+    had_origins = db.delete("origin", {"example": example}) > 0
+    db.delete("lineage", {"child": example})
     for source in {values["source"], *values.get("sources", ())}:
         origin = {
             "example": example,
@@ -373,10 +332,6 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
             state = written.state
             trust = written.trust
             entry = written.entry
-
-    if row["state"] == "superseded":
-        for successor in db.run("became", values).fetchall():
-            move_examples(db, id, successor["id"])
 
     return Remembered(
         id,
@@ -696,9 +651,7 @@ def add_example(
 
     # What a person has refused does not wait for a review again.
     if values["state"] == "quarantined":
-        digests = refusable_digests(
-            values["kind"], values["text"], example, with_task=True
-        )
+        digests = refusable_digests(values["kind"], values["text"], example)
         if db.first("is_refused", {**values, "words": digests}) is not None:
             values["state"] = "retired"
 
@@ -1048,7 +1001,7 @@ def edit(
         "about": search_text(text, lesson["pattern"]),
     }
 
-    digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
+    digests = refusable_digests(lesson["kind"], text, example=None)
     db.send("allow_words", {**values, "words": digests})
 
     place = placed(db, space, blob(vector)) if vector is not None else None

@@ -39,7 +39,6 @@ from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
     Plain,
     mistake_json,
-    move_examples,
     refusable_digests,
     rule,
     scope_key,
@@ -295,10 +294,8 @@ def _set_state(
 
 def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     """Allow the words of an entry, and let its lesson show them if it has no better."""
-    digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
+    digests = refusable_digests(entry.kind, entry.lesson, entry.example)
     db.send("allow_words", {**values, "words": digests})
-    for successor in db.run("became", values).fetchall():
-        move_examples(db, values["lesson_id"], successor["id"])
 
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] == "outside"
@@ -325,9 +322,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
 
 def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     """Refuse the words of an entry; its lesson shows its best other example."""
-    digests = refusable_digests(
-        entry.kind, entry.lesson, entry.example, with_task=False
-    )
+    digests = refusable_digests(entry.kind, entry.lesson, entry.example)
     key = {"tenant": values["tenant"], "project": values["project"]}
     for digest in json.loads(digests):
         db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
@@ -383,9 +378,7 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
     waiting = {"state": "quarantined", "trust": trust}
     db.update("example", {"id": entry.id}, waiting)
     if ruling["action"] == "reject":
-        digests = refusable_digests(
-            entry.kind, entry.lesson, entry.example, with_task=False
-        )
+        digests = refusable_digests(entry.kind, entry.lesson, entry.example)
         db.send("allow_words", {**key, "words": digests})
 
     (row,) = db.select("lesson_id", "example", {"id": entry.id})
@@ -484,8 +477,6 @@ def _forget_sources(
     exposures = db.delete("exposure", {**key, "via": values["source"]})
     sighting_rows = db.run("delete_sightings", values).fetchall()
     sightings = Counter(row["lesson_id"] for row in sighting_rows)
-    # Also the lessons whose examples a dream moved.
-    authored = db.run("voiced", values).fetchall()
     examples = db.run("delete_examples", values).fetchall()
     for source in sources:
         _forget_run(db, key, source)
@@ -496,7 +487,7 @@ def _forget_sources(
     for memory_key in {row["memory_key"] for row in examples} - {""}:
         db.delete("hardened", {**key, "memory_key": memory_key})
 
-    changed = {row["lesson_id"] for row in (*authored, *examples)}
+    changed = {row["lesson_id"] for row in examples}
     deleted_ids = []
     for lesson_id in sorted(changed.union(sightings)):
         for table in ("hardened", "call_failure"):
@@ -536,7 +527,6 @@ def _keep_lesson(db: Db, values: Plain) -> bool:
     if lesson["spoken_for"]:
         return True
 
-    db.send("give_back", values)
     best = _best_example(db, values)
     if best is None:
         return not db.delete("lesson", {"id": values["lesson_id"]})

@@ -30,28 +30,6 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
   and (not :member or not l.pinned)
   and not exists (select 1 from example where lesson_id = l.id and state = 'quarantined');
 
--- name: move_examples
--- Move the examples that the successor lacks. The row with the words of the lesson stays.
-update example set lesson_id = :successor
-where lesson_id = :subject and state in ('unverified', 'verified')
-  and not (digest like 'lesson%' and lesson = (select text from lesson where id = :subject))
-  and digest not in (select digest from example where lesson_id = :successor)
-returning id;
-
--- name: became
--- The lesson that superseded a lesson.
-with recursive line (name) as (
-  select kind || '/' || signature from lesson where id = :lesson_id and state = 'superseded'
-  union select k.parent from link k join line on k.child = line.name
-  where k.tenant = :tenant and k.project = :project and k.relation = 'became'
-),
-parted (kind, signature) as materialized (
-  select substr(name, 1, instr(name, '/') - 1), substr(name, instr(name, '/') + 1) from line
-)
-select l.id from parted p
-join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
-where l.state <> 'superseded' limit 1;
-
 -- name: read_dreams
 -- The dream :dream, or all dreams older than :before; null means any.
 select id, report, by, at, undone from dream

@@ -157,14 +157,6 @@ where scope = :scope and example in (select atom from json_each(:parents));
 select distinct e.atom as id from exposure x, json_each(x.examples) e
 where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
 
--- name: is_own_ancestor
--- Whether the example is among its new parents, or among what these derive from.
-with recursive before (id) as (
-  select atom from json_each(:parents)
-  union select l.parent from lineage l join before b on l.child = b.id
-)
-select 1 from before where id = :example;
-
 -- name: held_of
 -- What one source wrote that waits in quarantine.
 select e.id from origin o join example e on e.id = o.example
@@ -237,18 +229,9 @@ select l.kind, l.signature, l.text, l.mistake, l.source, l.trust, l.state, l.aut
 from lesson l where l.id = :lesson_id;
 
 -- name: best_example
--- The best next author of a lesson: its own before one of a superseded lesson, then by trust, the oldest first.
+-- The best next author of a lesson: by trust, the oldest first.
 select id from example where lesson_id = :lesson_id
-order by exists (select 1 from moved where example = example.id), state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
-
--- name: give_back
--- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
-delete from link
-where tenant = :tenant and project = :project and relation = 'became'
-  and parent = (select kind || '/' || signature from lesson where id = :lesson_id)
-  and not exists (
-    select 1 from example e where lesson_id = :lesson_id
-      and not exists (select 1 from moved where example = e.id));
+order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: bring_back
 update example set state = case when trust = 'outside' then 'quarantined' else 'unverified' end
@@ -319,11 +302,6 @@ delete from occurrence where id in (
   )
 )
 returning lesson_id;
-
--- name: voiced
--- The lessons whose author is one of these examples.
-select id as lesson_id from lesson
-where tenant = :tenant and project = :project and author in (select atom from json_each(:ids));
 
 -- name: delete_examples
 delete from example where id in (select atom from json_each(:ids)) returning lesson_id, memory_key;

@@ -523,16 +523,6 @@ create table dream (
   at real not null,
   undone real
 );
--- An example that moved from a superseded lesson to its successor.
-create table moved (
-  /*postgres tenant text not null, */
-  n integer primary key,
-  example integer not null references example (id) on delete cascade,
-  lesson_id integer not null references lesson (id) on delete cascade
-);
-create index moved_example on moved (example);
-create index moved_lesson on moved (lesson_id, n);
-
 -- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
 -- tenant. `may` is a JSON list of permissions.
 create table key (
@@ -643,7 +633,7 @@ create trigger lesson_added after insert on lesson begin
 end;
 create trigger lesson_gone after delete on lesson begin
   update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
-  -- Lessons that it superseded return and get their examples back, before the others are deleted.
+  -- Lessons that it superseded return.
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
   delete from link where tenant = old.tenant and project = old.project
@@ -693,7 +683,7 @@ when new.text <> old.text or new.state in ('quarantined', 'retired') and old.sta
     select substr(child, 12) from link where tenant = old.tenant and project = old.project
       and parent = old.kind || '/' || old.signature and relation = 'cites');
 end;
--- When such a link is deleted, the superseded lesson returns in its former state, and its examples with it.
+-- When such a link is deleted, the superseded lesson returns in its former state.
 create trigger member_back after delete on link when old.relation = 'became' begin
   update lesson set state = old.before
   where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
@@ -701,12 +691,6 @@ create trigger member_back after delete on link when old.relation = 'became' beg
 end;
 create trigger member_returned after update of state on lesson
 when old.state = 'superseded' and new.state <> 'superseded' begin
-  update example set lesson_id = new.id
-  where id in (select example from moved where lesson_id = new.id)
-    and digest not in (select digest from example where lesson_id = new.id);
-  -- A later move of these examples, to the successor of the successor, is undone with it.
-  delete from moved where example in (select example from moved where lesson_id = new.id)
-    and n >= (select min(n) from moved where lesson_id = new.id);
   delete from link where tenant = new.tenant and project = new.project
     and child = new.kind || '/' || new.signature and relation = 'became';
 end;
