@@ -16,7 +16,7 @@ import heedful
 from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.holdout import is_source_withheld
 from heedful.memory.memory import Memory
-from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
+from heedful.memory.trial import MAX_NAME_CHARS
 from heedful.store import exposures, open_store, trials
 from heedful.store.store import Store
 
@@ -222,7 +222,6 @@ async def test_names_of_sources_and_loops_are_short_printable_text(
         pytest.param([{"memory": "x"}], id="records in place of texts"),
         pytest.param(None, id="nothing"),
         pytest.param(["x"] * (trials.MAX_LOOP_TEXTS + 1), id="too many texts"),
-        pytest.param(["x" * (MAX_OFFERED_CHARS + 1)], id="too long texts"),
     ],
 )
 async def test_texts_are_a_bounded_list_of_text(trial, texts: Any):

@@ -11,7 +11,7 @@ import pytest
 import heedful
 from heedful import errors
 from heedful.lessons.holdout import is_source_withheld
-from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
+from heedful.memory.trial import MAX_NAME_CHARS
 from heedful.store.trials import MAX_LOOP_TEXTS
 from tests.engines import rows
 from tests.service.support import PROJECT, TENANT, Api, problem, read_data
@@ -155,11 +155,6 @@ WRONG = {
         OFFERS,
         offer_of("a", texts=(MAX_LOOP_TEXTS + 1) * ["a"]),
         "invalid_request",
-    ),
-    "long texts": (
-        OFFERS,
-        offer_of("a", texts=[(MAX_OFFERED_CHARS + 1) * "a"]),
-        "invalid_input",
     ),
     "all withheld": (OFFERS, offer_of("a", holdout=1), "invalid_request"),
     "an unknown field": (OFFERS, offer_of("a", share=0.1), "invalid_request"),

@@ -54,9 +54,6 @@ DRAFT_BY_RULES = "rules"
 DEFAULT_CONFIDENCE = 0.5
 
 # What a model is asked for.
-MAX_DRAFT_TOKENS = 500
-MAX_REFLECTION_CHARS = 1_200
-MAX_STRATEGY_CHARS = 400
 MAX_DRAFT_TAGS = 5
 # The words of the failed call, of its error and of the fix that a small model must have
 # each.
@@ -106,8 +103,8 @@ _GENERAL_REQUEST = (
 _PLACE_PATTERN = re.compile(r"\{(\w+)\}")
 _ANSWER_SCHEMA = closed_object(
     {
-        "reflection": text_schema(MAX_REFLECTION_CHARS),
-        "strategy": text_schema(MAX_STRATEGY_CHARS),
+        "reflection": text_schema(max_chars=1_200),
+        "strategy": text_schema(max_chars=400),
         "importance": {"type": "number"},
         "confidence": {"type": "number"},
         "tags": {
@@ -149,7 +146,7 @@ class Draft:
             return " ".join(claim.text for claim in self.claims)
         text = f"The run ended as {episode.outcome} after {len(episode.events)} events."
         answers = [e.content for e in episode.events if e.type == "llm_response"]
-        answer = make_safe(answers[-1], MAX_STRATEGY_CHARS) if answers else ""
+        answer = make_safe(answers[-1], max_chars=400) if answers else ""
         return f"{text} The answer was “{answer}”." if answer else text
 
 
@@ -192,7 +189,7 @@ async def by_model(
         read=reader.read,
         schema=_ANSWER_SCHEMA,
         who="reflector",
-        max_tokens=MAX_DRAFT_TOKENS,
+        max_tokens=500,
     )
 
     if is_small and rules.mistake is not None:
@@ -350,7 +347,6 @@ def _read_share(value: object, default: float) -> float:
     return float(value) if 0 <= value <= 1 else default
 
 
-MAX_TAG_CHARS = 60
 # How sure the rules are of a mistake whose fix they saw, and of another one: it may be
 # no more than a step on the way.
 FIXED_CONFIDENCE = 0.9
@@ -381,7 +377,7 @@ def by_rules(study: Study) -> Draft:
     if is_idle:
         rule = ""
     tool = mistake.action.tool if mistake.action else ""
-    tags.append(clean(tool, MAX_TAG_CHARS))
+    tags.append(clean(tool, MAX_EVENT_NAME_CHARS))
     # The sentence quotes what the calls said.
     results = (study.course.result[position] for position in main.positions)
     events = sorted({*main.positions, *(n for n in results if n is not None)})

@@ -28,7 +28,6 @@ from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, requ
 if TYPE_CHECKING:  # imported when it is needed: it takes time to import
     from heedful.lessons.proof import TrialProof
 
-MAX_OFFERED_CHARS = 1_000_000
 
 
 class Trial:
@@ -69,9 +68,6 @@ class Trial:
         allowed = f"at most {trials.MAX_LOOP_TEXTS:,}"
         is_short = len(texts) <= trials.MAX_LOOP_TEXTS
         require(is_short, "number of texts", len(texts), allowed)
-        size = sum(map(len, texts))
-        allowed = f"at most {MAX_OFFERED_CHARS:,} characters"
-        require(size <= MAX_OFFERED_CHARS, "length of texts", size, allowed)
 
         offered = [text for text in texts if text.strip()]
         keep = storable if self.keep_texts else short_digest

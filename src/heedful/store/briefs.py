@@ -24,8 +24,6 @@ BRIEF_SESSIONS = 40
 MIN_SESSION_CALLS = 1 / 8
 # What two sessions have in common was read as a particular of theirs.
 MIN_LESSON_SESSIONS = 3
-# More candidates than lines: several tools may break the same contract.
-MAX_CANDIDATES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     if window is None or not window["sessions"]:
         return ()
 
-    since = {"since": window["since"], "limit": MAX_CANDIDATES}
+    # More candidates than lines: several tools may break the same contract.
+    since = {"since": window["since"], "limit": 4 * MAX_BRIEF_LINES}
     calls = db.all("brief_calls", scope, **since)
     errors = db.all("brief_errors", scope, **since)
     lines: dict[str, BriefLine] = {}

@@ -47,8 +47,6 @@ ABANDONED_LOOP_SECONDS = 86_400.0
 # Memory hurts only if it does so in as many of the newest loops, too. Otherwise, the
 # longer it has hurt, the later it would be shown again.
 MAX_RECENT_LOOPS = 1_000
-# Texts that wait in quarantine are counted up to this number.
-MAX_COUNTED_QUARANTINE = 100
 
 
 @resumable(result=list[Remembered])
@@ -243,7 +241,8 @@ def brief(
             db, scope, memory_key, task=task, check_ids=check_ids
         )
 
-    values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
+    # They are counted up to 100.
+    values = {"scope": token(scope), "most": 100, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())
     history = replace(
         past(db, scope, loop),

@@ -30,9 +30,6 @@ from heedful.store.connection import (
 )
 from heedful.store.lessons import name_of, rule
 
-# The examples that a check is made from and executed on.
-MAX_READ_EXAMPLES = 1_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardenable:
@@ -70,7 +67,7 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
         "scope": token(scope),
         "id": id,
         "memory_key": memory_key,
-        "limit": MAX_READ_EXAMPLES,
+        "limit": 1_000,
     }
     rows = db.run("trusted_examples", values).fetchall()
     examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
@@ -133,7 +130,7 @@ def _replaced_calls(
     """Return the commands that runs replaced: those of one lesson, and the others."""
     own_calls: list[ReplacedCall] = []
     others: list[ReplacedCall] = []
-    for row in db.all("trusted_rules", scope, id=id, limit=MAX_READ_EXAMPLES):
+    for row in db.all("trusted_rules", scope, id=id, limit=1_000):
         call = ReplacedCall.of(from_json(row["mistake"]))
         if call is not None:
             calls = own_calls if row["lesson_id"] == id else others

@@ -7,6 +7,7 @@ gets a call only while some are left. A reservation that a crash loses stays cou
 import json
 from typing import Any
 
+from heedful.lessons.ranking import DAY_SECONDS
 from heedful.lessons.scope import Scope
 from heedful.loop.ladder import (
     Allowance,
@@ -21,8 +22,6 @@ from heedful.loop.record import Usage
 from heedful.store.connection import Db, Row, bulk, key_of, storable
 from heedful.validation import MAX_INTEGER, MAX_SCORE
 
-SPENDING_DAY_SECONDS = 86_400
-MAX_FIGURE_CLIMBS = 5_000  # the newest loops with a ladder that figures count
 NO_RUNG = 0  # of the row that has the overhead of a loop; rungs count from 1
 
 
@@ -103,10 +102,10 @@ def climb_values(climb: Climb) -> dict[str, str]:
 def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
     """Return what the rungs answered and spent in the newest loops with a ladder.
 
-    These are at most `MAX_FIGURE_CLIMBS` loops. With a `model`, only those count whose
+    These are at most 5,000 loops. With a `model`, only those count whose
     first rung it is.
     """
-    rows = db.all("last_climbs", scope, limit=MAX_FIGURE_CLIMBS)
+    rows = db.all("last_climbs", scope, limit=5_000)
     climbs = map(_climb_of, rows)
     return figure_ladders(
         climb for climb in climbs if not model or climb.names[:1] == (model,)
@@ -142,4 +141,4 @@ def _climb_of(row: Row) -> Climb:
 
 def _day_of_rung(rung: str, at: float) -> dict[str, Any]:
     """Return the columns that name a rung and a day, without the scope."""
-    return {"rung": storable(rung), "day": int(at // SPENDING_DAY_SECONDS)}
+    return {"rung": storable(rung), "day": int(at // DAY_SECONDS)}

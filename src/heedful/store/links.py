@@ -9,16 +9,13 @@ from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.store.connection import Db, bulk
 
-# Characters that are read of a lesson, and of its error.
-MAX_LINKED_CHARS = 2_000
-
 
 @bulk
 def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
     """Return the words of the newest lessons in use, newest first."""
     lessons = []
     limit = MAX_LINKED_LESSONS
-    for row in db.all("newest_linked", scope, chars=MAX_LINKED_CHARS, limit=limit):
+    for row in db.all("newest_linked", scope, chars=2_000, limit=limit):
         mistake = from_json(row["mistake"])
         words = LessonWords(
             id=row["id"],

@@ -29,7 +29,6 @@ from heedful.store.lessons import plain
 MAX_CACHED_ERROR_TYPES = 32
 MAX_SEEN_LESSONS = 50  # lessons in the answer of `seen`
 MAX_ANSWER_ERRORS = 5  # known lines in the answer about a text of several lines
-MAX_READ_FINDINGS = 200  # the newest sightings of a lesson
 # A word of two or more letters, such as `no` or `file`.
 _LETTER_WORD_PATTERN = re.compile(r"[^\W\d_]{2,}")
 # A title that names a type of error, as most languages write it: `KeyError`.
@@ -181,9 +180,7 @@ def find_with_findings(
     return replace(answer, count=count, lessons=tuple(lessons.values()))
 
 
-def findings_of(
-    db: Db, scope: Scope, lesson: int, limit: int = MAX_READ_FINDINGS
-) -> list[str]:
+def findings_of(db: Db, scope: Scope, lesson: int, limit: int = 200) -> list[str]:
     """Return what was seen of the error of a lesson, newest first."""
     rows = db.all("findings_of", scope, id=lesson, limit=limit)
     return [row["text"] for row in rows]

@@ -185,8 +185,6 @@ def short(data: bytes) -> str:
     return f"[{digits}]"
 
 
-# The limit of `Vectors` in bytes: some 350,000 vectors of 384 dimensions.
-MAX_VECTOR_CACHE_BYTES = 512 * 1024 * 1024
 # The number of vectors that are read together: they fit into the cache of a core.
 VECTOR_BATCH_ROWS = 256
 
@@ -194,10 +192,11 @@ VECTOR_BATCH_ROWS = 256
 class Vectors:
     """A connection's cache of the vectors of the scopes that it searched last.
 
-    It has at most `most` bytes, but the vectors of the current search always stay.
+    It has at most `most` bytes, by default for some 350,000 vectors of 384 dimensions,
+    but the vectors of the current search always stay.
     """
 
-    def __init__(self, most: int = MAX_VECTOR_CACHE_BYTES) -> None:
+    def __init__(self, most: int = 512 * 2**20) -> None:
         self._most = most
         self._tables: dict[tuple[str, str, int], VectorTable] = {}
 
@@ -654,10 +653,6 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
     return parameters.read(id for (id,) in rows)
 
 
-MAX_RELATED_RULES = 50  # of one check, whose findings are compared
-# The newest examples of a scope in which other words for the same mistake are looked
-# for.
-MAX_RECENT_EXAMPLES = 200
 # The characters of the example of a rule: two of them fit into the budget of a prompt.
 MAX_RULE_EXAMPLE_CHARS = 600
 
@@ -756,7 +751,7 @@ def with_told_words(
     relatives = list[Mapping[str, Any]]()
     for check in {rule["error_type"] for rule in rules.values()}:
         key = {**key_of(scope), "kind": "check", "error_type": check}
-        newest = f"order by last_seen desc, id limit {MAX_RELATED_RULES}"
+        newest = "order by last_seen desc, id limit 50"
         relatives += db.select("id as lesson_id", "lesson", key, newest)
     sightings = _rule_sightings(db, scope, "", [*rules.values(), *relatives])
     rows = [{**rule, "author": None} for rule in rules.values()]
@@ -798,7 +793,8 @@ def _rule_sightings(
         "most": MAX_COMPARED_SIGHTINGS,
         "scope": token(scope),
         "memory_key": memory_key,
-        "recent": MAX_RECENT_EXAMPLES,
+        # In these, other words for the same mistake are looked for.
+        "recent": 200,
     }
     return [
         _Sighting(

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heedful.lessons.before import FileReading, touched_path
+from heedful.lessons.ranking import DAY_SECONDS
 from heedful.lessons.scope import Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
 
-# Agents keep a session so long that it can be resumed: 30 days.
-MAX_PAST_SECONDS = 30 * 86_400.0
 # Stands in the mark of a past for the key of events that code in this process sent.
 _NO_KEY = "local"
 
@@ -76,13 +75,13 @@ def past_mark(at: float, via: str = "") -> str:
 def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None:
     """Remember to which key each of these sessions belongs, whose events go.
 
-    Forgets it of those without an event for `MAX_PAST_SECONDS`, so that marks do not
-    grow.
+    Forgets it of those without an event for 30 days, so that marks do not grow: agents
+    keep a session so long that it can be resumed.
     """
     now = time.time()
     for session, via in sessions:
         mark(db, scope, session, [past_mark(now, via)])
-    oldest = past_mark(now - MAX_PAST_SECONDS)
+    oldest = past_mark(now - 30 * DAY_SECONDS)
     db.send("forget_pasts", {**key_of(scope), "oldest": oldest})
 
 

@@ -23,8 +23,6 @@ from heedful.store.connection import (
 if TYPE_CHECKING:
     from heedful.lessons.lesson import Lesson
 
-# Agents are told at most this many rules, those that were said last.
-MAX_RULES_IN_FORCE = 40
 # Who retires a rule that a later one ends.
 USER_ACTOR = "user"
 SHOWN_MARK = "shown rules"
@@ -43,8 +41,8 @@ def listed(db: Db, scope: Scope) -> list[StatedRule]:
 
 def in_force(db: Db, scope: Scope) -> list[StatedRule]:
     """Return the rules that agents are told, last said first."""
-    values = {"error_type": RULE_TYPE, "limit": MAX_RULES_IN_FORCE}
-    return list(map(_stated, db.all("rules_in_force", scope, **values)))
+    rows = db.all("rules_in_force", scope, error_type=RULE_TYPE, limit=40)
+    return list(map(_stated, rows))
 
 
 def _stated(row: Row) -> StatedRule:
