@@ -50,7 +50,6 @@ from heedful.loop.runs import Report as RunReport
 from heedful.loop.stop import Stop, counts_scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
-from heedful.store.hardened import count_alarms
 from heedful.store.loops import LOOP_LEASE_SECONDS
 from heedful.store.offload import offload
 from heedful.store.records import Head, JournalEntry, LoopState, MemoryEntry, StoredLoop
@@ -558,7 +557,9 @@ class LoopMemory:
         self.unwritten = None
         alarms = () if self.together else self._alarms(entry)
         if alarms:
-            await self.memory.store.write(self.memory.scope, count_alarms, alarms)
+            await self.memory.store.write(
+                self.memory.scope, exposures.count_alarms, alarms
+            )
 
         if isinstance(entry.verdict, Done):
             if not self.together:

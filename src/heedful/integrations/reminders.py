@@ -28,7 +28,6 @@ from heedful.lessons.made_names import MadeNames, made_names
 from heedful.lessons.patterns import Seen
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
-from heedful.store.hardened import count_alarms
 
 Events = Sequence[Mapping[str, Any]]
 
@@ -197,7 +196,7 @@ async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) ->
     checks = await memory.store.read(memory.scope, exposures.active_checks, calls=True)
     alarms = _list_alarms(events, checks) if checks else ()
     if alarms:
-        await memory.store.write(memory.scope, count_alarms, alarms)
+        await memory.store.write(memory.scope, exposures.count_alarms, alarms)
 
 
 def _list_alarms(

@@ -9,7 +9,6 @@ external: they are never learnt, and no recall finds them.
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from heedful.lessons.holdout import is_source_withheld
 from heedful.lessons.lesson import (
@@ -18,15 +17,13 @@ from heedful.lessons.lesson import (
     check_holdout,
     short_digest,
 )
+from heedful.lessons.proof import TrialProof, prove_trial
 from heedful.loop.record import thousandths
 from heedful.redact import redact
 from heedful.store import open_store, trials
 from heedful.store.connection import storable
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, require
-
-if TYPE_CHECKING:  # imported when it is needed: it takes time to import
-    from heedful.lessons.proof import TrialProof
 
 
 
@@ -114,10 +111,8 @@ class Trial:
         """
         return await self.store.read(self.scope, trials.offered, self.source, loop)
 
-    async def prove(self) -> "TrialProof":
+    async def prove(self) -> TrialProof:
         """Return whether the texts help, with intervals. Raises StoreError."""
-        from heedful.lessons.proof import prove_trial
-
         results = await self.store.read(self.scope, trials.evidence, self.source)
         # With many different holdouts this takes seconds.
         return await asyncio.to_thread(

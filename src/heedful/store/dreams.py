@@ -12,15 +12,14 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.errors import NotFound, RollbackRefused
+from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.mistake import from_json, without_outside
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
 from heedful.store.lessons import Plain, name_of, rule, upsert
-
-if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.consolidate import DreamLesson, Proposal
 
 # The fields that must be unchanged for a dream to supersede a lesson.
 UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
@@ -34,9 +33,6 @@ REFUSED_OUTCOME = "its words were refused before; they wait in quarantine"
 
 def material(db: Db, scope: Scope) -> list[DreamLesson]:
     """Return the lessons that recall may find, sorted by name."""
-    from heedful.lessons.consolidate import DreamLesson
-    from heedful.lessons.mistake import from_json, without_outside
-
     lessons = []
     for row in db.all("material", scope):
         mistake = from_json(row["mistake"])
@@ -56,14 +52,7 @@ def runs(db: Db, scope: Scope) -> dict[int, set[str]]:
     return runs_by_id
 
 
-def _dream_result() -> Any:
-    # The type of the result of `supersede`.
-    from heedful.lessons.consolidate import Proposal
-
-    return tuple[int, list[Proposal]]
-
-
-@resumable(result=_dream_result)
+@resumable(result=tuple[int, list[Proposal]])
 def supersede(
     db: Db,
     scope: Scope,

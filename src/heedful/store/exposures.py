@@ -23,7 +23,10 @@ from heedful.lessons.holdout import (
     opportunity_name,
     plan_holdout,
 )
+from heedful.lessons.lesson import MIN_QUIET_LOOPS, Lesson, Match, Outcome
+from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.scope import Remembered, Scope, lesson_name, source_of
+from heedful.store import lessons as lesson_store, search
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -37,9 +40,7 @@ from heedful.store.connection import (
     token,
 )
 
-if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.lesson import Lesson, Match, Outcome
-    from heedful.lessons.lesson_check import LessonCheck
+if TYPE_CHECKING:  # slow to import: a hook process starts for each event
     from heedful.lessons.proof import Case, CasesByModel, Comparison
 
 # A loop that has not ended after this many seconds counts as given up.
@@ -70,8 +71,6 @@ def remember(
     evicted. Raises InvalidInput, and QuotaExceeded if an untrusted source exceeds its
     `quota`.
     """
-    from heedful.store import lessons as lesson_store  # a hook stores no lessons
-
     now = time.time()
     expose(db, scope, exposures=exposures, outcome=outcome, now=now)
 
@@ -159,8 +158,6 @@ def _record_outcome(
     # A loop that began on a higher rung does not say what the first one would break.
     keeps = outcome.memory_key and outcome.rung == 1
     if keeps and (number or not shown_to(db, scope, outcome.loop)):
-        from heedful.lessons.lesson import MIN_QUIET_LOOPS
-
         db.send("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
     return number
 
@@ -226,8 +223,6 @@ def brief(
     of the stored loop is used, and likewise its `model`. The checks of lessons judge
     the loops of the key.
     """
-    from heedful.store import search
-
     if not (memory_key and model):
         for row in db.select(
             "memory_key, model", "loop", {**key_of(scope), "id": loop}
@@ -258,18 +253,19 @@ def active_checks(
     db: Db, scope: Scope, memory_key: str = "", calls: bool = False
 ) -> tuple[LessonCheck, ...]:
     """Return the checks of lessons that judge loops of a memory key, or `calls`."""
+    from heedful.store.hardened import judging  # slow to import for a hook
+
     values = {"memory_key": memory_key, "calls": calls, "id": ""}
-    return judging_checks(db.all("active_checks", scope, **values))
+    return judging(db.all("active_checks", scope, **values))
 
 
-def judging_checks(rows: Sequence[Row]) -> tuple[LessonCheck, ...]:
-    """Return the checks of lessons in rows of `active_checks`."""
-    if not rows:
-        return ()
-
-    from heedful.store.hardened import judging
-
-    return judging(rows)
+@resumable(result=None)
+def count_alarms(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
+    """Count what the checks of lessons found in one attempt or call."""
+    now = time.time()
+    for alarm in alarms:
+        values = {"id": alarm.lesson, "wrong": int(alarm.is_false), "now": now}
+        db.send("count_alarm", {**key_of(scope), **values})
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
@@ -366,8 +362,6 @@ def conclude(
     `pooled`, has changed, a ruling records it, unless a lesson is retired now: memory
     is another one without it.
     """
-    from heedful.store import lessons as lesson_store
-
     _keep_from_models(db, scope, unfit or {})
     db.send("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -410,8 +404,6 @@ def _keep_from_models(
 
     Records a ruling for each model that is new.
     """
-    from heedful.store import lessons as lesson_store
-
     before = {
         lesson_store.name_of(row): json.loads(row["unfit_for"])
         for row in db.all("unfit_lessons", scope)
@@ -452,8 +444,6 @@ def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
     if pooled.conclusion == (verdict or "insufficient data"):
         return
 
-    from heedful.store import lessons as lesson_store
-
     lesson_store.rule(
         db,
         scope,
@@ -480,8 +470,6 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
             str(id),
             f"the lessons of {scope.tenant}/{scope.project}",
         )
-
-    from heedful.store import lessons as lesson_store
 
     lesson_store.rule(
         db,

@@ -7,7 +7,7 @@ retired follows from its counters and times, so nobody has to write it.
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from heedful.errors import InvalidInput, NotFound
@@ -15,7 +15,7 @@ from heedful.lessons.commands import release_command
 from heedful.lessons.harden import Material, ReplacedCall
 from heedful.lessons.learn import rule_digest
 from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.lesson_check import Alarm, LessonCheck
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.mistake import from_json
 from heedful.lessons.origin import Origin
 from heedful.store.connection import (
@@ -276,12 +276,3 @@ def report_false_alarm(
     answer = read(db, scope, id)
     assert answer is not None
     return answer
-
-
-@resumable(result=None)
-def count_alarms(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
-    """Count what the checks of lessons found in one attempt or call."""
-    now = time.time()
-    for alarm in alarms:
-        values = {"id": alarm.lesson, "wrong": int(alarm.is_false), "now": now}
-        db.send("count_alarm", {**key_of(scope), **values})

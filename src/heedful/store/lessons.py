@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal
 
+from heedful.episodes.error_lines import error_line
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
 from heedful.lessons import render
 from heedful.lessons.holdout import opportunity_name
@@ -43,6 +44,7 @@ from heedful.lessons.mistake import (
     without_outside,
 )
 from heedful.lessons.origin import Origin, is_below, keys_in, lowest_origin
+from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.words import words
@@ -58,7 +60,7 @@ from heedful.store.connection import (
     storable_json,
     token,
 )
-from heedful.store.search import blob, placed
+from heedful.store.search import blob, placed, with_told_words
 from heedful.validation import check_actor, require
 
 # The parameters of a statement, or the columns of a row, by name.
@@ -427,8 +429,6 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
     """Return the values of a lesson for the statements that write it."""
     pattern = lesson.signature.pattern
     if lesson.kind == "error" and "\n" in lesson.sighting.strip():
-        from heedful.episodes.error_lines import error_line
-
         # In a long output, searches find the line that says what failed.
         pattern = signature("", error_line(lesson.sighting)).pattern
     is_titled = lesson.kind == "reflection"
@@ -601,8 +601,6 @@ def _write_texts(
 
 def search_text(text: str, pattern: str) -> str:
     """Return the text and the pattern of a lesson for searches, without masks."""
-    from heedful.lessons.patterns import MASK_PATTERN
-
     return f"{text}\n{MASK_PATTERN.sub(' ', pattern)}"
 
 
@@ -718,8 +716,6 @@ def shown(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 
 def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, with the words that a prompt has."""
-    from heedful.store.search import with_told_words
-
     lessons = [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
     return with_told_words(db, scope, lessons)
 

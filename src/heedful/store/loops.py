@@ -42,6 +42,7 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
+from heedful.store.hardened import judging
 from heedful.store.loop_columns import (
     HEAD_TEXTS,
     dump,
@@ -229,7 +230,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
         stored=_stored_loop(row, parts),
         policy=_policy_from(row["policy"]),
         driver=driver,
-        checks=exposures.judging_checks(check_rows),
+        checks=judging(check_rows),
     )
 
 
@@ -338,7 +339,7 @@ def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) ->
         brief(db, scope, id, memory.briefing)
     number = exposures.expose(db, scope, exposures=(), outcome=memory.outcome, now=now)
     if memory.alarms:
-        hardened.count_alarms(db, scope, memory.alarms)
+        exposures.count_alarms(db, scope, memory.alarms)
     if memory.lessons:
         lessons.upsert(
             db,

@@ -21,6 +21,7 @@ from heedful.lessons.patterns import (
 )
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.redact import redact
+from heedful.store import search
 from heedful.store.aging import without_failed_fix
 from heedful.store.connection import Db, Row, storable
 from heedful.store.lessons import plain
@@ -153,8 +154,6 @@ def find_with_findings(
 
     A check may name its findings by a key of its own, which is then their signature.
     """
-    from heedful.store import search  # only questions of people need it
-
     answer = find(db, scope, whole, lines)
     text = redact(text)
     matches = search.search(

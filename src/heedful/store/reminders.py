@@ -6,9 +6,11 @@ withheld.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from heedful.lessons.holdout import SessionTally, opportunity_name
+from heedful.lessons.lesson import Outcome
+from heedful.lessons.mistake import Call, from_json
 from heedful.lessons.scope import Scope, lesson_name
 from heedful.store import exposures
 from heedful.store.connection import (
@@ -19,9 +21,6 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-
-if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.mistake import Call
 
 # The id of what is told without a lesson.
 UNLEARNT_LESSON = 0
@@ -38,7 +37,7 @@ class OpenReminder(NamedTuple):
     signature: str
     mark: str
     at: float
-    action: "Call | None" = None
+    action: Call | None = None
 
 
 class Verdict(NamedTuple):
@@ -101,8 +100,6 @@ def _exposed(db: Db, scope: Scope, session: str, id: int) -> Mapping[str, object
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
     """Return the reminders of a session that have no outcome."""
-    from heedful.lessons.mistake import from_json
-
     columns = "subject, signature, mark, at"
     key = {**key_of(scope), "session": storable(session), "settled": False}
     pending = [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
@@ -125,8 +122,6 @@ def settle(
     The exposures of their lessons end in the same way. Those without an outcome have
     no verdict.
     """
-    from heedful.lessons.lesson import Outcome
-
     for reminder in open_reminders(db, scope, session):
         key = {**key_of(scope), "session": storable(session)}
         verdict = verdicts.get(reminder.subject, Verdict())

@@ -13,7 +13,7 @@ from typing import Any
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.scope import Scope
-from heedful.store import lessons
+from heedful.store import hardened, lessons, quarantine
 from heedful.store.connection import Db, resumable, token
 
 SHARED_SOURCE_PREFIX = "shared:"
@@ -70,9 +70,6 @@ def follow(
     Each rule has a check: the words that it forbids in calls, or "". `by` approved the
     file. Raises InvalidInput.
     """
-    # A hook process imports this module, but follows no file.
-    from heedful.store import hardened, quarantine
-
     rows = db.run("shared_sources", {"scope": token(scope)}).fetchall()
     followed = {row["source"] for row in rows}
     sources = {rule.source for rule in rules}

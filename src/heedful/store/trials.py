@@ -7,10 +7,11 @@ same loop gets the stored decision, and adds only texts that are new.
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Cells, Pairs, TrialProof, prove_trial
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -18,9 +19,6 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS
-
-if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
-    from heedful.lessons.proof import Cells, Pairs, TrialProof
 
 # The end of the name of the loop without texts, where a task has a loop of each kind.
 WITHOUT_ENDING = " without"
@@ -116,9 +114,9 @@ def pair(
 class TrialEvidence(NamedTuple):
     """How often each result occurred, in `pairs` of loops too, and the open loops."""
 
-    cells: "Cells"
+    cells: Cells
     pending: int
-    pairs: "Pairs"
+    pairs: Pairs
 
 
 def evidence(db: Db, scope: Scope, source: str) -> TrialEvidence:
@@ -141,13 +139,11 @@ def evidence(db: Db, scope: Scope, source: str) -> TrialEvidence:
     return TrialEvidence(cells, int(pending["n"]), pairs)
 
 
-def proven(db: Db, scope: Scope) -> "tuple[TrialProof, ...]":
+def proven(db: Db, scope: Scope) -> tuple[TrialProof, ...]:
     """Return what each trial proves, in the order of the names of their sources."""
     names = sources(db, scope)
     if not names:
         return ()
-
-    from heedful.lessons.proof import prove_trial
 
     proofs = []
     for name in names:

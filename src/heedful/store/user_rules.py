@@ -6,12 +6,13 @@ A session remembers by marks of which rules it told.
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from heedful.lessons.lesson import Lesson
 from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
-from heedful.store import exposures, reminders, session_marks
+from heedful.store import exposures, lessons as lesson_store, reminders, session_marks
 from heedful.store.connection import (
     Db,
     Row,
@@ -19,9 +20,6 @@ from heedful.store.connection import (
     key_of,
     resumable,
 )
-
-if TYPE_CHECKING:
-    from heedful.lessons.lesson import Lesson
 
 # Who retires a rule that a later one ends.
 USER_ACTOR = "user"
@@ -127,7 +125,7 @@ def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
     return [row for row in rows if row["text"] != text and newer.ends(row["text"])]
 
 
-def say_again(db: Db, scope: Scope, lesson: "Lesson") -> None:
+def say_again(db: Db, scope: Scope, lesson: Lesson) -> None:
     """Restore a retired rule that the user states again, before it is stored.
 
     Older rules about the same thing are retired. One from outside changes nothing.
@@ -143,8 +141,6 @@ def say_again(db: Db, scope: Scope, lesson: "Lesson") -> None:
 
 def _change(db: Db, scope: Scope, row: Row, action: str, why: str) -> None:
     """Retire or restore a rule, as it follows from the words of the user."""
-    from heedful.store import lessons as lesson_store  # a hook makes no rulings
-
     state = "retired" if action == "retire" else "unverified"
     db.update("lesson", {"id": row["id"]}, {"state": state})
     lesson_store.rule(
@@ -163,7 +159,7 @@ def _change(db: Db, scope: Scope, row: Row, action: str, why: str) -> None:
 def state(
     db: Db,
     scope: Scope,
-    lessons: "Sequence[Lesson]",
+    lessons: Sequence[Lesson],
     *,
     stated: Set[str] = frozenset(),
     most: int = 0,
