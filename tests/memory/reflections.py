@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from heedful import Episode, Event, Fault
+from heedful import Episode, Event
 
 TASK = "What does the blue kettle cost?"
 FAILED = Episode(
@@ -42,9 +42,6 @@ MENDED = Episode(
     ),
     "failure",
     task=TASK,
-)
-TIMEOUT = Episode(
-    (), "timeout", task=TASK, fault=Fault("timeout_error", "no answer within 30 s")
 )
 
 

@@ -169,11 +169,3 @@ async def test_a_remedy_that_works_again_is_offered(memory: heedful.Memory) -> N
         await heedful.learn_session(session(f"s{number}", events), memory=memory)
     seen = await memory.seen("Bash", MISSING)
     assert "pip install babel" in seen.lessons[0]["text"]
-
-
-ABSENT = step("Read", {"file_path": "docs/api.md"}, "File does not exist.")
-OTHER_ABSENT = step("Read", {"file_path": "docs/ui.md"}, "File does not exist.")
-PAGE = [
-    Event("tool_call", tool="WebFetch", arguments={"url": "https://shop.test"}),
-    Event("tool_response", "See docs/api.md for all.", tool="WebFetch"),
-]

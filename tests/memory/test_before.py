@@ -139,21 +139,6 @@ async def test_what_put_it_right_is_told(memory: heedful.Memory) -> None:
     assert "npm run build" in failure.fix
 
 
-async def test_the_words_of_a_person_stand_beside_the_fix(
-    memory: heedful.Memory,
-) -> None:
-    right = step("Bash", "npm run build")
-    broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
-    await learn(memory, "s1", broken, right)
-    await learn(memory, "s2", broken, right)
-    [lesson] = await memory.top(1)
-    await memory.edit(lesson["id"], "Type npm run build.", by="ada")
-    [failure] = (await memory.before("Bash", "npm run bundle")).failures
-    assert failure.words == "Type npm run build."
-    assert failure.fix == "Bash `npm run build`"
-    assert failure.text.endswith("\nType npm run build.\nfix: Bash `npm run build`")
-
-
 async def test_an_error_from_outside_is_told_once_its_source_is_stated(
     store: Any,
 ) -> None:

@@ -147,9 +147,7 @@ def test_a_long_event_loses_its_middle_so_that_the_others_fit():
 @pytest.mark.parametrize(
     ("context", "budget"),
     [
-        pytest.param(None, 12_000, id="a model that states no context"),
         pytest.param(4_096, 1_947, id="an embedded model"),
-        pytest.param(200_000, 148_875, id="a large context"),
         pytest.param(512, 0, id="a context without room"),
     ],
 )
@@ -267,20 +265,11 @@ FACTS = Episode(
         pytest.param("It found 1200.0 rows.", [], id="a separator and decimals"),
         pytest.param("It found 1300 rows.", ["1300"], id="another number"),
         pytest.param("0.12 of them were late.", [], id="a percentage as a share"),
-        pytest.param("75% of the sum, 12 percent.", [], id="a share as a percentage"),
         pytest.param("It failed within 30 s.", [], id="a number with its unit"),
-        pytest.param("It failed within 31s.", ["31"], id="another, with its unit"),
         pytest.param("2 of 3 calls failed.", [], id="counts of like events"),
         pytest.param("All 8 calls failed.", ["8"], id="a wrong count"),
-        pytest.param("It took 2m 48s.", ["2", "48"], id="a count is no measure"),
-        pytest.param("It was the 2nd call.", [], id="an ordinal"),
         pytest.param("Read it as utf-8, 0xe9, 5xx, ISO 8601.", [], id="names"),
-        pytest.param("1. Look.\n17. Count.", [], id="the marks of a list"),
         pytest.param('It said "fatal: can\'t reach db-1."', [], id="a quotation"),
-        pytest.param("It said “Fatal … within 30 s”.", [], id="a shortened quotation"),
-        pytest.param(
-            "It said “Fatal … for ever”.", ["Fatal … for ever"], id="half a quotation"
-        ),
         pytest.param(
             "It said 'no such host'.", ["no such host"], id="an invented quotation"
         ),
@@ -301,25 +290,6 @@ KEEPS = [
         "http_get got 429 Too Many Requests for page 2 of v2/invoices.",
         "Wait the 37 seconds of Retry-After, then repeat the same request.",
         id="a wait",
-    ),
-    pytest.param(
-        NO_COLUMN,
-        "Selecting region from orders failed: that column does not exist there. "
-        "Grouping by the name that regions has worked.",
-        "Join regions r on r.id = o.region_id and group by r.name.",
-        id="a rewording with few words of the error",
-    ),
-    pytest.param(
-        BUILD,
-        "cargo build failed because openssl-sys did not find OpenSSL.",
-        "Install libssl-dev and pkg-config first.",
-        id="a name of the error and a short cure",
-    ),
-    pytest.param(
-        BUILD,
-        "cargo build --release failed to run the custom build command of openssl-sys.",
-        "Before cargo build, run apt-get install libssl-dev and pkg-config.",
-        id="error and cure in other words",
     ),
     pytest.param(
         NO_PAGE,
@@ -351,30 +321,10 @@ REFUSED = [
         id="without the wait",
     ),
     pytest.param(
-        NO_COLUMN,
-        "The revenue by region was EMEA 81400. The column region exists.",
-        "the fix “the same call with query",
-        id="the answer told again",
-    ),
-    pytest.param(
-        BUILD,
-        "The agent built the service in release mode, which means it ran the `cargo "
-        "build --release` command. The agent also ran the `apt-get install -y "
-        "libssl-dev pkg-config` command.",
-        "the error “error: failed to run custom build command",
-        id="without the error",
-    ),
-    pytest.param(
         BUILD,
         "This error was not related to the task.",
         "it leaves out the failed call",
         id="false, and of any run",
-    ),
-    pytest.param(
-        BUILD,
-        "The custom build command of openssl-sys failed to run in cargo build.",
-        "the fix",
-        id="without the fix",
     ),
     pytest.param(
         NO_PAGE,
@@ -435,25 +385,6 @@ async def test_the_marks_around_the_run_are_no_words_of_it():
 
 
 # Answers with words around them
-
-
-@pytest.mark.parametrize("language", ["json", "", "JSON5"])
-async def test_an_answer_in_a_fence_is_read_at_once(language):
-    text = "cargo build failed to run the custom build command of openssl-sys."
-    rule = "Do apt-get install libssl-dev first."
-    reply = f"```{language}\n{answer(text, strategy=rule)}\n```\n"
-    reflected = await reflected_on(BUILD, model=SmallModel(reply))
-    assert reflected.usage.calls == 1
-    assert reflected.text == text
-
-
-async def test_an_answer_in_a_fence_beside_other_words_is_read_at_once():
-    text = "cargo build failed to run the custom build command of openssl-sys."
-    rule = "Do apt-get install libssl-dev first."
-    reply = f"Here it is:\n```json\n{answer(text, strategy=rule)}\n```\nAnd more."
-    reflected = await reflected_on(BUILD, model=SmallModel(reply))
-    assert reflected.usage.calls == 1
-    assert reflected.text == text
 
 
 @pytest.mark.parametrize(

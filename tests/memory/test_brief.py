@@ -112,30 +112,12 @@ async def test_an_error_from_outside_is_not_told(memory: heedful.Memory) -> None
     "error",
     [
         pytest.param(LINT, id="linter"),
-        pytest.param("FAILED tests/test_pay.py::test_sum - assert 3 == 4", id="test"),
         pytest.param("Error: context deadline exceeded", id="nothing put it right"),
     ],
 )
 async def test_the_work_itself_is_not_told(memory: heedful.Memory, error: str) -> None:
     for number in range(2):
         await learn(memory, f"s{number}", step("Bash", "make check", error))
-    assert await lines_of(memory) == []
-
-
-async def test_one_failure_is_told_once(memory: heedful.Memory) -> None:
-    wrong = step("Read", {"file_path": "lint/rules.yml"}, "File does not exist.")
-    for number in range(3):
-        await learn(memory, f"s{number}", wrong)
-    lines = await lines_of(memory)
-    assert [line.count("rules.yml") for line in lines] == [0, 1]
-
-
-async def test_what_seldom_cost_a_call_is_left_out(memory: heedful.Memory) -> None:
-    for number in range(2):
-        await learn(memory, f"s{number}", edit("a.py", UNREAD))
-    assert await lines_of(memory)
-    for number in range(30):
-        await learn(memory, f"quiet{number}", step("Bash", "ls"))
     assert await lines_of(memory) == []
 
 

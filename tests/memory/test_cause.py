@@ -7,7 +7,6 @@ import functools
 import itertools
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,28 +19,21 @@ from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.briefing import (
-    Briefing,
-    Choice,
     Tell,
     choose_for_loop,
 )
-from heedful.lessons.finding_rules import MAX_COMPARED_SIGHTINGS
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
     REMINDER_INTERVAL_LOOPS,
     Cause,
     Example,
-    Exposure,
-    Outcome,
     Scope,
 )
-from heedful.lessons.ranking import MAX_PROMPT_RULES, MIN_PROMPT_WORD_SHARE
+from heedful.lessons.ranking import MAX_PROMPT_RULES
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
-from heedful.memory.memory import Memory, open_memory
-from heedful.models import installed_embedder
+from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
 from heedful.store.connection import Db
@@ -222,7 +214,6 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
             False,
             id="the answer is too long",
         ),
-        pytest.param(TASKS[1], "bad", "rules", False, id="rules alone"),
     ],
 )
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
@@ -256,8 +247,6 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
             1, True, 3, [9, 1, 2, 3], False, id="three answers count as verified"
         ),
         pytest.param(1, True, 2, [9, 1, 2], True, id="a fixed rule and two answers"),
-        pytest.param(0, True, 2, [9, 1, 2], True, id="an unfixed rule and two answers"),
-        pytest.param(0, True, 0, [9], True, id="an unfixed rule alone"),
         pytest.param(1, False, 3, [9], True, id="answers of another key"),
         pytest.param(None, True, 3, [1, 2, 3], False, id="no rule"),
     ],
@@ -297,51 +286,6 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
     assert {match.id for match, _ in others} == {match.id for match in matches} - {
         *chosen_ids
     }
-
-
-@pytest.mark.parametrize(
-    ("memory_key", "reason"),
-    [
-        pytest.param("L", "it has no accepted answer", id="its own key"),
-        pytest.param("K", "key 'L', and the loop has 'K': if they", id="another key"),
-        pytest.param("", "key 'L', and the loop has ''", id="no key"),
-    ],
-)
-def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
-    other = build_match(
-        1,
-        "weigh it",
-        "",
-        kind="check",
-        cosine=0.9,
-        lesson="say kg",
-        memory_key="L",
-    )
-    selection = choose_for_loop("weigh it", [other], now=0.0, memory_key=memory_key)
-    ((match, obstacle),) = selection.others
-    assert match.id == 1
-    assert reason in obstacle.reason
-
-
-def test_a_lesson_of_the_same_key_does_not_say_that_it_was_accepted():
-    own_match = build_match(1, "weigh it", "", kind="check", cosine=0.9, own=True)
-    ((match, obstacle),) = choose_for_loop(
-        "weigh it", [own_match], now=0.0, memory_key="K"
-    ).others
-    line = str(Choice.of(match, "closest", obstacle, words=False))
-    assert line == (
-        "closest: lesson 1, rule by likeness, cosine 0.90, learnt under the same "
-        "memory key, it has no accepted answer"
-    )
-
-
-def test_the_words_of_a_rule_are_not_also_listed_as_those_of_its_examples():
-    cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=1)
-    rule = build_match(1, "weigh it", "", kind="check", cause=cause, lesson="say kg")
-    example = replace(rule, id=2, cause=None, cosine=0.9)
-    selection = choose_for_loop("weigh it", [rule, example], now=0.0, memory_key="K")
-    assert [match.id for match in selection.chosen] == [1]
-    assert selection.others == []
 
 
 @pytest.mark.both_nightly
@@ -436,8 +380,6 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(7, id="a number"),
-        pytest.param("a\n", id="a line break"),
         pytest.param("x" * 201, id="too long"),
         pytest.param("sk-proj-" + "a1B2" * 12, id="a secret"),
     ],
@@ -600,29 +542,12 @@ async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
 
 
 @pytest.mark.both_nightly
-async def test_a_rule_that_feedback_seldom_fixes_is_told_to_few_loops_that_keep_it(
-    store,
-):
-    run_loop = Breaking(store)
-    for _ in range(11):
-        await run_loop("K", "a", fix="say P1")
-    memory = Memory(store, holdout=0.0)
-    reminded_loops = 0
-    for number in range(60):
-        briefing = await memory.brief(f"task {number}", "", memory_key="K")
-        reminded_loops += any(match.cause for match in briefing.found)
-    assert 5 <= reminded_loops <= 20
-
-
-@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     ("unfixed", "fixed", "fix", "tell", "last"),
     [
         pytest.param("", "0", "", "both", [], id="one loop fixed it"),
-        pytest.param("0", "1", "", "both", [], id="half of the loops fixed it"),
         pytest.param("", "01", "", "both", ["a"], id="both loops fixed it"),
         pytest.param("", "0", "say fine", "both", ["a"], id="with a fix"),
-        pytest.param("", "0", "", "rules", ["a"], id="without answers in the prompt"),
     ],
 )
 async def test_a_rule_that_does_not_say_what_to_do_makes_way_for_three_answers(
@@ -724,31 +649,6 @@ async def test_a_resumed_loop_is_told_the_same(store):
 
 
 @pytest.mark.both_nightly
-async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
-    run_loop = Breaking(store)
-    await run_loop("K", "a")
-    for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
-        exposure = Exposure(
-            "check/0", f"before {n}", shown=True, signature="0", share=0.0
-        )
-        await store.write(
-            Scope(),
-            exposures.remember,
-            (),
-            exposures=[exposure],
-            outcome=Outcome(f"before {n}", True, calls=1),
-        )
-    memory = Memory(store, holdout=0.999)
-    briefing = await memory.brief("a task", "l", memory_key="K")
-    assert briefing.found == ()
-    assert [planned.shown for planned in briefing.exposures] == [False]
-    [choice] = briefing.choices
-    assert choice.leg == "cause"
-    assert choice.outcome == "withheld"
-    assert choice.score == 1
-
-
-@pytest.mark.both_nightly
 @pytest.mark.parametrize("gone", ["revoked", "cleared", "kept"])
 async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone):
     run_loop = Breaking(store)
@@ -763,77 +663,6 @@ async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone)
     assert ["rule a is broken" in text for text in texts] == (
         [True] if gone == "kept" else []
     )
-
-
-async def test_every_candidate_is_listed_with_its_leg_and_score(store):
-    run_loop = Breaking(store)
-    await run_loop("K", "a", "b", "c")
-    await run_loop.memory.remember(
-        "E", "no unit", example=Example("weigh a red box", "1 kg")
-    )
-    briefing = await run_loop.memory.brief(
-        "weigh a red box", "", memory_key="K", every=True
-    )
-    choices = [(choice.outcome, choice.leg, choice.form) for choice in briefing.choices]
-    assert sorted(choices) == [
-        ("missed", "cause", "rule"),
-        ("told", "cause", "rule"),
-        ("told", "cause", "rule"),
-        ("told", "likeness", "example"),
-    ]
-    assert all(choice.words for choice in briefing.choices)
-
-
-def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, path):
-    assert open_memory(str(path)).embedder is installed_embedder()
-    assert open_memory(store).embedder is None
-
-
-async def test_the_briefing_says_what_was_told_and_what_was_near(store):
-    agent = Agent(store, obeys=False)
-    empty = await agent.memory.brief("a task", "l")
-    assert empty.found == ()
-    assert empty.choices == ()
-    assert empty.waiting == 0
-    assert "no memory key" in str(empty)
-    await ask_nameless(agent)(TASKS[0])
-    near = await agent.memory.brief(f"{TASKS[0]} and of what else is in the yard", "l")
-    assert [choice.outcome for choice in near.choices] == ["closest"]
-    assert "no memory key, so no rules" in near.silence
-    await agent.memory.remember("E", "obey", origin="outside")
-    briefing = await agent.memory.brief("a task", "l", memory_key="triage")
-    [choice] = briefing.choices
-    assert choice.leg == "cause"
-    assert choice.outcome == "missed"
-    assert briefing.waiting == 1
-    assert "quarantine" in str(briefing)
-    run_accepted = functools.partial(
-        run,
-        "weigh a red box now",
-        checks=[lambda answer, context: ()],
-        memory=agent.memory,
-        memory_key="L",
-        store=store,
-        policy=TWO,
-    )
-    result = await run_accepted(generate=lambda task, hint: "fine")
-    assert result.briefing is not None
-    assert result.briefing.memory_key == "L"
-    again = await run_accepted(generate=len, id=result.id)
-    assert again.briefing == result.briefing  # another process would read it, too
-    [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
-    assert choice.leg == "likeness"
-    assert choice.outcome == "closest"
-    assert choice.text == ""
-    assert 0 < choice.score < MIN_PROMPT_WORD_SHARE
-    assert f"of {MIN_PROMPT_WORD_SHARE:.2f} needed" in choice.why
-    repeated = Choice(
-        outcome="told", lesson=7, form="example", leg="likeness", score=0.75
-    )
-    assert str(Briefing(choices=(repeated,) * 3)) == f"{repeated} (3 examples)"
-    other = await agent.memory.brief("x", "l", memory_key="triage", checks=["another"])
-    assert "1, none shown" in other.silence
-    assert "severity" in other.choices[0].why
 
 
 @pytest.mark.parametrize(
@@ -858,14 +687,6 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
     evidence = await store.read(Scope(), exposures.evidence)
     cases = evidence.cases_of()["check/" + rule.signature]
     assert [recurred for _, _, _, recurred, _, _ in cases] == [True]
-
-
-async def test_a_rule_is_learnt_from_texts_that_are_too_long_for_an_example(store):
-    agent = Agent(store)
-    ask = ask_nameless(agent)
-    for task in TASKS[:2]:
-        await ask(task * 1_000)
-    assert [FIX in hint for hint in agent.hints] == [False, True, True]
 
 
 def route(answer: Any, at: Context) -> Sequence[Finding]:
@@ -936,13 +757,6 @@ async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
     await memory.edit(oldest, "Use queue card on Mondays", by="ana")
     hints = await route_tasks(store, "c loan")
     assert rules_in(hints[0]) == ["Use queue card on Mondays"]
-
-
-@pytest.mark.both_nightly
-async def test_a_value_stays_unknown_after_more_tasks_than_are_compared(store):
-    tasks = [f"task {n} queue_{n}" for n in range(2 * MAX_COMPARED_SIGHTINGS)]
-    hints = await route_tasks(store, *tasks)
-    assert "queue_" not in "".join(rules_in(hints[-1]))
 
 
 async def test_two_findings_that_read_the_same_are_one_rule(store):

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from heedful.errors import RollbackRefused
-from heedful.lessons import render
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.mistake import Call, Fix
@@ -87,17 +86,6 @@ async def test_failures_with_one_tool_become_one_partial_reflection(memory):
     assert "(2 runs, " in text
 
 
-async def test_the_report_of_a_dream_has_no_text_of_its_reflections(memory):
-    await learn_git_failures(memory)
-    await consolidate(memory)
-    reports = await memory.store.read(
-        memory.scope,
-        lambda db, _: [row["report"] for row in db.execute("select report from dream")],
-    )
-    assert "git push" not in str(reports)
-    assert "Updates were rejected" not in str(reports)
-
-
 @pytest.mark.parametrize("trust", ["user", "local"])
 async def test_a_reflection_is_trusted_no_more_than_what_it_cites(memory, trust):
     await learn_failure(memory, REJECTED, "one", trust)
@@ -128,17 +116,8 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
     [
         pytest.param([], id="no lesson"),
         pytest.param(
-            [(CONFLICT, "a"), (DIRTY, "b"), (REJECTED, "c")],
-            id="two failures came once and have no cure",
-        ),
-        pytest.param(
             [(REJECTED, "a"), (NO_STAT, "b")],
             id="two failures",
-        ),
-        pytest.param(
-            [(CONFLICT, "a"), (CONFLICT, "b"), (DIRTY, "a"), (DIRTY, "c")]
-            + [(failed_call("git gc", "busy"), run) for run in "bc"],
-            id="no cure",
         ),
         pytest.param(
             [
@@ -237,25 +216,6 @@ async def test_a_rollback_restores_rules_and_withdraws_reflections_together(memo
     assert {text: after[text] for text in states} == states
 
 
-async def test_a_dream_is_not_undone_below_one_that_builds_on_it(memory):
-    await learn_git_failures(memory)
-    first = await consolidate(memory)
-    await learn_failure(memory, DIRTY, "four")
-    await learn_failure(memory, DIRTY, "five")
-    second = await consolidate(memory)
-    with pytest.raises(RollbackRefused) as refused:
-        await Dreams(memory).rollback(first.id, by="ada")
-    assert refused.value.first == second.id
-    await Dreams(memory).rollback(second.id, by="ada")
-    await Dreams(memory).rollback(first.id, by="ada")
-
-
-async def prune_cited(memory: Memory, id: int) -> None:
-    sql = f"update lesson set last_seen = 5, last_shown = 5 where id = {id}"
-    await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
-    await memory.prune(by="ada", unused_for=3600)
-
-
 async def retire_cited(memory: Memory, id: int) -> None:
     sql = f"update lesson set state = 'retired' where id = {id}"
     await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
@@ -275,29 +235,17 @@ async def revoke_run(memory: Memory, id: int) -> None:
     assert removed.lessons == 2
 
 
-async def revoke_dreams(memory: Memory, id: int) -> None:
-    await memory.quarantine.revoke("dream", by="ada")
-
-
 async def clear_scope(memory: Memory, id: int) -> None:
     await memory.clear()
-
-
-async def evict_cited(memory: Memory, id: int) -> None:
-    small = Memory(memory.store, memory.scope, max_entries=2)
-    await small.remember("k", RETRY)
 
 
 @pytest.mark.parametrize(
     "remove",
     [
-        pytest.param(prune_cited, id="prune"),
         pytest.param(retire_cited, id="retire"),
         pytest.param(delete_cited, id="delete"),
         pytest.param(edit_cited, id="other words"),
         pytest.param(revoke_run, id="revoke a run"),
-        pytest.param(revoke_dreams, id="revoke dreams"),
-        pytest.param(evict_cited, id="evict"),
         pytest.param(clear_scope, id="clear"),
     ],
 )
@@ -311,16 +259,6 @@ async def test_a_reflection_goes_with_a_lesson_that_it_cites(memory, remove):
     assert "What went wrong with" not in str(tables)
     assert "cites" not in str(tables["link"])
     await check_derived(memory.store)
-
-
-async def test_a_rollback_after_the_reflection_is_gone_restores_the_rules(memory):
-    await state_rule(memory, RETRY)
-    await state_rule(memory, NEVER)
-    cited, *_ = await learn_git_failures(memory)
-    dream = await consolidate(memory)
-    await delete_cited(memory, cited)
-    assert await Dreams(memory).rollback(dream.id, by="ada") == 1
-    assert (await read_states(memory))[RETRY] == "unverified"
 
 
 async def test_recall_shows_a_reflection_once_its_failures_come_back(memory):
@@ -337,37 +275,6 @@ async def test_recall_shows_a_reflection_once_its_failures_come_back(memory):
     # What happened elsewhere is no rule: no prompt has it.
     briefing = await memory.brief(row["text"], "loop")
     assert reflection.survivor not in [match.lesson_id for match in briefing.chosen]
-
-
-async def test_an_empty_recall_says_that_a_dream_wrote_what_is_nearest(memory):
-    ids = await learn_git_failures(memory)
-    [reflection] = reflections_of(await consolidate(memory))
-    row = (await lesson_rows(memory))[reflection.survivor]
-    sql = 'update lesson set meta = \'{"outcome": "partial"}\' where id in '
-    cited = f"({', '.join(map(str, ids))})"
-    once = f"update lesson set seen = 1 where id in {cited}"
-    for statement in (sql + cited, once):
-        await memory.store.write(
-            memory.scope, lambda db, _, sql=statement: db.execute(sql) and None
-        )
-    matches = await memory.recall(row["text"], 20)
-    assert list(matches) == []
-    assert "a dream wrote it" in matches.silence
-
-
-async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_path):
-    await learn_git_failures(memory)
-    await consolidate(memory)
-    await memory.export(tmp_path / "lessons.jsonl")
-    other = Memory(memory.store, Scope("ours", "other"))
-    file = tmp_path / "lessons.jsonl"
-    await other.import_(file, origin="user", by="ada", why="our own")
-    rows = await lesson_rows(other)
-    [reflection] = [id for id in rows if rows[id]["error_type"] == "partial"]
-    [cited, *_] = [id for id in rows if rows[id]["text"] == render.lesson(REJECTED)]
-    await delete_cited(other, cited)
-    assert reflection not in await lesson_rows(other)
-    assert len(await lesson_rows(memory)) == 4
 
 
 async def test_what_a_revoked_key_sent_is_cited_no_more(memory):

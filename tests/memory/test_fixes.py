@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heedful import Episode, Event, episodes, errors
+from heedful import Episode, Event, episodes
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 
@@ -52,21 +52,6 @@ SHAPES = [
     ),
     pytest.param(
         [
-            step(
-                "http",
-                {"url": "/orders", "headers": {"Accept": "json"}},
-                'HTTP/1.1 428 Precondition Required\n\n{"a": "header Key is missing"}',
-            ),
-            step(
-                "http", {"url": "/orders", "headers": {"Accept": "json", "Key": "o-1"}}
-            ),
-        ],
-        'When http with headers “{"Accept": "json"}” fails with “header Key is '
-        "missing”, call it with headers.Key “o-1” instead.",
-        id="a header that the error names",
-    ),
-    pytest.param(
-        [
             step("geo", {"of": "shops"}, error="Too Many Requests. Retry-After: 40"),
             step("sleep", {"seconds": 40}),
             step("geo", {"of": "shops"}),
@@ -86,16 +71,6 @@ SHAPES = [
     ),
     pytest.param(
         [
-            step("sh", "psql app", "ERROR: no role 'app'", "exit 1"),
-            step("sh", "createuser app"),
-            step("sh", "psql app"),
-        ],
-        "When sh `psql app` fails with “ERROR: no role 'app'”, do this first: sh "
-        "`createuser app`.",
-        id="a preparation",
-    ),
-    pytest.param(
-        [
             step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
             step("read", {"path": "src/a.c"}, "int x"),
             step("edit", {"path": "src/a.c", "old": "int x", "new": "int x;"}),
@@ -104,26 +79,6 @@ SHAPES = [
         "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
         "edit with path “src/a.c”, old “int x”, new “int x;”.",
         id="an edit",
-    ),
-    pytest.param(
-        [
-            step("sh", "make", "src/a.c:4:2: error: no 'prin'", "exit 2"),
-            step("edit", {"path": "src/a.c", "old": "prin(x)", "new": "printt(x)"}),
-            step("sh", "make", "src/a.c:4:2: error: no 'printt'", "exit 2"),
-            step("edit", {"path": "src/a.c", "old": "printt(x)", "new": "printf(x)"}),
-            step("sh", "make"),
-        ],
-        "When sh `make` fails with “src/a.c:4:2: error: no 'prin'”, do this first: "
-        "edit with path “src/a.c”, old “printt(x)”, new “printf(x)”.",
-        id="an edit in place of another",
-    ),
-    pytest.param(
-        [
-            step("book", {**dict.fromkeys("abcdef", "1"), "pay": 9}, error="too much"),
-            step("book", {**dict.fromkeys("abcdef", "1"), "pay": 7}),
-        ],
-        "When book with pay “9” fails with “too much”, call it with pay “7” instead.",
-        id="the changed one of many arguments",
     ),
     pytest.param(
         [
@@ -159,14 +114,6 @@ async def test_an_error_from_outside_is_not_told():
 @pytest.mark.parametrize(("steps", "rule"), SHAPES)
 async def test_the_rule_says_what_works(steps, rule):
     assert await rule_of(*steps) == rule
-
-
-@pytest.mark.parametrize(("steps", "rule"), SHAPES)
-async def test_the_lesson_says_that_the_run_mended_itself(steps, rule):
-    reflected = await reflect(run_of(*steps))
-    assert reflected is not None
-    assert reflected.strategy is not None
-    assert reflected.strategy.meta["mended"]
 
 
 @pytest.mark.parametrize(
@@ -265,33 +212,14 @@ ERRORS = [
         id="an exit status beside the words",
     ),
     pytest.param(
-        {"error": {"error_message": "the quota is used up"}},
-        "the quota is used up",
-        id="a message by another name",
-    ),
-    pytest.param(
         {"error": {"message": "slow down", "code": 429}},
         "slow down",
         id="a numeric code",
-    ),
-    pytest.param({"content": "HTTP 500"}, "HTTP 500", id="a status of HTTP"),
-    pytest.param(
-        {"content": "command not found: foo"},
-        "command not found: foo",
-        id="a program that is missing",
-    ),
-    pytest.param(
-        {"content": "no such model", "code": 1}, "no such model", id="an exit code"
     ),
     pytest.param(
         {"content": "Query timed out after 30 seconds."},
         "Query timed out after 30 seconds",
         id="time that ran out",
-    ),
-    pytest.param(
-        {"content": "request timeout after 30s"},
-        "request timeout after 30s",
-        id="a timeout after a time",
     ),
 ]
 
@@ -310,32 +238,9 @@ async def test_telling_words_are_taken_wherever_they_stand(result, words):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param("the timed out jobs", id="more words"),
-        pytest.param("set the timeout after 5", id="a time without a unit"),
-        pytest.param("timed out\nretried: ok", id="more lines"),
-    ],
-)
-async def test_a_text_that_only_mentions_time_that_ran_out_is_no_failure(content):
-    assert await rule_of(step("sh", "foo", content), outcome="failure") == ""
-
-
-@pytest.mark.parametrize(
-    "code", [pytest.param([1], id="a list"), pytest.param(True, id="a flag")]
-)
-def test_a_code_that_is_neither_text_nor_number_is_refused(code):
-    reader = episodes.readers.heedful.EpisodeReader(episodes.episode.Limits())
-    event = {"type": "tool_response", "error": {"message": "slow", "code": code}}
-    with pytest.raises(errors.InvalidInput, match="code"):
-        reader.add({"events": [event]})
-
-
-@pytest.mark.parametrize(
     "error",
     [
         pytest.param("local_engine: timed out after 30 seconds", id="timed out"),
-        pytest.param("Query timeout after 30 seconds", id="a timeout after a time"),
     ],
 )
 async def test_a_call_that_ran_out_of_time_is_not_to_be_repeated_as_it_is(error):
@@ -349,17 +254,6 @@ async def test_a_wait_that_no_run_saw_is_no_fix_that_worked():
     assert "What may help:\nwait, then repeat the same call" in reflected.text
 
 
-async def test_a_final_verifier_is_quoted():
-    verdict = Event("system_event", "12 % is the operating margin", agent="verifier")
-    answer = Event("llm_response", "It grew by 12 %.", agent="analyst")
-    search = step("search", "growth", "up 4.2 %, margin 12 %")
-    reflected = await reflect(run_of(search, (answer, verdict), outcome="failure"))
-    assert reflected is not None
-    assert reflected.text == (
-        "answer `It grew by 12 %.` failed with “12 % is the operating margin”."
-    )
-
-
 async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
     read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
@@ -371,23 +265,11 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     assert any("call ocr" in row.lesson for row in rows)
 
 
-FAILURES = [
-    pytest.param("pdf_text", "no text layer", id="as it was learnt"),
-    pytest.param("pdf_text", "Exit code 2\nno text layer", id="after a status"),
-    pytest.param(
-        "pdf_text",
-        "422 Unprocessable\n{'error': {'code': 7, 'message': 'no text layer'}}",
-        id="in an object",
-    ),
-]
-
-
 @pytest.mark.parametrize(
     ("prompt", "task"),
     [
         pytest.param("Read the lease.", "Get it done.\nRead the lease.", id="typed"),
         pytest.param("Get it done", "Get it done.", id="the task itself"),
-        pytest.param("Get it done. Now.", "Get it done. Now.", id="begins as the task"),
         pytest.param("See:\nall of it", "Get it done.", id="perhaps pasted"),
     ],
 )

@@ -12,11 +12,9 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
 from heedful.lessons.origin import Origin
 from heedful.loop.record import Finding
-from heedful.loop.runs import StageReport
 from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.testing import ScriptedModel
 
 pytestmark = pytest.mark.both_nightly
 
@@ -126,18 +124,6 @@ async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
     assert measured.false_alarms == 0
 
 
-async def test_the_finding_counts_once_in_another_store_and_in_none(
-    memory: Memory,
-) -> None:
-    await harden(memory)
-    await run_loop(
-        memory, "Backups", "medium", "P2", checks=[not_empty], store=":memory:"
-    )
-    await run_loop(memory, "Restores", "medium", "P2", checks=[not_empty], store=None)
-    [measured] = await LessonChecks(memory).list()
-    assert measured.hits == 2
-
-
 async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> None:
     def severity(answer: str) -> bool:
         """Anything goes by now."""
@@ -166,15 +152,6 @@ async def test_a_loop_of_another_key_is_not_judged(memory: Memory) -> None:
     assert result.briefing.checks == ()
 
 
-async def test_the_briefing_names_the_checks_that_judge(memory: Memory) -> None:
-    check = await harden(memory)
-    result = await run_loop(memory, "Backups", "P2", checks=[not_empty])
-    assert result.briefing is not None
-    [judging] = result.briefing.checks
-    assert judging.lesson == check.lesson
-    assert f"checked: lesson {check.lesson}" in str(result.briefing)
-
-
 async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
     check = await harden(memory)
     loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
@@ -188,46 +165,11 @@ async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
     assert measured.hits == 1
 
 
-async def test_a_host_that_evaluates_has_the_last_word(memory: Memory) -> None:
-    await harden(memory)
-    loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
-    await loop.report("medium", evaluation=heedful.Evaluation())
-    assert loop.passed
-    [measured] = await LessonChecks(memory).list()
-    assert measured.hits == 1
-    assert measured.false_alarms == 1
-
-
 async def test_a_finding_of_a_lesson_teaches_no_new_lesson(memory: Memory) -> None:
     await harden(memory)
     before = await memory.count()
     await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
     assert await memory.count() == before
-
-
-async def run_stage(memory: Memory, check: Any, *answers: str) -> StageReport:
-    """Run a pipeline with one stage whose model makes these answers."""
-    pipeline = heedful.Pipeline("reports", store=memory.store, memory=memory)
-
-    @pipeline.stage(checks=[check], memory_key=KEY, model=ScriptedModel(*answers))
-    def triage(state: Any) -> str:
-        return "How severe is it?"
-
-    report = await pipeline.run({})
-    [stage] = report.stages
-    return stage
-
-
-async def test_a_stage_of_a_pipeline_teaches_and_is_judged(memory: Memory) -> None:
-    for pair in (("high", "P1"), ("very low", "P3"), ("urgent!", "P0")):
-        await run_stage(memory, severity, *pair)
-    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
-
-    stage = await run_stage(memory, not_empty, "medium", "P2")
-    first, second = stage.attempts
-    assert first.checks[-1].check_name == check.name
-    assert first.overall_status == "failed"
-    assert second.overall_status == "passed"
 
 
 async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
@@ -292,20 +234,6 @@ async def test_a_check_is_deleted_with_a_source_that_it_may_quote(
     await memory.quarantine.revoke(f"loop:{TASKS[1]}", by="ana")
     assert await memory.count() == 1
     assert await LessonChecks(memory).list() == []
-
-
-async def test_secrets_are_in_no_check(memory: Memory) -> None:
-    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
-
-    def listed(answer: str) -> list[Finding]:
-        fix = "answer with a JSON object"
-        return [] if answer[0] == "{" else [Finding("listed", "no JSON", fix=fix)]
-
-    for number in range(2):
-        answer = f'{{"{secret}": {number}, "n": "{secret}"}}'
-        await run_loop(memory, f"about {number}", "none", answer, checks=[listed])
-    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
-    assert secret not in repr(check)
 
 
 async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(
@@ -432,50 +360,11 @@ async def test_what_no_check_separates_is_refused(memory: Memory) -> None:
         await LessonChecks(memory).propose(await lesson_of(memory))
 
 
-async def test_a_harmless_answer_of_the_key_prevents_a_false_alarm(
-    memory: Memory,
-) -> None:
-    def short(answer: str) -> bool:
-        return True
-
-    lesson = await teach(memory)
-    await run_loop(memory, "Nothing is wrong", "no bug", checks=[short])
-    with pytest.raises(InvalidInput, match="differ from the accepted ones"):
-        await LessonChecks(memory).propose(lesson)
-
-
-async def test_without_a_memory_key_only_a_forbidden_word_is_asked(
-    memory: Memory,
-) -> None:
-    def plain(answer: str) -> list[Finding]:
-        if "```" not in answer:
-            return []
-        return [Finding("plain", "a code block", fix="answer without ``` around it")]
-
-    for n in range(2):
-        await run_loop(
-            memory,
-            f"query {n}",
-            f"```select {n}```",
-            f"select {n}",
-            checks=[plain],
-            key="",
-        )
-    check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
-    assert check.kind == "word"
-    assert check.memory_key == ""
-    assert check.judge("``` x")
-    assert not check.judge("x")
-
-
 @pytest.mark.parametrize(
     ("call", "field"),
     [
         pytest.param(lambda c: c.propose(0), "lesson", id="id 0"),
-        pytest.param(lambda c: c.propose("1"), "lesson", id="id is text"),
         pytest.param(lambda c: c.accept(1, by=""), "by", id="nobody accepts"),
-        pytest.param(lambda c: c.reject(1, by=" "), "by", id="nobody rejects"),
-        pytest.param(lambda c: c.false_alarm(1, by=""), "by", id="nobody says so"),
         pytest.param(lambda c: c.list(0), "limit", id="limit 0"),
     ],
 )

@@ -171,30 +171,3 @@ async def test_an_empty_answer_says_why(memory: Memory) -> None:
         await memory.related(999)
     with pytest.raises(InvalidInput):
         await memory.related(bare, limit=0)
-
-
-async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
-    memory: Memory,
-) -> None:
-    rule = 0
-    for tool, wrong, right, task in (
-        ("open", "kettle", "red kettle", "Show the kettle."),
-        ("search", "A17", "A-17", "Where is my order?"),
-    ):
-        events = (
-            Event("tool_call", tool=tool, arguments={"name": wrong}),
-            Event("tool_response", error=f"Error: no such {tool}"),
-            Event("tool_call", tool=tool, arguments={"name": right}),
-            Event("tool_response", "ok"),
-        )
-        run = Episode(events, "success", task=task)
-        reflected = await reflect(run, memory=memory, origin="user")
-        assert reflected is not None
-        assert reflected.strategy is not None
-        rule = reflected.stored[-1].id
-
-    related = await memory.related(rule)
-    assert links_of(related) == ["tool search"]
-    account, *others = related.related
-    assert account.lesson.kind == "reflection"
-    assert others == []

@@ -58,8 +58,6 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     ("old", "new", "told"),
     [
         pytest.param("operator", "operator", "new", id="the same origin"),
-        pytest.param("model", "measured", "new", id="both of this machine"),
-        pytest.param("model", "operator", "new", id="a higher origin"),
         pytest.param("operator", "model", "old", id="a lower origin"),
         pytest.param("operator", "external", "old", id="from outside"),
     ],
@@ -102,7 +100,6 @@ async def test_a_figure_of_the_error_and_of_the_lesson_is_part_of_the_lesson(sto
     ("error_type", "text"),
     [
         pytest.param("E", "the growth is {}, not 12", id="a correction"),
-        pytest.param("conflict", "revenue grew by {} %", id="a claim"),
     ],
 )
 async def test_errors_about_figures_are_lessons_of_their_own(store, error_type, text):

@@ -274,15 +274,6 @@ async def test_words_and_example_of_others_stay_theirs(memory):
     assert match.seen == 1
 
 
-async def test_what_waits_for_a_lesson_whose_example_was_evicted_is_counted(memory):
-    small = Memory(memory.store, max_entries=1)
-    for accepted in ("1 kg", "2 kg"):
-        example = replace(WEIGHT, accepted=accepted)
-        await small.remember("u", "x", lesson="Units!", example=example, origin="local")
-    assert await read_rows(memory, "select 1 from example where id = 1") == []
-    assert (await memory.remember("u", "x", origin="outside", source="page")).seen == 3
-
-
 async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
     for key in ("key:0f", "key:1e"):
         with Effects(actor=Actor(key)):

@@ -3,13 +3,11 @@ it says.
 """
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
-from heedful.store import editions
 from tests.memory.conftest import by_words_and_vectors
 
 pytestmark = pytest.mark.both_nightly
@@ -45,10 +43,6 @@ def build_lesson(text: str, trust="local", rated=None, **more) -> Lesson:
         pytest.param(
             {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
             id="its pattern beside a lesson and an example",
-        ),
-        pytest.param(
-            {"text": f"{SAID} (4711 rows)", "lesson": "Filter first."},
-            id="its pattern beside a lesson",
         ),
     ],
 )
@@ -176,28 +170,9 @@ EMPTY_QUERIES = [
     ),
     pytest.param({"tags": ["red"]}, "it does not match the filter", id="another tag"),
     pytest.param(
-        {"tags": ["sql", "red"], "match": "all"},
-        "it does not match the filter",
-        id="one of two tags",
-    ),
-    pytest.param(
-        {"kind": ("strategy", "reflection")},
-        "it does not match the filter",
-        id="another kind",
-    ),
-    pytest.param(
-        {"error_type": "disk"}, "it does not match the filter", id="another type"
-    ),
-    pytest.param({"since": 9e9}, "it does not match the filter", id="older"),
-    pytest.param(
         {"importance": 0.6},
         "it does not match the filter",
         id="importance",
-    ),
-    pytest.param(
-        {"text": SAID, "importance": 0.6},
-        "it does not match the filter",
-        id="beside a text",
     ),
 ]
 
@@ -225,21 +200,3 @@ async def test_an_empty_query_names_the_command_that_changes_it(memory):
         assert "it waits in quarantine with the trust outside" in silence
         assert waiting.release in silence
         assert "JOIN" not in silence
-
-
-async def test_an_empty_query_names_the_command_that_restores(memory):
-    lesson = await memory.remember("timeout", SAID)
-    row = await memory.store.read(memory.scope, editions.one, lesson.id)
-    retire = partial(editions.amend, edition=row["edition"], by="ada", why="old")
-    await memory.store.write(memory.scope, retire, lesson.id, retired=True)
-    command = f"heedful proof --restore {lesson.id} --by NAME"
-    for text in ("", SAID):
-        silence = (await memory.query(text)).silence
-        assert f"it was retired; to change that: {command}" in silence
-
-
-async def test_an_empty_query_names_what_fits_the_filters_first(memory):
-    await memory.remember("timeout", f"{SAID} at once", tags=["blue"])
-    waiting = await memory.remember("timeout", SAID, tags=["red"], origin="outside")
-    matches = await memory.query("", tags=["red"], waiting=False)
-    assert waiting.release in matches.silence

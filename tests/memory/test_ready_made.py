@@ -5,7 +5,6 @@ one function got wrong under a check is told to every function that the check gu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -88,20 +87,6 @@ def memory(store: Store) -> Memory:
             id="a needle that the accepted answer has",
         ),
         pytest.param(
-            checks.contains("Ada"),
-            "Yours, Bo",
-            "Yours, Ada",
-            "write 'Ada' in the answer",
-            id="a needle that is a name",
-        ),
-        pytest.param(
-            checks.contains("24"),
-            "We answer within 2 hours.",
-            "We answer within 24 hours.",
-            "write '24' in the answer",
-            id="a needle that is a figure",
-        ),
-        pytest.param(
             checks.excludes("sorry"),
             "I am sorry: no.",
             "No.",
@@ -116,20 +101,6 @@ def memory(store: Store) -> Memory:
             id="a limit, without how many words were over it",
         ),
         pytest.param(
-            checks.words(at_least=2),
-            "yes",
-            "yes please",
-            "use at least 2 words",
-            id="a lower limit that the count equals",
-        ),
-        pytest.param(
-            checks.characters(at_most=4),
-            "maybe",
-            "yes",
-            "use at most 4 characters",
-            id="characters",
-        ),
-        pytest.param(
             checks.regex("low|high"),
             "rather low",
             "low",
@@ -137,39 +108,11 @@ def memory(store: Store) -> Memory:
             id="a pattern with the answer in it",
         ),
         pytest.param(
-            checks.regex("[A-Z]{2}-[0-9]+", full=False),
-            "no number",
-            "It is AB-77.",
-            "answer with text that matches '[A-Z]{2}-[0-9]+'",
-            id="a pattern that is searched for",
-        ),
-        pytest.param(
-            checks.regex("S[1-3]", fix="say S1, S2 or S3"),
-            "S4",
-            "S3",
-            "answer with text that entirely matches 'S[1-3]': say S1, S2 or S3",
-            id="a pattern with advice",
-        ),
-        pytest.param(
             checks.ranges(price=(0, 90)),
             '{"price": [8, 900]}',
             '{"price": [8, 9]}',
             "keep price from 0 to 90",
             id="bounds of a column",
-        ),
-        pytest.param(
-            checks.finite(columns=["price"]),
-            '{"price": [8, null]}',
-            '{"price": [8, 9]}',
-            "write finite numbers in price for every row, or leave the row out",
-            id="a column",
-        ),
-        pytest.param(
-            checks.rows(key="order"),
-            '{"order": [7, 7]}',
-            '{"order": [7, 8]}',
-            "write each order once",
-            id="a key of rows",
         ),
         pytest.param(
             checks.grounding([{"name": "Lamp", "price": 30}]),
@@ -184,27 +127,6 @@ def memory(store: Store) -> Memory:
             '{"due": "2026-05-03"}',
             "at $.due: write it in the format 'date'",
             id="a format of a field",
-        ),
-        pytest.param(
-            checks.json_schema({"properties": {"code": {"pattern": "^[A-Z]{2}$"}}}),
-            '{"code": "Ab"}',
-            '{"code": "AB"}',
-            "at $.code: make it match '^[A-Z]{2}$'",
-            id="a pattern of a field",
-        ),
-        pytest.param(
-            checks.json_schema({"properties": {"mood": {"enum": ["calm", "cross"]}}}),
-            '{"mood": "happy"}',
-            '{"mood": "calm"}',
-            "at $.mood: write one of ['calm', 'cross']",
-            id="allowed values, one of which is the answer",
-        ),
-        pytest.param(
-            checks.json_schema(Basket),
-            '{"lines": [{"name": "pen", "count": 12}], "prices": {}}',
-            '{"lines": [{"name": "pen", "count": 9}], "prices": {}}',
-            "at $.lines[].count: make it at most 9",
-            id="a limit in a list, by a class",
         ),
         pytest.param(
             checks.json_schema(Basket),
@@ -278,11 +200,6 @@ def rated(answer: str) -> heedful.Evaluation:
     return heedful.Evaluation(tuple(polite(answer)))
 
 
-def dated(answer: str) -> None:
-    if "2026" not in answer:
-        raise ValueError("the year is missing")
-
-
 def in_words(answer: str, unit: str) -> list[Finding]:
     if unit in answer:
         return []
@@ -311,10 +228,6 @@ def beginning_with(sign: str) -> Callable[[str], list[Finding]]:
     return begins
 
 
-class Parcel(BaseModel):
-    weight: int
-
-
 def parcel_schema() -> dict[str, Any]:
     return {"type": "object", "required": ["weight"]}
 
@@ -332,14 +245,6 @@ def parcel_schema() -> dict[str, Any]:
             id="a ready-made check that is made twice",
         ),
         pytest.param(
-            checks.words(0, 3),
-            checks.words(at_most=3),
-            "it is on its way",
-            "on its way",
-            "use at most 3 words",
-            id="the same arguments, by place and by name",
-        ),
-        pytest.param(
             checks.json_schema(parcel_schema()),
             checks.json_schema(parcel_schema()),
             "{}",
@@ -348,28 +253,12 @@ def parcel_schema() -> dict[str, Any]:
             id="two equal schemas",
         ),
         pytest.param(
-            checks.json_schema(Parcel),
-            checks.json_schema(Parcel),
-            "{}",
-            '{"weight": 3}',
-            "add it",
-            id="a model",
-        ),
-        pytest.param(
             polite,
             polite,
             "Yours",
             "Yours. Kind regards",
             "ends without a greeting. greet",
             id="a function of a module",
-        ),
-        pytest.param(
-            dated,
-            dated,
-            "in May",
-            "in May 2026",
-            "the year is missing",
-            id="a function of a module that raises",
         ),
     ],
 )
@@ -395,13 +284,6 @@ async def test_one_check_has_one_rule_for_two_functions(
             id="lambdas",
         ),
         pytest.param(beginning_with("A: "), beginning_with("A: "), id="closures"),
-        pytest.param(
-            partial(in_words, unit="A: "),
-            partial(in_words, unit="A: "),
-            id="partial functions",
-        ),
-        pytest.param(Desk("A: "), Desk("A: "), id="objects"),
-        pytest.param(Desk("A: ").judge, Desk("A: ").judge, id="methods of objects"),
     ],
 )
 async def test_what_may_differ_is_not_one_check(
@@ -418,13 +300,6 @@ async def test_what_may_differ_is_not_one_check(
         pytest.param(
             checks.contains("Lima"), checks.contains("Oslo"), "Rome", id="a needle"
         ),
-        pytest.param(checks.words(2), checks.words(3), "Rome", id="a limit"),
-        pytest.param(
-            checks.python_tests("assert twice(2) == 4", unsafe=True),
-            checks.python_tests("assert half(4) == 2", unsafe=True),
-            "def twice(n): return n",
-            id="tests",
-        ),
     ],
 )
 async def test_a_function_whose_tasks_have_other_arguments_is_not_told_theirs(
@@ -437,41 +312,6 @@ async def test_a_function_whose_tasks_have_other_arguments_is_not_told_theirs(
     assert "got wrong" not in await tell(memory, [second], other)
 
 
-async def test_of_two_checks_with_one_name_only_the_shared_one_tells(
-    memory: Memory,
-) -> None:
-    ids = checks.regex("[A-Z]{2}-[0-9]+", full=False)
-    dates = checks.regex("[0-9]{4}-[0-9]{2}", full=False)
-    await tell(memory, [ids, dates], "in May", "AB-7 in 2026-05")
-
-    prompt = await tell(memory, [dates], "2026-05", key=OTHER_KEY)
-    assert "[0-9]{4}-[0-9]{2}" in prompt
-    assert "[A-Z]{2}" not in prompt
-
-
-@pytest.mark.parametrize(
-    ("keys", "why"),
-    [
-        pytest.param([KEY], f"from loops of {KEY}, broken in 1 loop", id="one"),
-        pytest.param(
-            ["shop.note", "shop.card", "shop.note"],
-            "from loops of shop.card and shop.note, broken in 3 loops",
-            id="two",
-        ),
-    ],
-)
-async def test_why_names_the_functions_whose_loops_broke_the_rule(
-    memory: Memory, keys: Sequence[str], why: str
-) -> None:
-    for number, key in enumerate(keys):
-        await tell(memory, [polite], "Yours", f"{number}. Kind regards", key=key)
-    briefing = await memory.brief(
-        "another task", "", memory_key=OTHER_KEY, check_ids=[check_id(polite)]
-    )
-    [choice] = briefing.choices
-    assert choice.why == why
-
-
 async def test_a_rule_that_both_functions_broke_is_their_own(memory: Memory) -> None:
     for key in (KEY, OTHER_KEY):
         await tell(memory, [polite], "Yours", f"{key}. Kind regards", key=key)
@@ -481,13 +321,6 @@ async def test_a_rule_that_both_functions_broke_is_their_own(memory: Memory) -> 
     [choice] = briefing.choices
     assert choice.why == "broken in 1 loop"
     assert f"accepted: {OTHER_KEY}" in briefing.prompt
-
-
-async def test_three_functions_tell_a_rule_once(memory: Memory) -> None:
-    for key in (KEY, "shop.letter", "shop.note"):
-        await tell(memory, [polite], "Yours", f"{key}. Kind regards", key=key)
-    prompt = await tell(memory, [polite], "Kind regards", key=OTHER_KEY)
-    assert prompt.count("ends without a greeting") == 1
 
 
 async def test_a_rule_stays_in_its_project(store: Store) -> None:
@@ -520,7 +353,6 @@ async def test_a_reported_loop_and_a_stage_are_told_it_too(memory: Memory) -> No
 STAGE_JUDGES = [
     pytest.param({"checks": [checks.contains("Ada")]}, id="a ready-made check"),
     pytest.param({"checks": [polite]}, id="a function of a module"),
-    pytest.param({"evaluate": rated}, id="an evaluator alone"),
     pytest.param({"checks": [kind], "evaluate": rated}, id="an evaluator with checks"),
 ]
 
@@ -550,23 +382,6 @@ async def test_what_a_stage_learnt_is_told_to_other_stages_and_to_itself(
     for name in ("note", "letter"):
         hints = await run_stage(memory, name, judges, iter(["Ada. Kind regards"]))
         assert "what earlier answers got wrong" in hints[0]
-
-
-async def test_what_a_stage_learnt_is_told_to_a_function(memory: Memory) -> None:
-    judges = {"checks": [polite]}
-    await run_stage(memory, "letter", judges, iter(["Yours", "Kind regards"]))
-    assert "without a greeting" in await tell(memory, [polite], "Kind regards")
-
-
-async def test_two_stages_with_other_checks_share_nothing(memory: Memory) -> None:
-    hints = []
-    for word in ("Ada", "Bo"):
-        judges = {"checks": [checks.contains(word)]}
-        answers = iter([f"Yours, {word}"])
-        if word == "Ada":
-            answers = iter(["Yours", "Yours, Ada"])
-        hints = await run_stage(memory, word, judges, answers)
-    assert hints == [""]
 
 
 async def test_a_function_that_refuses_its_own_answer_teaches_without_a_check(

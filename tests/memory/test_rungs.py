@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from heedful.drive.drive import Run, run
+from heedful.drive.drive import run
 from heedful.drive.generate import Rung
 from heedful.drive.report import open_loop
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.proof import MeanCost
 from heedful.loop.decide import Policy
-from heedful.loop.ladder import LadderFigures
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
@@ -44,10 +43,6 @@ async def climb(store: Any, small: Named, large: Named, **options: Any) -> Any:
     return await run("t", generate=generate, **options)
 
 
-async def test_a_store_without_ladders_has_no_figures(store):
-    assert await store.read(Scope(), ladders.figures) == LadderFigures()
-
-
 async def test_figures_have_the_rungs_of_all_memory_keys(store):
     await climb(store, Named("s", "right"), Named("l"), memory_key="a")
     await climb(store, Named("s", "wrong"), Named("l", "right"), memory_key="b")
@@ -63,31 +58,6 @@ async def test_figures_have_the_rungs_of_all_memory_keys(store):
     assert large.model == "l"
     assert large.share == 0.5
     assert large.cost == 20.0
-
-
-async def test_figures_are_those_of_one_project(store):
-    await climb(store, Named("s", "right"), Named("l"))
-    other = Scope("default", "other")
-    assert await store.read(other, ladders.figures) == LadderFigures()
-
-
-async def test_a_loop_that_ends_again_counts_once(store):
-    options = {"id": "again", "memory_key": "a"}
-    result = await climb(store, Named("s", "no"), Named("l", "no"), **options)
-    assert not result.passed
-    await lift_attempts(store)
-    await climb(store, Named("s"), Named("l", "right"), **options)
-    figures = await store.read(Scope(), ladders.figures)
-    assert figures.tasks == 1
-    assert figures.passed == 1
-    assert figures.rungs[1].attempts == 2
-
-
-async def lift_attempts(store: Any) -> None:
-    """Let the loop go on past the rule that ended it."""
-    generate = [Named("s"), Named("l")]
-    session = Run[Any]("t", generate=generate, store=store, id="again")
-    await session.override("attempts", by="ada", why="once more")
 
 
 async def test_proof_has_the_figures_and_those_of_one_first_model(store):
@@ -129,14 +99,6 @@ async def test_proof_compares_climbs_and_costs(store):
     assert climbs.withheld == 1.0
     assert climbs.gain == 0.5
     assert proof.mean_cost == MeanCost(2.5, 5.0)
-
-
-async def test_a_loop_that_began_higher_is_left_out(store):
-    began_higher = Outcome("a", False, calls=1, rung=2, climbed=True, cost=9.0)
-    await record_loop(store, "a", True, began_higher)
-    proof = await Memory(store).prove()
-    assert proof.pooled.climbs is None
-    assert proof.mean_cost is None
 
 
 @pytest.mark.parametrize(

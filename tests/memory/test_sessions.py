@@ -10,7 +10,6 @@ import pytest
 
 import heedful
 from heedful.episodes.episode import Episode, Event
-from heedful.errors import InvalidInput
 from heedful.lessons import render
 from heedful.lessons.action import command_of
 from heedful.lessons.mistake import Mistake
@@ -26,9 +25,6 @@ def mends_of(mistake: Mistake) -> tuple[str, ...]:
     return (*map(render.call_words, fix.calls), *changed)
 
 
-MAKES: Any = {"user": "user"} | dict.fromkeys(
-    ("program:npm", "program:pnpm", "program:pytest"), "local"
-)
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
 COUNT = itertools.count()
 
@@ -71,12 +67,7 @@ BROKEN = step(
 )
 
 PASSED = step("Bash", "pytest -q", "1 passed")
-COUNTED = """E   AssertionError: assert 10 == 9\n\nt.py:4: AssertionError
-FAILED t.py::f - AssertionError: assert 10 == 9\n1 failed, 1 passed in 0.03s
-make: *** [Makefile:2: test] Error 1"""
 LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
-PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
-HARMLESS_PAGE = step("WebFetch", {"url": "https://a.test"}, "How to build pads.")
 
 
 @pytest.fixture
@@ -134,51 +125,6 @@ def memory(store):
         pytest.param(
             [
                 step(
-                    "Bash",
-                    "go test",
-                    "=== FAILURES ===\na.go:1:2: undefined: f",
-                    failed=True,
-                ),
-                step(
-                    "Bash",
-                    "go vet",
-                    "=== FAILURES ===\nb.go:3:4: unused variable",
-                    failed=True,
-                ),
-                edit("", "func f()", "a.go"),
-                step("Bash", "go vet"),
-                step("Bash", "go test"),
-            ],
-            ["a.go:1:2: undefined: f", "b.go:3:4: unused variable"],
-            [],
-            0,
-            False,
-            id="two errors and one edit of a file that they name",
-        ),
-        pytest.param(
-            [
-                step(
-                    "Bash",
-                    "npm test",
-                    f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:",
-                    failed=True,
-                ),
-                step(
-                    "Bash",
-                    "pip install a",
-                    "ERROR: no version\nERROR: no match",
-                    failed=True,
-                ),
-            ],
-            ['npm ERR! Missing script: "test"', "ERROR: no version"],
-            [],
-            0,
-            False,
-            id="two errors and no fix",
-        ),
-        pytest.param(
-            [
-                step(
                     "find",
                     {"a": "kettle"},
                     "3 items match; say the colour",
@@ -191,28 +137,6 @@ def memory(store):
             0,
             False,
             id="other arguments of a tool fix it",
-        ),
-        pytest.param(
-            [
-                step("Bash", "make test", COUNTED, failed=True),
-                step("Bash", "make a", "make: *** [M:2: a] Error 1", failed=True),
-            ],
-            [
-                "FAILED t.py::f - AssertionError: assert 10 == 9",
-                "make: *** [M:2: a] Error 1",
-            ],
-            [],
-            0,
-            False,
-            id="the line that counts",
-        ),
-        pytest.param(
-            [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
-            [FAILED[1].error[12:]],
-            [],
-            0,
-            False,
-            id="a log that is read is no error",
         ),
     ],
 )
@@ -247,13 +171,6 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
             id="the same program in two words",
         ),
         pytest.param(
-            "lint | head",
-            "sh: lint: not found",
-            ["ls | head"],
-            None,
-            id="another program",
-        ),
-        pytest.param(
             "git push",
             "fatal: no upstream",
             ["cd b && git push", "git push -u origin b"],
@@ -273,20 +190,6 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
             ["pip install pyyaml", "run.py"],
             0,
             id="after an install",
-        ),
-        pytest.param(
-            "git push",
-            "error: pull first",
-            ["git pull", "git status", "git push"],
-            0,
-            id="a command that only looks is no fix",
-        ),
-        pytest.param(
-            "mise run lint",
-            "[lint] ERROR task failed",
-            ["mise run test"],
-            None,
-            id="another task of the same program",
         ),
     ],
 )
@@ -325,19 +228,6 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
         episode = session(BROKEN, edit("sum", "y"), PASSED, id=f"s{times}")
         await heedful.learn_session(episode, memory=memory)
         assert len(await memory.recall("NameError: name 'sum' is not defined")) == times
-
-
-PUSH = "git push origin main"
-PUSHED = step("Bash", f"git pull --rebase && {PUSH}", "ok")
-REFUSED = step(
-    "Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to push", failed=True
-)
-
-
-async def test_only_an_episode_is_learnt():
-    text: Any = "text"
-    with pytest.raises(InvalidInput):
-        await heedful.learn_session(text, memory=":memory:")
 
 
 async def test_a_fix_that_reads_as_the_failed_call_is_none(memory):

@@ -149,16 +149,6 @@ async def test_one_s_own_words_about_an_error_come_back():
     assert texts == {NPM_LESSON}
 
 
-@pytest.mark.both_nightly
-async def test_words_that_a_session_taught_come_back():
-    memory = Memory(in_memory())
-    await keep(memory, NPM_ERROR, trust="user")
-    await follow(memory, write_rules([rule_of("Use pnpm.", error=NPM_ERROR)]))
-    await follow(memory, write_rules([]))
-    [lesson] = (await memory.seen("", NPM_ERROR)).lessons
-    assert lesson["text"] == NPM_ERROR
-
-
 @given(st.sampled_from(ORIGINS), st.sampled_from(ORIGINS))
 def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
     async def follow_one() -> list[Any]:
@@ -172,16 +162,6 @@ def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
 
     [trust] = run_async(follow_one())
     assert trust == ORIGINS[max(map(ORIGINS.index, (stated, reviewer)))]
-
-
-@pytest.mark.parametrize("trust", ["outside"])
-async def test_what_nobody_confirms_waits(trust):
-    memory = Memory(in_memory())
-    followed = await follow(memory, "- A rule.\n", trust=trust)
-    assert followed.waiting == 1
-    [lesson] = (await memory.seen("", "A rule.")).lessons
-    assert lesson["state"] == "quarantined"
-    assert lesson["text"] == ""
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4, unique=True), st.data())
@@ -215,14 +195,7 @@ def test_export_and_import_lose_nothing(words, data):
         pytest.param("Key AKIAIOSFODNN7EXAMPLE is used.", "AKIA", id="a key"),
         pytest.param("Mail ann.lee@corp.example first.", "ann.lee", id="an address"),
         pytest.param(f"Read {HOME}/ann/shop/a.py.", HOME, id="a home folder"),
-        pytest.param("Read /srv/customer/a.py.", "/srv", id="a folder"),
-        pytest.param("Write 2>/tmp/ann.log.", "/tmp", id="a file of an output"),
-        pytest.param("PATH=/usr/bin:/srv/acme/bin is set.", "/srv", id="a path list"),
-        pytest.param("Use cc -I/srv/acme/include.", "/srv", id="a path after a letter"),
         pytest.param("Open C:\\Users\\ann\\a.py.", "Users", id="a drive"),
-        pytest.param("Open \\\\nas\\team\\a.py.", "nas", id="a network share"),
-        pytest.param("Open ~/a.py.", "~", id="a short home"),
-        pytest.param("Open file:///srv/x.", "srv", id="an address of a file"),
         pytest.param(
             "{'first_name': 'Mia', 'dob': '1990-04-05'}", "1990", id="a birth"
         ),

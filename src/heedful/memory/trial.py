@@ -26,7 +26,6 @@ from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, require
 
 
-
 class Trial:
     """A trial of the texts that `source` adds to prompts, such as "mem0".
 

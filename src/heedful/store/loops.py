@@ -29,7 +29,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
-from heedful.store import exposures
+from heedful.store import exposures, lessons
 from heedful.store.connection import (
     MAX_ROWS,
     MEMORY_LOCKS,
@@ -333,8 +333,6 @@ def commit(
 
 def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) -> int:
     """Write what memory adds to an entry; return the number of a new outcome or 0."""
-    from heedful.store import hardened, lessons  # most loops teach nothing
-
     if memory.briefing is not None:
         brief(db, scope, id, memory.briefing)
     number = exposures.expose(db, scope, exposures=(), outcome=memory.outcome, now=now)
