@@ -96,13 +96,13 @@ async def _refusal_of(
             return attempt.evaluation.errors[0]
 
     head = stored_loop.head
-    at = Context(
+    context = Context(
         head.task,
         len(stored_loop.loop.attempts) + 1,
         loop_id=stored_loop.id,
         data=head.context,
     )
-    evaluation = await evaluated(accepted, at, checks, None)
+    evaluation = await evaluated(accepted, context, checks, None)
     judges = await store.read(scope, exposures.active_checks, head.memory_key)
     judged = add_findings(None, accepted, judges, None) or Evaluation()
     errors = (*evaluation.errors, *judged.errors)

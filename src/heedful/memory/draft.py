@@ -381,10 +381,11 @@ def by_rules(study: Study) -> Draft:
     # The sentence quotes what the calls said.
     results = (study.course.result[position] for position in main.positions)
     events = sorted({*main.positions, *(n for n in results if n is not None)})
+    confidence = FIXED_CONFIDENCE if mistake.fix else DEFAULT_CONFIDENCE
     return Draft(
         (Claim(redact(render.lesson(readable)), tuple(events)),),
         redact(rule),
-        confidence=FIXED_CONFIDENCE if mistake.fix else DEFAULT_CONFIDENCE,
+        confidence=confidence,
         tags=tuple(filter(None, tags)),
         trust=lowest_origin((study.origin, "local")),
         rule_trust=lowest_origin((study.origin, "local", mistake.origin)),

@@ -544,7 +544,8 @@ class Memory:
         selection.others.extend((match, Obstacle("refused")) for match in refused)
 
         if begins and not exposures:
-            holdout = plan_holdout(self.holdout if tosses else 0.0, past)
+            share = self.holdout if tosses else 0.0
+            holdout = plan_holdout(share, past)
             seed = f"{self.scope.tenant}\0{self.scope.project}"
             exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))
 

@@ -709,13 +709,14 @@ class _LessonWriter:
         """Return a lesson with what all lessons of the run have in common."""
         text = text[:MAX_EXAMPLE_TEXT_CHARS]
         trust = lowest_origin((trust, self.study.origin))
+        example = Example(self.task, "") if self.task else None
         return Lesson(
             "reflection",
             name,
             error_type=name.error_type,
             text=text,
             sighting=text,
-            example=Example(self.task, "") if self.task else None,
+            example=example,
             state=initial_state(trust),
             trust=trust,
             importance=importance,

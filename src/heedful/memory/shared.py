@@ -97,7 +97,7 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
         return _MACHINE_PATH_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
 
     mistake = from_json(row["mistake"])
-    text = leave_out(render.account(mistake) if mistake else row["text"])
+    text = leave_out(render.account(mistake)) if mistake else leave_out(row["text"])
     if row["error_type"] == RULE_TYPE:
         return rule_of(text, trust=row["trust"])
 
@@ -107,10 +107,15 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
     text_signature = signature(row["error_type"], rule_of(text).text)
     is_own = row["kind"] == "strategy" or text_signature.digest == row["signature"]
     error = "" if is_own else pattern
+    fix = ""
+    files: Iterable[str] = ()
+    if mistake is not None:
+        fix = leave_out("\n".join(render.fix_lines(mistake)))
+        files = mistake.files
     return rule_of(
         text,
-        fix=leave_out("\n".join(render.fix_lines(mistake))) if mistake else "",
-        scope=sorted(mistake.files if mistake else ()),
+        fix=fix,
+        scope=sorted(files),
         tool=leave_out(row["error_type"]),
         error=error,
         check=leave_out(str(row["rule"].get("words", ""))),

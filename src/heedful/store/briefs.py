@@ -148,9 +148,9 @@ def _call_lines(rows: list[Row]) -> Iterator[BriefLine]:
             for part in parts
         ):
             continue
-        waits = row["origin"] == "outside"
+        error = row["error"] if row["origin"] != "outside" else ""
         yield BriefLine(
-            render.mark_line(mark, "" if waits else row["error"]),
+            render.mark_line(mark, error),
             sessions=row["sessions"],
             of=0,
             calls=row["calls"],

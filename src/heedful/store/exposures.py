@@ -547,14 +547,15 @@ def _opportunity(
         # Opportunities count one by one, so each needs a draw of its own.
         is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
 
+    # If their source is revoked, what the session repeats of them goes, too.
+    examples = (lesson["author"],) if lesson["author"] else ()
     return Exposure(
         name,
         loop,
         shown=is_shown,
         signature=signature,
         share=share,
-        # If their source is revoked, what the session repeats of them goes, too.
-        examples=(lesson["author"],) if lesson["author"] else (),
+        examples=examples,
     )
 
 

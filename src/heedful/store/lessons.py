@@ -266,7 +266,9 @@ def upsert(
         # Only what waits in quarantine is limited.
         limit = quota if lesson.state == "quarantined" else None
         keys = sorted(keys_in(lesson.sources))
-        source = storable(keys[0] if keys else lesson.source)
+        source = storable(lesson.source)
+        if keys:
+            source = storable(keys[0])
         if drops and limit is not None and len(held_of(db, scope, source)) >= limit:
             continue
 
@@ -923,10 +925,11 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """
     lesson = _lesson_row(db, scope, id)
     db.update("lesson", {"id": id}, {"pinned": pinned})
+    action = "pin" if pinned else "unpin"
     rule(
         db,
         scope,
-        action="pin" if pinned else "unpin",
+        action=action,
         subject=name_of(lesson),
         by=by,
         why=why,

@@ -214,12 +214,12 @@ def only_of_stated(
     sources_by_example: dict[int, list[str]] = {}
     for row in db.run("own_sources", key):
         sources_by_example.setdefault(row["example"], []).append(row["source"])
-    return [
-        example
-        for example, sources in sources_by_example.items()
-        if any(map(is_outside, sources))
-        and not any(is_outside(source, stated) for source in sources)
-    ]
+    freed = []
+    for example, sources in sources_by_example.items():
+        waits = any(is_outside(source, stated) for source in sources)
+        if any(map(is_outside, sources)) and not waits:
+            freed.append(example)
+    return freed
 
 
 @resumable(result=None)

@@ -756,11 +756,13 @@ def with_told_words(
     sightings = _rule_sightings(db, scope, "", [*rules.values(), *relatives])
     rows = [{**rule, "author": None} for rule in rules.values()]
     texts = _rule_texts(rows, sightings, task="")
-    told = {id: rule.text for id, rule in texts.items()}
-    return [
-        {**lesson, "text": lesson["text"] and told.get(lesson["id"], lesson["text"])}
-        for lesson in lessons
-    ]
+    shown = []
+    for lesson in lessons:
+        rule = texts.get(lesson["id"])
+        if rule is not None and lesson["text"]:
+            lesson = {**lesson, "text": rule.text}
+        shown.append(lesson)
+    return shown
 
 
 class _RuleText(NamedTuple):
