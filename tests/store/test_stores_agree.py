@@ -33,6 +33,7 @@ from heedful.store import (
     calls,
     dreams,
     editions,
+    episode_lessons,
     episodes,
     exposures,
     lessons,
@@ -70,6 +71,7 @@ sources = st.sampled_from(["", "page", "tool x"])
 CLOCKED = (
     calls,
     dreaming,
+    episode_lessons,
     episodes,
     exposures,
     lessons,
