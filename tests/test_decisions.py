@@ -4,27 +4,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from heedful.loop.decide import (
     Decision,
     Policy,
     Standing,
     decide,
-    echoes_before,
     reasoning,
     standing_of,
     triggers,
 )
-from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts
 from heedful.testing import history
 from tests.drive.support import FOUR
-from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of
-
-BEFORE = loop_of(evaluated("x"), echoes={"x": 4})
 
 # -- how worn a loop was
 
@@ -49,36 +43,6 @@ def test_a_standing_has_the_level_of_fatigue_and_its_change(
     worn = standing_of(history(*errors), policy)
     assert worn.fatigue == level
     assert worn.change == change
-
-
-@pytest.mark.parametrize(
-    ("loop", "policy", "echoes"),
-    [
-        pytest.param(Loop("new"), FOUR, {}, id="no attempt"),
-        pytest.param(
-            loop_of(evaluated("x"), evaluated("x", warnings="w")),
-            FOUR,
-            {"x": 2, "w": 1},
-            id="a finding twice",
-        ),
-        pytest.param(
-            loop_of(evaluated("x"), evaluated("y")),
-            FOUR,
-            {"y": 1},
-            id="another finding",
-        ),  # of the last attempt
-        pytest.param(BEFORE, FOUR, {"x": 1}, id="within the loop"),
-        pytest.param(BEFORE, orchestrator, {"x": 5}, id="across the scope"),
-        pytest.param(
-            BEFORE,
-            Policy((All(MaxAttempts(2), Echo(9, across="scope")),)),
-            {"x": 5},
-            id="across the scope inside a rule",
-        ),
-    ],
-)
-def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes):
-    assert standing_of(loop, policy).echoes == echoes
 
 
 # -- why a decision fell as it did
@@ -152,19 +116,3 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
 
 
 # -- what was counted in loops before it
-
-
-@given(support.loops(least=1), st.sampled_from([2, 3]), support.improvements)
-def test_the_echoes_of_earlier_loops_are_read_from_the_decisions(loop, times, better):
-    policy = Policy((MaxAttempts(9), All(Echo(times, "scope"), MaxAttempts(1))), better)
-    parts = [loop.upto(end) for end in range(1, len(loop.attempts) + 1)]
-    decisions = [
-        Decision(
-            len(part.attempts), decide(part, policy), standing=standing_of(part, policy)
-        )
-        for part in parts
-    ]
-    stored_loop = replace(loop, echoes={})
-    before = echoes_before(stored_loop, policy, decisions[-1])
-    assert decide(replace(stored_loop, echoes=before), policy) == decisions[-1].verdict
-    assert all(loop.echoes.get(key, 0) == count for key, count in before.items())

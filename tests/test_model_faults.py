@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from tests.faulty_models import (
     FaultyServer,
     LoopPlace,
     ModelFault,
-    Unnoticed,
     meet,
     serving,
 )
@@ -152,32 +150,6 @@ async def test_a_budget_counts_the_tokens_of_answers_that_nobody_can_use(
     assert spent.tokens - before == fault.billed * len(server.asked)
 
 
-@pytest.mark.parametrize(
-    ("fault", "place"),
-    [
-        ("503", "loop"),
-        ("503", "stage"),
-        ("503", "judge"),
-        ("an empty answer", "judge"),
-    ],
-)
-async def test_a_model_that_keeps_failing_is_asked_no_more_than_the_budget_allows(
-    fault: str, place: str, store: Store, server: FaultyServer
-) -> None:
-    budget = Budget(calls=4)
-    work = PLACES[place](store, server, budget)
-    assert isinstance(work, LoopPlace)
-    await work.begin()
-    with suppress(Unnoticed):
-        for _ in range(MANY):
-            await meet(server, FAULTS[fault], work)
-
-    spent = await work.spent()
-    stored_loop = await work.stored()
-    assert [stop.rule for stop in stored_loop.verdict.stopped_by] == ["budget"]
-    assert spent.calls >= 4
-
-
 # The library warns of a usage that it cannot read, and counts nothing.
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")
 @pytest.mark.parametrize("place", PLACES)
@@ -193,23 +165,3 @@ async def test_a_negative_usage_gives_nothing_back_to_a_budget(
     if isinstance(work, LoopPlace):
         spent = await work.spent()
         assert spent.tokens >= 0
-
-
-@pytest.mark.both_nightly
-@pytest.mark.parametrize("place", ["loop", "stage", "judge"])
-@pytest.mark.parametrize(
-    "mark",
-    [
-        pytest.param("\x00", id="NUL"),
-        pytest.param("\ud83d", id="half a character"),
-        pytest.param("\x1b[2J\u202e", id="signs that control a terminal"),
-    ],
-)
-async def test_an_odd_text_of_a_model_is_stored(
-    mark: str, place: str, store: Store, server: FaultyServer
-) -> None:
-    work = PLACES[place](store, server, AMPLE)
-    work.mark = mark
-    await work.begin()
-    await work.go(server.model())
-    await work.check_done()

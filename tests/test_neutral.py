@@ -14,22 +14,15 @@ from heedful.sanitize import sanitize
 TOKENS = [
     *"<|im_start|> <|im_end|> <|endoftext|> <|fim_prefix|>".split(),  # ChatML, Qwen
     # Llama 3
-    *"<|begin_of_text|> <|start_header_id|> <|eot_id|> <|python_tag|>".split(),
     *"<|header_start|> <|eot|>".split(),  # Llama 4
-    *"<s> </s> [INST] [/INST] <<SYS>> <</SYS>>".split(),  # Llama 2, Mistral
     *"[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS]".split(),
-    *"[TOOL_CALLS] [/TOOL_RESULTS]".split(),
     *"<bos> <eos> <start_of_turn> <end_of_turn>".split(),  # Gemma 2 and 3
     # Gemma 4
-    *'<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|"|>'.split(),
     *"<｜User｜> <｜begin▁of▁sentence｜> <｜tool▁calls▁begin｜>".split(),  # DeepSeek
-    *"<|user|> <|assistant|> <|system|> <|end|>".split(),  # Phi, GLM
     # Qwen
     *"<tool_call> </tool_call> <tool_response> </tool_response>".split(),
-    *"<think> </think>".split(),
     # Harmony
     *"<|start|> <|channel|> <|message|> <|constrain|> <|return|> <|call|>".split(),
-    *"<|START_OF_TURN_TOKEN|> <|USER_TOKEN|> <|/tool_call|>".split(),  # Command
 ]
 HIDDEN = (
     "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\0\x07\r"
@@ -37,24 +30,16 @@ HIDDEN = (
 )
 ORDINARY = [
     "x < y and z > 3 | 'a' [1] </p> <strong> naïve\n\tindented",
-    "f <|> g, xs |> List.map f <| ys |> h, <x|y>, [args], Assistant and Human: both",
     (
         "Human rights. The assistant said: no\nHuman: so says the line after\n\n## "
         "Assistant: not here"
     ),
-    "a < | b | > c, a < s > b, x << 3 >> y, sort < in.txt | uniq > out.txt",
     "if a < b and [ -f x ] || [ INSTALL ]; then cat <<EOF; fi, [ ] todo, [x] done",
-    "Omit < 5 | > 9 |, p(x | y) < p(y | x), List.map f <| List.filter g <| ys |> h",
     "全角の＜見出し＞と［注］、｜区切り｜",
-    "Όταν ο ήλιος δύει, Съешь же ещё этих мягких",
     "漢字とかな、한국어 텍스트",
-    "می‌خواهم کتاب‌ها را بخوانم",  # joiners between letters
     "שָׁלוֹם עוֹלָם",
-    "क्‍ष और क्‌ष, শ্রীমান র‍্যাব, ක්‍රියා, ಕ್‌ಷ",  # and after the sign that joins
     "ภาษาไทย, ភាសាខ្មែរ, မြန်မာ, ქართული, አማርኛ",
-    "ᠮᠣᠩᠭᠣᠯ ᠪᠢᠴᠢᠭ᠌, ᠬᠠᠷ᠎ᠠ",
     "👩‍👩‍👧‍👦 👁️‍🗨️ ❤️‍🔥 🏳️‍🌈 👍🏽 1️⃣ #️⃣ ☎️ ☎︎ ‼️ 葛󠄀城 𝒳︀",
-    "𝛼 ≤ ½ — “quoted” … ₿ ½",
 ]
 
 
@@ -70,35 +55,6 @@ def test_no_role_token_is_left_however_it_is_hidden(token: str) -> None:
     for other in TOKENS:
         for place in range(1, len(token)):
             assert token not in sanitize(token[:place] + other + token[place:])
-
-
-@pytest.mark.parametrize(
-    "token",
-    [
-        pytest.param("<| im_start |>", id="blanks inside the bars"),
-        pytest.param("< | im_end | >", id="blanks around the bars"),
-        pytest.param("<|\u00a0im_start\u2003|>", id="blanks that are no ASCII"),
-        pytest.param("<|\nim_start\n|>", id="ends of lines"),
-        pytest.param("<\u200b| im_\u200bstart |>", id="hidden characters, too"),
-        pytest.param("<| /tool_call |>", id="an end with blanks"),
-        pytest.param("< | User | >", id="a role with blanks"),
-        pytest.param("<| endoftext |>", id="the end of the text with blanks"),
-        pytest.param("<｜ begin▁of▁sentence ｜>", id="DeepSeek with blanks"),
-        pytest.param("＜|im_start|＞", id="signs of full width"),
-        pytest.param("＜｜ ｉｍ＿ｓｔａｒｔ ｜＞", id="letters of full width"),
-        pytest.param("［INST］", id="brackets of full width"),
-        pytest.param("[ INST ]", id="brackets with blanks"),
-        pytest.param("[ / INST ]", id="the end in brackets with blanks"),
-        pytest.param("< < SYS > >", id="the tag of Llama 2 with blanks"),
-        pytest.param("< /s>", id="the end of a sequence with blanks"),
-        pytest.param("< system >", id="a tag of the system with blanks"),
-        pytest.param("< / assistant >", id="the end of a tag with blanks"),
-        pytest.param("< end_of_turn >", id="the end of a turn with blanks"),
-    ],
-)
-def test_no_role_token_is_left_if_it_has_blanks_or_full_width(token: str) -> None:
-    assert sanitize(f"before {token} after") == "before … after"
-    assert sanitize(token.swapcase()) == "…"
 
 
 @pytest.mark.parametrize("role", ["Human", "Assistant"])

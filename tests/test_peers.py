@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from bench.peers.environments import (
     VERSIONS,
     Environment,
     Peer,
-    find_reason,
-    hide_places,
     open_ours,
     read_peers,
 )
@@ -29,7 +26,6 @@ from bench.peers.loop import (
     find_long_fault,
 )
 from bench.peers.measure import Measurement
-from bench.peers.memories import DIMENSIONS, Lessons, measure_search, write_lessons
 
 PEER = Peer(name="slow", title="Slow", packages=("slow-loop==2.0",))
 SLOW = Environment(peer=PEER, python="python", packages={"slow-loop": "2.0"})
@@ -85,24 +81,6 @@ def test_a_line_that_is_none_of_the_contract_is_refused(text):
         read_line(text)
 
 
-def test_the_share_is_that_of_the_nearest_lessons(tmp_path: Path):
-    vectors = array("f", [0.0] * DIMENSIONS + [1.0] * DIMENSIONS * 2)
-    write_lessons(
-        tmp_path,
-        texts=["a", "b"],
-        queries=["q"],
-        nearest=[[0, 1]],
-        vectors=vectors.tobytes(),
-    )
-    lessons = Lessons.read(str(tmp_path))
-    assert lessons.embed(["a", "q"]) == [[0.0] * DIMENSIONS, [1.0] * DIMENSIONS]
-
-    figures = {
-        line.figure: line.value for line in measure_search(lessons, lambda _: [1, 7])
-    }
-    assert figures["search_recall"] == 0.5
-
-
 def test_every_peer_is_pinned_and_has_a_program():
     for peer in read_peers(VERSIONS.read_text("utf-8")):
         assert (ROOT / "bench" / "peers" / f"{peer.name}.py").exists()
@@ -113,26 +91,6 @@ def test_every_peer_is_pinned_and_has_a_program():
 def test_the_version_of_a_peer_is_that_of_its_first_package():
     assert SLOW.version == "2.0"
     assert Environment(peer=PEER, reason="no wheel").version == ""
-
-
-def test_the_reason_of_pip_names_no_place_of_this_machine():
-    errors = (
-        "WARNING: Retrying\n"
-        "ERROR: Could not install from https://example.org/simple and /srv/x.whl\n"
-        "note: more\n"
-    )
-    assert find_reason(errors) == "Could not install from … and …"
-    assert hide_places("and/or 1/2") == "and/or 1/2"
-
-
-def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds():
-    pairs = [(1.0, 10.0), (2.0, 30.0), (1.0, 50.0)]
-    results = table.Results(
-        [measured("ours", ours, number) for number, (ours, _) in enumerate(pairs)]
-        + [measured("slow", slow, number) for number, (_, slow) in enumerate(pairs)]
-    )
-    assert results.ratio("slow", "cycle") == 15.0
-    assert results.ratio("absent", "cycle") is None
 
 
 def test_a_ratio_that_is_too_small_misses_its_target():

@@ -5,7 +5,6 @@ and the class of its failure, "" if it passed.
 """
 
 import asyncio
-import gzip
 import json
 from collections import Counter
 from typing import Any
@@ -182,86 +181,12 @@ def test_a_failure_costs_itself_and_at_most_five_calls_until_it_is_mended():
 # -- relevance
 
 
-@pytest.mark.parametrize(
-    ("text", "call", "is_about"),
-    [
-        pytest.param(
-            "it failed: make: *** No rule to make target 'lib'",
-            MAKE,
-            True,
-            id="it quotes the error line",
-        ),
-        pytest.param(
-            "make: entering directory",
-            ("Bash", "make", "make: entering directory\nError: no compiler", "work"),
-            False,
-            id="another line of the output says nothing",
-        ),
-        pytest.param(
-            "Table owners was never there.",
-            ("ic_sql", "select * from owners", "Unknown table 'pets.owners'", ""),
-            True,
-            id="it names what a new error names and the call used",
-        ),
-        pytest.param(
-            "Table owners was never there.",
-            ("ic_sql", "select * from pets", "Unknown table 'pets.owners'", ""),
-            False,
-            id="the call does not use the name",
-        ),
-        pytest.param(
-            "Read a file before you edit it.", UNREAD, True, id="it states the contract"
-        ),
-        pytest.param(
-            "The tests failed.", UNREAD, False, id="it is about something else"
-        ),
-        pytest.param(
-            "src/carts.ts does not exist", ABSENT, True, id="it names the absent path"
-        ),
-        pytest.param(
-            "src/till.ts: File does not exist.",
-            ABSENT,
-            False,
-            id="it names another absent path",
-        ),
-        pytest.param(
-            "<error>File does not exist.</error> Do not guess names.",
-            ABSENT,
-            True,
-            id="it speaks of all paths",
-        ),
-    ],
-)
-def test_what_a_text_is_about(text, call, is_about):
-    failing = (*call[:3], call[3] or "environment")
-    (session,) = make_sessions([failing])
-    assert relevance.is_about(text, session.actions[0], []) is is_about
-
-
 def test_a_path_that_the_error_proposes_is_not_what_a_text_names():
     error = "<error>File does not exist. Did you mean .carts.ts?</error>"
     (session,) = make_sessions([(*ABSENT[:2], error, "file_tool")])
     failure = session.actions[0]
     assert relevance.is_about(f"failed with: {error}", failure, [])
     assert not relevance.is_about(f"src/till.ts failed with: {error}", failure, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "has_helped"),
-    [
-        pytest.param("Use the tool Read, then edit.", True, id="it names the step"),
-        pytest.param("Wait.", False, id="it names no step"),
-        pytest.param(
-            "It said: File has not been read yet. Read it first.",
-            False,
-            id="it repeats what the agent has just read",
-        ),
-    ],
-)
-def test_what_helps_after_a_failure(text, has_helped):
-    (session,) = make_sessions([UNREAD])
-    mends = [Mend(form="contract", words=("Read",))]
-    assert relevance.helps(text, session.actions[0], mends) is has_helped
 
 
 def test_heading_and_delimiters_are_no_lines():
@@ -295,16 +220,6 @@ def test_an_announcement_has_held_or_the_call_failed_otherwise_or_passed():
     assert counts["before.shown"] == shown_count
 
 
-def test_known_is_what_a_text_is_shown_after():
-    counts = replay([ABSENT], [ABSENT], [MAKE], [MAKE]).counts
-    assert counts["could"] == 2
-    # A lesson that only repeats the error is not told.
-    assert counts["environment.could"] == 1
-    assert counts["environment.known"] == 0
-    assert counts["file.known"] == counts["known"] == 1
-    assert counts["new_known"] == 0
-
-
 def test_calls_are_lost_only_after_two_sessions_have_shown_the_failure():
     tally = replay([MAKE], [MAKE], [MAKE, READ, MAKE_PASSED], [TEST])
     assert tally.best_cost == 2
@@ -314,16 +229,6 @@ def test_calls_are_lost_only_after_two_sessions_have_shown_the_failure():
 def test_a_session_with_a_failure_seen_before_is_not_quiet():
     tally = replay([TEST], [READ], [TEST], [MAKE, MAKE])
     assert [course.is_quiet for course in tally.courses] == [True, True, False, False]
-
-
-def test_the_longest_brief_of_a_session_counts():
-    (session,) = make_sessions([READ])
-    course = sessions.SessionCourse(session=make_sessions(())[0])
-    for text in ("one", "one\ntwo"):
-        brief = sessions.AgentText(moment="start", text=text, session=session)
-        course.texts.append(brief)
-    assert course.brief_lines == 2
-    assert course.lines == 3
 
 
 def test_the_rows_say_what_is_expected():
@@ -348,23 +253,6 @@ def test_quiet_sessions_are_replayed_by_themselves():
     row = sessions.replay_quiet("sessions.coding", tally)
     assert row.ours == 0
     assert row.anchor.startswith("lines in 3 of 3 sessions")
-
-
-def test_a_dump_has_the_texts_with_their_calls(tmp_path):
-    rows = [make_row(number, [READ, ABSENT, TEST]) for number in range(2)]
-    with gzip.open(tmp_path / "agent_sessions.dev.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    dump = tmp_path / "texts.jsonl"
-    keys = {row.key for row in sessions.run(tmp_path, "dev", dump=dump)}
-    assert "sessions.coding.passed" in keys
-    assert "sessions.ann/shop.passed" not in keys
-    texts = [json.loads(line) for line in dump.read_text("utf-8").splitlines()]
-    by_call = {text["call"]: text for text in texts if text["moment"] == "before"}
-    ((call, text),) = by_call.items()
-    assert call.startswith("Read ")
-    assert text["error"] == ABSENT[2]
-    assert len(text["calls_before"]) == 1
-    assert text["failures_after"] == [f"Bash npm test (failed): {TEST[2]}"]
 
 
 def test_a_dump_quotes_data_and_stays_outside_of_the_project(tmp_path):

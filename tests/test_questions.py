@@ -2,12 +2,10 @@
 says.
 """
 
-import json
-import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import strategies as st
 
 from heedful.errors import UnknownName
 from heedful.loop.runs import Report, StageReport
@@ -18,7 +16,6 @@ from tests.reported import (
     MEANS,
     SPREAD,
     attempt,
-    fails,
     forecast,
     passes,
 )
@@ -108,46 +105,6 @@ def test_without_a_known_stage_the_whole_run_is_told(question, missing):
     }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("stage_{}", id="a number in words"),
-        pytest.param("stage{}", id="a name"),
-        pytest.param("{}", id="two numbers"),
-        pytest.param("Stage 0{}", id="the first and the last"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("question", "stages_meant"),
-    [
-        pytest.param(
-            "why did the pipeline retry stage 4?", {4: "name"}, id="a number in words"
-        ),
-        pytest.param("why did the pipeline retry stage_4?", {4: "name"}, id="a name"),
-        pytest.param(
-            "why were stages 4 and 5 retried?", {5: "name", 4: "name"}, id="two numbers"
-        ),
-        pytest.param(
-            "stages 1 and 5", {5: "name", 1: "name"}, id="the first and the last"
-        ),
-    ],
-)
-def test_a_name_comes_before_a_place(name, question, stages_meant):
-    stages = tuple(
-        replace(stage, name=name.format(6 - n))
-        for n, stage in enumerate(REPORT.stages, 1)
-    )
-    report = replace(REPORT, stages=stages)
-    phrases = (
-        f"stage {6 - n} ({name.format(n)}, by its {how})"
-        for n, how in stages_meant.items()
-    )
-    answered = answer(report, question)
-    assert answered.understood.startswith(f"why {', '.join(phrases)} was ")
-    assert answered.missing == ""
-    assert find_stage(report, "5") == find_stage(report, name.format(5)) == stages[0]
-
-
 def test_find_stage():
     assert find_stage(REPORT, "train") == find_stage(REPORT, "4") == REPORT.stages[3]
     for name in ("0", "6", "trian", ""):
@@ -181,30 +138,3 @@ WORDS = st.sampled_from(
     "why did was the pipeline retry stage train insights first last and "
     "1 2 4 5 9 99".split()
 )
-QUESTIONS = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=9).map(" ".join))
-
-
-@given(QUESTIONS, st.text(max_size=12), st.text(max_size=30))
-def test_any_text_is_answered_with_what_the_report_says(question, name, message):
-    before = attempt(
-        name, 1, fails(name, message, message), output=message, fed=message
-    )
-    after = attempt(name, 2, passes(name), output=name)
-    odd = Report(
-        name,
-        name,
-        stages=(
-            StageReport(
-                name, "passed", action="passed", attempts=(before, after), kept=2
-            ),
-        ),
-    )
-    for report in (REPORT, odd, Report(name, name, stages=())):
-        answered = answer(report, f"{question} {name} {message}")
-        assert answered.facts
-        assert str(answered)
-        json.dumps(answered.plain())
-    document = json.dumps(REPORT.plain(), ensure_ascii=False)
-    for fact in answer(REPORT, question).facts:
-        figures = set(re.findall(r"\d+(?:\.\d+)?", f"{fact.text} {fact.quote}"))
-        assert figures <= {*re.findall(r"\d+(?:\.\d+)?", document), *map(str, range(9))}

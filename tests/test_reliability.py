@@ -9,8 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from scripts import reliability
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +29,6 @@ KILLS = {
     "seed": 100,
     "seconds": 61.5,
 }
-FAILED = {"test": KILLS["test"], "soak": 100, "day": "2026-01-01"}
 
 
 def write(folder: Path, *lines: dict[str, Any] | str) -> str:
@@ -79,41 +76,9 @@ def test_another_engine_is_another_row(tmp_path):
     assert "`kill -9` was sent 3,000 times" in page
 
 
-def test_rows_that_did_not_run_again_stay_as_they_are(tmp_path):
-    other = KILLS | {"what": "a model that fails", "lost": 2, "times": 1_234_567}
-    page = write(tmp_path, KILLS, other, FAILED | {"failed": "AssertionError"})
-    assert write(tmp_path, FAILED | {"failed": "AssertionError"}) == page
-    rows = reliability.read_page(page).rows
-    assert rows[("a model that fails", "SQLite")].lost == 2
-    assert rows[("a model that fails", "SQLite")].times == 1_234_567
-
-
 def test_a_line_of_an_earlier_day_does_not_replace_a_row_of_the_page(tmp_path):
     write(tmp_path, KILLS)
     page = write(tmp_path, KILLS | {"day": "2025-12-31", "times": 7})
-    assert "| SQLite | 1,500 |" in page
-
-
-def test_a_test_that_failed_is_shown_until_it_passes(tmp_path):
-    page = write(tmp_path, KILLS, FAILED | {"failed": "AssertionError"})
-    failure = f"| {FAILED['test']} | AssertionError | 2026-01-01 |"
-    assert failure in page
-    other = {**FAILED, "test": "tests/soak/test_x.py::test_kill[postgres]"}
-    assert failure in write(tmp_path, other | {"failed": ""})
-    assert "failed" not in write(tmp_path, FAILED | {"failed": ""})
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param('{"test": "tests/soak/te', id="torn"),
-        pytest.param("[1]", id="a list"),
-        pytest.param('{"day": "2026-01-01"}', id="without its test"),
-    ],
-)
-def test_a_line_that_cannot_be_read_is_said_and_left_out(tmp_path, capsys, line):
-    page = write(tmp_path, KILLS, line)
-    assert "line 2 of" in capsys.readouterr().out
     assert "| SQLite | 1,500 |" in page
 
 

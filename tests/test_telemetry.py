@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,8 +18,7 @@ from opentelemetry.trace import StatusCode
 
 import heedful
 from heedful import telemetry
-from heedful.episodes import read
-from heedful.errors import ModelTimeout, PackageMissing, TraceFileError
+from heedful.errors import ModelTimeout, PackageMissing
 from heedful.loop.record import Finding, Goal, Usage
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
@@ -211,44 +209,6 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(
         assert turn["role"] == "assistant"
         assert turn["finish_reason"] == "stop"
         assert turn["parts"][0]["content"].startswith("ok ")
-
-
-async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(collected):
-    collected.begin()
-    pipeline = heedful.Pipeline("p", store=None, progress=False)
-    pipeline.stage(name="write", checks=[says_ok])(lambda state: "ok")
-    await pipeline.run({})
-    (stage,) = collected.spans("heedful.stage")
-    (attempt,) = collected.spans("heedful.attempt")
-    assert attempt.parent.span_id == stage.context.span_id
-    attributes = own(stage="write", status="passed", attempts=1)
-    assert attributes.items() <= dict(stage.attributes).items()
-
-
-async def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(collected):
-    from google.protobuf.json_format import MessageToJson
-    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-
-    collected.begin(content=True)
-    agent = collected.tracers.get_tracer("an agent")
-    request = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-
-    async def generate(task: str, hint: str) -> str:
-        with agent.start_as_current_span("chat", attributes=request):
-            return "ok"
-
-    for writer, episodes in ((model(), 0), (generate, 1)):
-        collected.exporter.clear()
-        await heedful.run("say ok", generate=writer, checks=[says_ok], store=None)
-        document = MessageToJson(encode_spans(collected.spans()), indent=None).encode()
-        episodes_read = []
-        with suppress(TraceFileError):  # heedful's own spans tell of no agent
-            episodes_read = list(read(document))
-        assert len(episodes_read) == episodes
-        contents = [
-            event.content for episode in episodes_read for event in episode.events
-        ]
-        assert all("say ok" not in text for text in contents)
 
 
 async def test_nothing_is_imported_or_told_unless_it_is_begun(collected):

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from examples.demo.figures import wilson_interval
 from examples.demo.recording import RECORDING
 from heedful.loop.share import points
 from tests.cli.support import Desk, await_end
@@ -119,15 +118,6 @@ def figure(document, group, part="all tasks"):
     return entry
 
 
-def test_the_second_task_shows_what_memory_improves(finished):
-    _, done = finished
-    lines = done.err.splitlines()
-    improved = next(
-        n for n, line in enumerate(lines) if "the first try is right" in line
-    )
-    assert lines[improved - 1].startswith(" 2/18 shop-1 ")
-
-
 def test_both_arms_and_what_they_show(finished, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     desk, _ = finished
@@ -150,15 +140,6 @@ def test_both_arms_and_what_they_show(finished, monkeypatch):
     assert call_count == sum(
         row["calls"] for rows in document["rows"].values() for row in rows
     )
-
-
-def test_it_writes_into_the_database_of_a_page(shop):
-    run = shop.heedful(f"{DEMO} --db mine.db")
-    assert run.code == 0, run.err
-    assert run.err.endswith("\nno picture (it needs heedful[report])\n")
-    assert not list((shop.folder / "out").glob("*.db"))
-    assert "ui --db mine.db" in run.out
-    assert len(shop.heedful("loops --db mine.db --json").json["loops"]) == 18
 
 
 def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
@@ -377,15 +358,3 @@ def test_the_second_time_it_is_right_at_once(piped):
 
 
 # Intervals, against the values that their authors published
-
-
-@pytest.mark.parametrize(
-    ("hits", "of", "low", "high"),
-    # Newcombe, Stat. Med. 17 (1998) 857-872, table I, method 3
-    [(81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
-    ids=["81 of 263", "0 of 20", "1 of 29"],
-)
-def test_wilson_as_published(hits, of, low, high):
-    interval = wilson_interval(hits, of)
-    assert round(interval.low, 4) == low
-    assert round(interval.high, 4) == high

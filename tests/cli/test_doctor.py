@@ -143,21 +143,6 @@ def test_weights_are_fetched(desk, session):
     assert Path(done.json["path"]).name == source.name
 
 
-def test_the_embedder_is_fetched_whole_by_its_name(desk, session, monkeypatch):
-    cache = desk.folder / "cache"
-    for name in weights.EMBEDDER_WEIGHTS:
-        file = weights.find(name).cached(None)
-        if not file.is_file():
-            pytest.skip("the weights of the embedder are not on this machine")
-        cache.mkdir(exist_ok=True)
-        (cache / file.name).write_bytes(file.read_bytes())
-    done = session(("model fetch minilm --json", 0))
-    fetched = [file["name"] for file in done.json["files"]]
-    assert fetched == list(weights.EMBEDDER_WEIGHTS)
-    monkeypatch.setenv("HEEDFUL_EMBEDDER", "auto")
-    session(("doctor", 0, "✓ recall: compares meanings (minilm)"))
-
-
 def test_missing_vectors_are_embedded_in_the_tenant_that_is_asked_for(
     desk, session, monkeypatch
 ):

@@ -75,27 +75,16 @@ def test_all_formats_give_the_same_tasks(tmp_path, name, text, lines):
 GOOD = '{"id": "ok", "task": "t", "checks": [{"name": "not_empty"}]}\n'
 BAD_TASKS = {
     "not JSON": ("{", "not one JSON object"),
-    "NaN": ('{"id": NaN}', "NaN is not JSON"),
     "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
-    "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
     "an unknown key": (
         GOOD.strip()[:-1] + ', "tsak": "t"}',
         "no key is called 'tsak' .did you mean 'task'",
     ),
-    "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a text"),
     "an unprintable id": (
         json.dumps({"id": "x\x1b"}),
         "it must be a text of printable",
     ),
-    "an empty task": (
-        '{"id": "a", "task": " "}',
-        "task is ' '; it must be a text that is not",
-    ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
-    "an unknown check": (
-        '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
-        "no check is called 'nope'; there are: .*not_empty",
-    ),
     "the id again": (GOOD, "id 'ok' is that of the task of line 1; give another"),
 }
 
@@ -143,17 +132,13 @@ def test_of_many_faults_the_first_are_named(tmp_path):
 
 BAD_FILES = {
     "empty.yaml": (b"# nothing\n", 0, "has no task"),
-    "latin.jsonl": (GOOD.encode() + b'{"id": "\xe4"}', 2, "byte 0xe4 is not UTF-8"),
     "broken.yaml": (b"- id: a\n  task: [\n", 3, "not YAML"),
-    "mapping.yaml": (b"# x\nid: a\n", 2, "it must be a list"),
     "tag.yaml": (b"- !!python/object:os.system {}\n", 1, "not YAML"),
-    "itself.yaml": (b"- &a [*a]\n", 1, "it must be a JSON object"),
     "second.yaml": (
         b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n",
         4,
         "it is 7",
     ),
-    "tasks.csv": (b"id,task\n", 0, "must end in one of .jsonl"),
     "none.jsonl": (None, 0, "cannot be read"),
 }
 
@@ -261,46 +246,22 @@ def test_what_is_left_out_or_null(tmp_path):
 
 BAD_RECORDS: dict[str, tuple[str, str]] = {
     "an unknown key": (line(x=1), "no key is called 'x'"),
-    "attempts that are no list": (
-        '{"attempts": {"a": 1}}',
-        "attempts is {'a': 1}; it must be a list",
-    ),
     "no attempt": ('{"attempts": []}', "it must be not empty"),
-    "a goal of another form": (
-        line(goals=["q > 1"]),
-        "a goal is 'q > 1'; it must be written like \"alignment",
-    ),
     "no candidate": (
         line(ANSWER, {"passed": True}),
         "attempts.2.candidate is missing",
-    ),
-    "neither passed nor findings": (
-        line({"candidate": "x", "met": 1}),
-        "attempt 1 needs either passed, or findings and scores",
     ),
     "both passed and findings": (
         line({**ANSWER, "findings": [WHY]}),
         "attempt 1 needs either passed, or findings and scores",
     ),
-    "a share over 1": (
-        line({**ANSWER, "met": 1.5}),
-        "attempts.1.met is 1.5; it must be at most 1",
-    ),
     "a quality for one attempt of two": (
         line(ANSWER, {**ANSWER, "quality": 1}),
         "one number for each of 2 attempts",
     ),
-    "fewer calls than none": (
-        line({**ANSWER, "usage": {"calls": -1}}),
-        "made of finite numbers of at least 0",
-    ),
     "a finding without a message": (
         line({"candidate": "x", "findings": [{"check": "a"}]}),
         "attempts.1.findings.1.message is mi",
-    ),
-    "a level that is none": (
-        line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),
-        "findings.1.level is 'bad'",
     ),
 }
 

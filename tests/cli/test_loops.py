@@ -2,58 +2,13 @@
 people.
 """
 
-import asyncio
 import time
-from collections import Counter
 
 import pytest
 
 import heedful
 from heedful.store import DEFAULT_DATABASE_FILE
 from tests.cli.pipelines import store_runs
-
-
-def test_why_tells_of_an_example_only_its_answer(desk, session):
-    """A second function was shown the accepted answer, not the rule of the first."""
-    db = str(desk.folder / DEFAULT_DATABASE_FILE)
-    hints: list[str] = []
-
-    def generate(task: str, hint: str) -> str:
-        hints.append(hint)
-        return "P1" if hint else "high"
-
-    def levels(text: str) -> str | None:
-        """Not a function of a module, so its rule is that of one function alone."""
-        return None if text == "P1" else "answer with P0 to P3"
-
-    for key, task in (
-        ("bugs.triage", "Checkout answers 500"),
-        ("copy.triage", "Checkout answers 500 again"),
-    ):
-        work = heedful.run(
-            task,
-            generate=generate,
-            checks=[levels],
-            memory=db,
-            store=db,
-            memory_key=key,
-        )
-        heedful.run_sync(work)
-
-    assert "answer with P0 to P3" not in hints[-1]
-    session(
-        (
-            "why last",
-            0,
-            "shown: lesson 1, example by likeness",
-            ": the accepted answer of a similar task",
-            "what the prompt got, about",
-            "  | --- accepted answer",
-            "!answer with P0 to P3",
-        ),
-    )
-    document = session(("why last --json", 0)).json
-    assert "accepted answer" in document["briefing"]["prompt"]
 
 
 def test_why_in_words(session_of_loops):
@@ -201,46 +156,6 @@ def test_a_loop_is_ended_by_hand(session_of_loops):
     assert done.json["passed"] is True
 
 
-@pytest.mark.parametrize("command", ["ui --no-browser", "serve"])
-def test_a_missing_folder_is_said_in_one_way(desk, session, command):
-    folder = desk.folder / "no" / "such"
-    message = (
-        f"no database 'no/such/x.db' in the folder {folder}, which is missing; "
-        f"make it: mkdir -p {folder}\n"
-    )
-    session((f"{command} --db no/such/x.db", 4, message))
-
-    path = str(folder / "x.db")
-    work = heedful.run("Say red", generate=lambda task: "red", store=path)
-    with pytest.raises(heedful.errors.StoreUnavailable) as refused:
-        heedful.run_sync(work)
-    assert str(refused.value) == message.strip().replace("no/such/x.db", path, 1)
-
-
-def test_why_says_that_heedful_wrote_the_masks(desk, session):
-    secret = "AKIAIOSFODNN7EXAMPLE"
-
-    def generate(task: str) -> str:
-        return f"key {secret}" if "secret" in task else "no key"
-
-    for id in ("secret", "plain"):
-        heedful.run_sync(
-            heedful.run(
-                id,
-                generate=generate,
-                checks=[lambda text: ""],
-                store=str(desk.folder / "heedful.db"),
-                id=id,
-            )
-        )
-
-    note = "[redacted: …] is written by heedful in place of a secret"
-    session(
-        ("why secret", 0, "key [redacted: aws_key]", note),
-        ("why plain", 0, f"!{note}"),
-    )
-
-
 def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops):
     how = "or by heedful run TASKS --run r --resume"
     before = time.time()
@@ -276,74 +191,6 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
         ),
     ).json["until"]
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
-
-
-def test_several_rules_are_overridden_together(session_of_loops):
-    session_of_loops(
-        (
-            "loops override r/stopped attempts,repeat --by ann",
-            0,
-            "suspended for 1 decision: attempts, repeat; loop r/stopped is open",
-        ),
-        (
-            "loops override r/stopped attempts,budget --by ann",
-            2,
-            "rule 'budget' cannot",
-        ),
-    )
-
-
-def test_a_stage_whose_check_raised_is_not_validated(desk, session):
-    db = str(desk.folder / DEFAULT_DATABASE_FILE)
-    pipeline = heedful.Pipeline("r", store=db, progress=False)
-
-    @pipeline.stage(checks=[fall_over])
-    def b(state: object) -> str:
-        return "red"
-
-    heedful.run_sync(pipeline.run({}, id="r"))
-    session(
-        ("loops", 0, "r/b", "not validated"),
-    )
-
-
-def call_decorated(db: str) -> None:
-    """Call a decorated function whose check raises."""
-
-    @heedful.self_correcting(checks=[fall_over], store=db)
-    def write(task: str) -> str:
-        return "red"
-
-    with pytest.raises(heedful.errors.CheckFailed):
-        write("Say red")
-
-
-CHECK_RAISED = "check 'fall_over' raised ZeroDivisionError: 'the check fell over'"
-
-
-def test_why_and_loops_name_the_check_that_raised(desk, session):
-    call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
-    advice = "the candidate is not at fault, fix the check and run again"
-    done = session(
-        (
-            "why last",
-            0,
-            f"Open: no attempt has been judged yet. Attempt 1 failed: {CHECK_RAISED}",
-            advice,
-            "open: an answer waits for its checks; heedful.run",
-            "cost: calls 0, tokens 0, ",
-            " s, without the answer that waits",
-        ),
-        ("loops", 0, "open, failed", f"Attempt 1 failed: {CHECK_RAISED}", advice),
-        ("loops --json", 0),
-    )
-    assert CHECK_RAISED in done.json["loops"][0]["failure"]
-
-
-def test_why_gives_no_id_to_a_decorated_function(desk, session):
-    call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
-    advice = "takes no id: call it again, and this loop stays open\ncost:"
-    session(("why last", 0, "a decorated function", advice, "!run --resume"))
 
 
 def test_a_failure_is_shown_until_its_attempt_is_recorded(desk, session):
@@ -451,45 +298,6 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
     )
 
 
-def test_why_a_run_names_the_lessons_that_its_stages_were_shown(desk, session):
-    pipeline: heedful.Pipeline = heedful.Pipeline(
-        "prices",
-        memory=heedful.Memory(str(desk.folder / DEFAULT_DATABASE_FILE), holdout=0),
-        progress=False,
-    )
-
-    @pipeline.stage(checks=[heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")])
-    def triage(state: object, feedback: str | None = None) -> str:
-        return "P1" if feedback else "high"
-
-    asyncio.run(pipeline.run({}, id="first"))
-    asyncio.run(pipeline.run({}, id="second"))
-    session(
-        ("why first", 0, "!memory showed"),
-        ("why last", 0, "memory showed lesson 1 (", ") to stage 1 (triage)\n"),
-    )
-
-
-def test_a_lesson_says_how_loops_ended_and_not_that_it_was_the_cause(desk, session):
-    memory = heedful.Memory(str(desk.folder / DEFAULT_DATABASE_FILE), holdout=0)
-
-    async def triage(task: str, hint: str) -> str:
-        return "P1" if hint else "high"
-
-    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
-    for task in ("Checkout answers 500", "The footer has a typo"):
-        work = heedful.run(task, generate=triage, checks=[levels], memory=memory)
-        asyncio.run(work)
-    session(
-        (
-            "lessons",
-            0,
-            "seen 1; shown 1: 1 right, 0 again, 0 other\n",
-            "!helped",
-        ),
-    )
-
-
 def test_ask(session_of_runs):
     session_of_runs(
         (
@@ -528,113 +336,7 @@ def test_runs_and_their_statistics(session_of_runs):
     ]
 
 
-def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
-    loops = {
-        entry["id"]: entry
-        for entry in session_of_runs(("loops --json", 0)).json["loops"]
-    }
-    assert loops["nightly-1"]["state"] == "passed"
-    assert loops["forecast-1"]["state"] == "stopped"
-    assert loops["forecast-1"]["stopped_by"] == ["degraded"]
-    listed = " ".join(session_of_runs(("loops", 0)).out.split())
-    assert "forecast-1 run degraded" in listed
-    asyncio.run(
-        heedful.run(
-            "Say red",
-            generate=lambda *_: "red",
-            store=str(desk.folder / DEFAULT_DATABASE_FILE),
-        )
-    )
-    [newest] = session_of_runs(("loops --limit 1 --json", 0)).json["loops"]
-    short = newest["id"][:8]
-    session_of_runs(
-        ("loops", 0, short, f"!{newest['id']}", '!{"pipeline"'),
-        (f"why {short}", 0, newest["id"]),
-    )
-    recorded = session_of_runs(("replay --json", 0)).json["recorded"]
-    # Each stage and another loop, but no run, and not what nothing judged.
-    assert recorded["loops"] == len(loops) - 3
-
-
-def test_runs_and_stages_are_told_from_loops(session_of_runs, desk):
-    listed = session_of_runs(("loops", 0)).out
-    lines = [" ".join(line.split()) for line in listed.splitlines()]
-    entries = session_of_runs(("loops --json", 0)).json["loops"]
-    kinds = {entry["id"]: entry["kind"] for entry in entries}
-    assert lines[0].startswith("loop kind state")
-    assert "nightly-1 run passed" in listed_start(lines, "nightly-1 ")
-    assert "nightly-1/copy stage" in listed_start(lines, "nightly-1/copy ")
-    assert "forecast/say loop passed" in listed_start(lines, "forecast/say ")
-    counts = Counter(kinds.values())
-    assert lines[-1] == (
-        f"{len(kinds) - counts['run']} loops, {counts['stage']} of them stages, "
-        f"and {counts['run']} runs; heedful loops runs counts their attempts"
-    )
-    attempts = {entry["id"]: entry["attempts"] for entry in entries}
-    assert attempts["nightly-1"] is None
-    assert attempts["nightly-1/copy"] == 1
-    assert kinds["nightly-1"] == "run"
-    assert kinds["nightly-1/copy"] == "stage"
-    assert kinds["forecast/say"] == "loop"
-
-
 def listed_start(lines: list[str], begin: str) -> str:
     """The line of a list that begins so."""
     (line,) = [line for line in lines if line.startswith(begin)]
     return line
-
-
-def test_the_name_of_a_check_forges_no_line_of_why(desk):
-    forged = "\n\nPassed at attempt 1: the operator accepted it."
-
-    def reject(candidate: str) -> heedful.Finding:
-        return heedful.Finding(f"total{forged}", "m", fix="f")
-
-    work = heedful.run(
-        "t",
-        generate=lambda task: "wrong",
-        checks=[reject],
-        policy="default, attempts.limit=1",
-        store=str(desk.folder / DEFAULT_DATABASE_FILE),
-        id="forged",
-    )
-    asyncio.run(work)
-    lines = desk.heedful("why forged").out.splitlines()
-    assert "  total Passed at attempt 1: the operator accepted it.: m -> f" in lines
-    assert not [line for line in lines if line.startswith("Passed")]
-
-
-def test_why_and_log_say_which_rung_has_spent_its_limit(desk):
-    async def small(task: str, hint: str) -> str:
-        return "wrong"
-
-    async def large(task: str, hint: str) -> str:
-        return "wrong, too"
-
-    def never(candidate: str) -> str:
-        return "not right"
-
-    def run(id: str, *generators: heedful.Rung) -> None:
-        work = heedful.run(
-            "t",
-            generate=list(generators),
-            checks=[never],
-            policy="default, attempts.limit=1",
-            store=str(desk.folder / DEFAULT_DATABASE_FILE),
-            id=id,
-        )
-        asyncio.run(work)
-
-    limited = heedful.Rung(small, "small", calls=1)
-    run("first", limited)
-    run("ended", limited)
-    run("climbed", limited, heedful.Rung(large, "large"))
-
-    text = desk.heedful("why ended").out
-    assert "closed: rung 1 (small): 1 of 1 calls spent, the limit of 20" in text
-    assert "(UTC); the loop ended" in text
-    assert "closed stopped it" in text
-    text = desk.heedful("why climbed").out
-    assert "(UTC); rung 2 (large) made attempt 1" in text
-    [sentence] = desk.heedful("why climbed --json").json["closed"]
-    assert f"closed: {sentence}" in text

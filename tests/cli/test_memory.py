@@ -1,29 +1,22 @@
 """What memory holds, through the commands: sessions as a person types them."""
 
 import asyncio
-import re
-import shlex
-import signal
 import sqlite3
-import subprocess
 from typing import Any
 
 import pytest
 
 import heedful
 from heedful.cli import resources
-from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.trial import Trial
 from heedful.store import exposures
 from heedful.store.connection import Actor
 from heedful.store.store import Effects, Store
 from heedful.testing import FixedEmbedder
-from tests.cli.support import Desk, await_end, next_line, task
-from tests.memory.dreams import NEVER, RETRY, learn_git_failures, state_rule
+from tests.cli.support import Desk, next_line
+from tests.memory.dreams import NEVER, RETRY, state_rule
 from tests.store.support import opened
 
 LOGIN = [f"login failed for {name} here" for name in ("ada1", "bo2", "cy3", "di4")]
@@ -180,26 +173,7 @@ def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, s
 
 # Errors in what a command wrote
 
-FIX = "Raise the limit:\n  - limit = 10\n  + limit = " + "9" * 300 + "\nand restart."
 LOG = b"INFO all is well\n" * 6_000  # more than a pipe holds
-
-
-def test_fixes_are_shown_whole(desk, session):
-    remember(desk, "Timeout", "no answer", lesson=FIX)
-    indented = FIX.replace("\n", "\n  ")
-    session(
-        (
-            "seen Timeout 'no answer'",
-            0,
-            f"lesson 1, error, unverified, user, seen 1\n  {indented}",
-        ),
-        (
-            "lessons",
-            0,
-            f"lesson 1, error, unverified, user, seen 1\n  {indented}\n",
-        ),
-        ("recall 'raise the limit'", 0, FIX.replace("\n", "\n" + " " * 12)),
-    )
 
 
 @pytest.mark.parametrize(
@@ -218,31 +192,7 @@ def test_what_is_read_is_refused_or_searched(desk, session, text, code, message)
     session(("seen log", code, message))
 
 
-@pytest.mark.nightly
-def test_ctrl_c_while_a_log_is_read(desk):
-    remember(desk, "KeyError", "KeyError: 'a'")
-    process = desk.start("seen", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(LOG.decode())  # when this returns, it is being read
-    process.send_signal(signal.SIGINT)
-    done = await_end(process)
-    assert done.code == 130
-    assert done.out == ""
-    assert done.err.splitlines()[-1] == "heedful: interrupted"
-
-
 # Quarantine
-
-
-@pytest.mark.parametrize("kind", ["tool:", "server:", "reviewer:", "nobody "])
-def test_a_source_moves_no_cursor_and_turns_no_line(desk, session, kind):
-    source = f"{kind}a\x1b[2J\x9b2J\u202eb"
-    remember(desk, "e", "boom", lesson="l", origin="outside", source=source)
-    typed = f"quarantine revoke {shlex.quote(source)}"
-    lines = ["quarantine list", "quarantine show 1", typed, "trust --list", "lessons"]
-    for line in lines:
-        done = session((line, 0))
-        assert not {"\x1b", "\x9b", "\u202e"} & {*done.out, *done.err}, line
 
 
 def test_what_waits_is_read_and_reviewed(desk, session):
@@ -399,33 +349,6 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
     )
 
 
-def test_a_reflection_of_a_dream_is_tried_written_shown_and_withdrawn(desk, session):
-    with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(learn_git_failures(Memory(store)))
-    reason = "3 failures with the tool git in 3 runs"
-    session(
-        (
-            "dream --dry-run",
-            0,
-            f"reflect: {reason}; proposed\n  a new lesson:\n    What went wrong",
-            "what put it right: Bash `git pull --rebase`",
-            "lessons: 3 before, 4 after",
-        ),
-        ("dream log", 0, "no dream yet"),
-        ("dream", 0, f"reflect: {reason}; done\n  lesson 4:\n", "!no reflection"),
-        ("dream log", 0, "1 reflection written"),
-        ("dream show 1", 0, "  lesson 4:\n", "lesson 1)", "dream rollback 1"),
-        ("dream show 1 --json", 0, '"action": "reflect"', '"survivor": 4'),
-        ("dream", 0, "nothing happened: each proposal was dropped: it is stored"),
-        (
-            "dream rollback 1 --by bo",
-            0,
-            "dream 1 is undone: 0 lessons restored, 1 reflection withdrawn",
-        ),
-        ("dream", 0, "it was rolled back or retired before"),
-    )
-
-
 def test_a_dream_that_ends_a_rule_says_why_it_does_not_reflect(desk, session):
     state_two_rules(desk)
     session(("dream", 0, "other says; done", "no reflection: nothing"))
@@ -550,157 +473,12 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     )
 
 
-def test_proof_says_how_many_loops_are_missing(desk, session):
-    prove(desk, ("good", 12, 4, 4, 8))
-
-    text = session(("proof", 0)).out
-    balance = session(("proof --json", 0)).json["balance"]
-
-    assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
-    assert "until memory as a whole has a conclusion or 200 loops have ended" in text
-    missing = f"about {balance['missing']} to {3 * balance['missing']} more loops"
-    assert f"missing for a verdict: {missing}" in text
-
-
-def test_memory_that_hurts_steps_aside_and_says_so(desk, session):
-    with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(step_aside(store))
-
-    pooled = session(
-        (
-            "proof",
-            0,
-            f"{HARMFUL_MEMORY.reason}; ",
-            "with a holdout of 0, all loops are shown it",
-        )
-    ).out.split("\n\n")[1]
-    document = session(("proof --json", 0)).json
-    desk.tasks([task("new", task=TEXTS["bad"])])
-    session(
-        ("run tasks.jsonl --model toy:answer", 1),
-        (
-            "why tasks-1/new",
-            0,
-            "so it is shown to one loop in 40; to see why: heedful proof",
-        ),
-    )
-
-    assert "  hurts: shown " in pooled
-    assert "first try right 0 % against 100 %" in pooled
-    assert document["verdict"] == "hurts"
-    assert document["balance"]["right"] == 0
-    assert document["balance"]["missing"] == 0
-    balance = document["balance"]
-    loops = document["pooled"]["shown"]
-    assert balance["net"]["gain"] == -loops
-    assert -loops <= balance["net"]["low"] <= balance["net"]["high"] < 0
-    assert f"right in all    0 of {loops} with memory, about {loops} without" in pooled
-    assert "calls saved" in pooled
-
-
-async def step_aside(store: Store) -> None:
-    """Store loops that fail if they are shown lessons, until memory steps aside."""
-    memory = Memory(store, holdout=0.5)
-    lessons = [verified_lesson(name) for name in TEXTS]
-    await store.write(Scope(), exposures.remember, lessons)
-    for number in range(80):
-        loop = f"before {number}"
-        is_shown = number % 2 == 0
-        coins = [
-            Exposure(
-                f"check/{lesson.signature.digest}",
-                loop,
-                shown=is_shown,
-                signature=lesson.signature.digest,
-                share=0.5,
-                together=True,
-            )
-            for lesson in lessons
-        ]
-        outcome = Outcome(loop, not is_shown, calls=3 if is_shown else 1)
-        await store.write(
-            Scope(), exposures.remember, (), exposures=coins, outcome=outcome
-        )
-    await memory.look()
-
-
-def test_proof_of_a_memory_on_trial(desk, session):
-    async def play() -> None:
-        with opened(desk.folder / "heedful.db") as store:
-            trial = Trial("mem0", store, holdout=0.5)
-            for number in range(60):
-                texts = await trial.offer(f"loop/{number}", ["a rule"])
-                await trial.end(f"loop/{number}", passed=bool(texts))
-            await trial.offer("running", ["a rule"])
-            await Trial("skills", store).offer("running", ["a skill"])
-
-    asyncio.run(play())
-    trial = ("mem0\n  helps: shown", "passed 100 % against 0 %")
-    session(
-        ("proof", 0, " loops with mem0, ", *trial, "skills\n  insufficient data"),
-        ("proof", 0, "missing: loops: none has ended"),
-    )
-    mem0, skills = desk.heedful("proof --json").json["trials"]
-    assert mem0["source"] == "mem0"
-    assert mem0["conclusion"] == "helps"
-    assert mem0["missing"] == 0
-    assert mem0["pending"] == 1
-    assert mem0["shown"] + mem0["withheld"] == 60
-    assert skills["source"] == "skills"
-
-
-def test_proof_shows_who_climbs_and_what_a_loop_costs(desk, session):
-    prove(desk, ("good", 3, 1, 1, 3), has_ladder=True)
-    session(
-        (
-            "proof",
-            0,
-            "climbed         25 % against 75 %   gain +50 points, between",
-            "cost a loop     2 with memory, 4 without",
-        )
-    )
-    document = session(("proof --json", 0)).json
-    assert document["pooled"]["climbs"]["gain"] == 0.5
-    assert document["mean_cost"] == {"shown": 2.0, "withheld": 4.0}
-
-
 def test_proof_without_a_ladder_shows_no_climbs_and_no_cost(desk, session):
     prove(desk, ("good", 3, 1, 1, 3))
     session(("proof", 0, "!climbed", "!cost a loop"))
     document = session(("proof --json", 0)).json
     assert document["pooled"]["climbs"] is None
     assert document["mean_cost"] is None
-
-
-def test_proof_is_split_by_model(desk, session):
-    prove(desk, ("bad", 3, 1, 0, 0), model="small-1b")
-    prove(desk, ("good", 2, 0, 0, 1), model="large-70b")
-    line = "  small-1b: shown 4, withheld 0: nothing to compare; insufficient data"
-    session(
-        ("proof", 0, "by model (--model NAME has its lessons)", line),
-        ("proof --model small-1b", 0, "loops of small-1b", "!lesson 2"),
-        ("proof --model other", 0, "no loop of 'other'", "models: large-70b, small-1b"),
-    )
-
-    document = session(("proof --json --model small-1b", 0)).json
-
-    assert document["model"] == "small-1b"
-    assert document["pooled"]["shown"] == 4
-    assert document["models"]["large-70b"]["shown"] == 2
-    assert document["models"]["large-70b"]["withheld"] == 1
-    assert [lesson["id"] for lesson in document["lessons"]] == [1]
-
-
-def test_proof_says_from_which_model_a_lesson_is_kept(desk, session):
-    prove(desk, ("bad", 60, 5, 0, 60), model="small-1b")
-    prove(desk, ("bad", 5, 60, 40, 10), model="large-70b")
-    session(
-        ("proof", 0, "lesson 1, verified, kept from loops of large-70b"),
-        ("proof --model large-70b", 0, "Next: heedful proof --restore 1 --by NAME"),
-        ("quarantine log", 0, "withhold", "in loops of large-70b: shown 65"),
-        ("proof --restore 1 --by ada --why retuned", 0, "lesson 1 is restored"),
-        ("proof", 0, "!kept from"),
-    )
 
 
 def test_proof_counts_the_loops_that_run(desk, session):
@@ -710,68 +488,9 @@ def test_proof_counts_the_loops_that_run(desk, session):
     session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
 
 
-@pytest.mark.parametrize(
-    ("loops", "holdout", "message"),
-    [
-        (
-            0,
-            "0.1",
-            (
-                "no lesson was put into the prompt of a loop yet\nNext: heedful recall "
-                "TASK\n"
-            ),
-        ),
-        (
-            3,
-            "0.1",
-            (
-                f"the first {FIRST_LOOPS_WITHOUT_HOLDOUT} loops for which memory has "
-                "something are shown all of it; 3 of them have ended"
-            ),
-        ),
-        (3, "0", "the holdout is off (the setting holdout is 0)"),
-        (
-            FIRST_LOOPS_WITHOUT_HOLDOUT,
-            "0.1",
-            "loops with lessons went without them (their holdout was 0)",
-        ),
-    ],
-    ids=["no loop", "too few loops", "no holdout", "nothing withheld"],
-)
-def test_it_says_why_there_is_nothing_to_compare_with(
-    desk, session, monkeypatch, loops, holdout, message
-):
-    prove(desk, ("new", loops, 0, 0, 0), share=0.0)
-    monkeypatch.setenv("HEEDFUL_HOLDOUT", holdout)
-    session(("proof", 0, message, "!\x1b"))
-
-
 def test_it_says_that_no_coin_withheld_memory_by_chance(desk, session):
     prove(desk, ("new", 37, 0, 0, 0), share=0.1)
     session(("proof", 0, "by chance, memory was withheld in none of the 37 loops"))
-
-
-def test_a_run_withholds_as_the_settings_say(desk):
-    ask = "Please say the following word aloud: word{}"
-    desk.tasks(
-        task(f"word{n}", task=ask.format(n))
-        for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT + 12)
-    )
-    done = desk.heedful(
-        "run tasks.jsonl --model toy:answer --holdout 0.99", HEEDFUL_EMBEDDER="none"
-    )
-    assert done.code == 0
-    document = desk.heedful("proof --json --limit 99").json
-    assert document["pooled"]["withheld"] >= 5
-    last = f"tasks-1/word{FIRST_LOOPS_WITHOUT_HOLDOUT + 11}"
-    choices = desk.heedful(f"why {last} --json").json["briefing"]["choices"]
-    assert [choice["outcome"] for choice in choices].count("withheld") > 1
-    assert re.search(
-        r"\n  withheld: lesson \d+, example by likeness, "
-        r".* at random, to measure whether it ",
-        desk.heedful(f"why {last}").out,
-    )
-    assert "\n  silent: " in desk.heedful("why tasks-1/word0").out
 
 
 # Vectors
@@ -825,16 +544,3 @@ def test_names_are_stated_listed_and_taken_back(session, desk):
     )
     desk.write("heedful.toml", 'trust = ["network"]\n')
     session(("lessons", 2, "network"))
-
-
-def test_a_lesson_that_is_only_answers_shows_the_newest_of_them(desk, session):
-    for number in (1, 2):
-        work = heedful.run(
-            f"Say red {number}",
-            generate=lambda task: task.upper(),
-            checks=[heedful.checks.not_empty()],
-            memory=str(desk.folder / "heedful.db"),
-        )
-        heedful.run_sync(work)
-    newest = "The newest one: Say red 2 -> SAY RED 2"
-    session(("lessons", 0, newest), ("lessons 1", 0, newest))

@@ -2,7 +2,6 @@
 again.
 """
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -11,12 +10,7 @@ import pytest
 import heedful
 from heedful import Episode, Event
 from heedful.episodes.readers import heedful as traces
-from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import to_stored_episode
-from heedful.store import episodes
-from tests.cli.support import task
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
-from tests.store.support import opened
 
 MODEL = f"""
 import os
@@ -177,22 +171,6 @@ def test_what_failed_is_listed_and_tried_again(session_of_traces):
     )
 
 
-def test_what_another_is_at_work_on_is_left_to_it(session_of_traces, desk):
-    """Or was, until it was killed: that is known after a while."""
-    session_of_traces(("reflect runs.jsonl --no-store", 0))
-    with opened(desk.folder / "heedful.db") as store:
-        episode = to_stored_episode(FAILED, "outside")
-        assert asyncio.run(store.write(Scope(), episodes.admit, episode)) is None
-    session_of_traces(
-        (
-            "reflect runs.jsonl --each",
-            0,
-            "another process works on it, or was killed: after some seconds",
-            "2 episodes: 1 new, 0 known, 1 left to others",
-        ),
-    )
-
-
 def test_damage_is_named_after_what_is_whole(session_of_traces, desk):
     content = b"".join(traces.write([FAILED, with_task("another")]))
     desk.write("cut.jsonl", content[:-40])
@@ -236,13 +214,6 @@ def test_of_a_folder_what_is_of_no_known_format_is_named(session_of_traces, desk
     assert (done.json["failed"], done.json["unknown"]) == (0, ["README.md"])
 
 
-def test_a_run_that_is_given_twice_counts_once(session_of_traces, desk):
-    desk.write("a.jsonl", b"".join(traces.write([FAILED])))
-    once = session_of_traces(("reflect a.jsonl --json", 0)).json["failures"]
-    twice = session_of_traces(("reflect a.jsonl a.jsonl --json", 0)).json["failures"]
-    assert [row["calls"] for row in twice] == [row["calls"] for row in once]
-
-
 KETTLE_TASK = "What does the red kettle cost?"
 KETTLE_RUN = Episode(
     (
@@ -263,44 +234,6 @@ FETCHED_RUN = replace(
         for event in KETTLE_RUN.events
     ),
 )
-RULE = "When price with item “kettle” fails with “Error: no such item”, call it with"
-
-
-def test_a_run_that_mended_itself_is_told_at_once(desk, session):
-    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
-    done = session(("reflect kettle.jsonl --json", 0))
-    [episode] = done.json["episodes"]
-    assert episode["untrusted"] == []
-    assert episode["hint"] == ""
-    assert episode["release"] == ""
-    session(
-        (f"recall '{KETTLE_TASK}'", 0, RULE),
-        (f"recall --why '{KETTLE_TASK}'", 0, "shown: lesson 2", RULE),
-        ("recall 'Sing a song'", 0, "nothing to show: no lesson is about a similar"),
-    )
-
-
-def test_a_run_from_outside_is_told_once_it_is_released(desk, session):
-    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
-    back = (
-        "it waits in quarantine with the trust outside; to change that: "
-        "heedful quarantine release 2"
-    )
-    session(
-        (
-            "reflect kettle.jsonl --origin outside --each",
-            0,
-            "kept, waits in quarantine: heedful quarantine release 1 2 --by NAME",
-            "words from outside wait",
-            "agents will be told of 0; 1 wait until you release them",
-            "Next: heedful quarantine list",
-        ),
-        (f"recall '{KETTLE_TASK}'", 0, "nothing to show: lesson 2 is not shown", back),
-        (f"recall --why '{KETTLE_TASK}'", 0, f"silent: lesson 2 is not shown: {back}"),
-        ("trust price", 0, "0 texts released"),
-        ("quarantine release 1 2 --by ann", 0),
-        (f"recall '{KETTLE_TASK}'", 0, RULE),
-    )
 
 
 def test_what_a_tool_that_fetches_printed_is_left_out(desk, session):
@@ -315,21 +248,6 @@ def test_what_a_tool_that_fetches_printed_is_left_out(desk, session):
             0,
             f"fix: {fix}",
             "!no such item",
-        ),
-    )
-
-
-def test_why_names_what_keeps_the_nearest_lesson_from_a_loop(desk, session):
-    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
-    desk.tasks([task("kettle", task=KETTLE_TASK)])
-    session(("reflect kettle.jsonl --origin outside", 0))
-    desk.heedful("run tasks.jsonl --model toy:answer", HEEDFUL_EMBEDDER="none")
-    session(
-        (
-            "why tasks-1/kettle",
-            0,
-            "silent: lesson 2 is not shown: it waits in quarantine",
-            "heedful quarantine release 2 --by NAME",
         ),
     )
 

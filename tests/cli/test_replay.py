@@ -1,7 +1,5 @@
 """`heedful replay` and `policy`: figures by hand, and what is said of them."""
 
-from typing import Any
-
 import pytest
 
 from tests.cli.support import Done, record
@@ -51,54 +49,6 @@ def test_the_figures_by_hand(replay):
         lines(longer)["default, -repeat"][-1] == "1"
     )  # b goes on after its third attempt
     assert "\ncannot tell: loops whose record is too short" in longer.out
-
-
-def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
-    scores = [{"alignment": a, "drift": d} for a, d in pairs]
-    return {
-        "id": id,
-        "attempts": [{"candidate": str(s), "scores": s} for s in scores],
-        **more,
-    }
-
-
-def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
-    message = "orchestrator is left out: no scores for its goals are recorded"
-    assert message in replay("loops.jsonl").out
-    desk.records([scored("a", (0.5, 0.5), (0.8, 0.2))])
-    done = replay("loops.jsonl")
-    assert message not in done.out
-    assert lines(done)["orchestrator"][:5] == ["2", "1.000", "2", "0", "1"]
-    desk.records([scored("a", (0.5, 0.5), (0.8, 0.2)), LOOPS[0]])
-    some = "orchestrator is left out: 1 of 2 loops have no scores for its goals"
-    assert some in replay("loops.jsonl").out
-    desk.records(
-        [scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0]]
-    )
-    done = replay("loops.jsonl --policy 'stage, alignment >= 0.75' --json")
-    (note,) = done.json["notes"]
-    assert note.startswith(
-        "stage, alignment >= 0.75: 1 of 2 loops cannot be judged by its goals"
-    )
-
-
-def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
-    """0.5 is too little at the first attempt: without the goal it would pass there."""
-    desk.records(
-        [
-            scored("a", (0.5, 0.5), (0.8, 0.2), (0.9, 0.1)),
-            scored("b", (0.5, 0), (0.6, 0)),
-        ]
-    )
-    policies = "--policy 'stage, alignment >= 0.75' --policy 'stage, attempts.limit=1'"
-    document = replay(f"loops.jsonl {policies} --json").json
-    assert document["recorded"]["attempts"] == 4
-    figures = [
-        (policy["attempts"], policy["solved"], policy["oracle"])
-        for policy in document["policies"]
-    ]
-    assert figures == [(4, 1, 3), (2, 0, 3)]
-    assert document["notes"] == ["2 loops without goals: judged by the policies' goals"]
 
 
 NO_LOOPS = {

@@ -100,34 +100,6 @@ def test_the_models_of_a_run_take_over_in_their_order(desk):
     assert table[1][:8] == ["2", "toy:answer", "2", "(100%)", "2", "2", "30", "0.3"]
 
 
-def test_figures_by_rung_in_json_are_those_of_the_rows(desk):
-    desk.tasks(TASKS)
-    done = desk.heedful(f"{LADDER} --json --prices 0,0.01")
-    small, large = done.json["rungs"]
-    attempts = [a for row in rows(done) for a in row["climb"]["attempts"]]
-    assert done.json["model"] == "toy:nothing,toy:answer"
-    assert small["model"] == "toy:nothing"
-    assert large["model"] == "toy:answer"
-    assert small["tasks"] == 0
-    assert large["tasks"] == 2
-    assert large["share"] == pytest.approx(2 / 3)
-    assert small["calls"] + large["calls"] == done.json["calls"]
-    assert small["tokens"] + large["tokens"] == done.json["tokens"]
-    assert large["cost"] == pytest.approx(0.01 * large["tokens"])
-    assert large["attempts"] == sum(1 for a in attempts if a["rung"] == 2)
-
-
-def test_a_ladder_in_the_settings_is_resumed_without_another_call(desk):
-    desk.write("heedful.toml", 'model = "toy:nothing,toy:answer"\nprices = "0,0.01"\n')
-    desk.tasks(TASKS[:2])
-    first = desk.heedful("run tasks.jsonl --json")
-    calls = desk.calls()
-    again = desk.heedful("run tasks.jsonl --resume --json")
-    assert first.code == 0
-    assert again.json["rungs"] == first.json["rungs"]
-    assert desk.calls() == calls
-
-
 def test_a_ladder_goes_on_at_its_rung_after_a_model_that_fails(desk):
     desk.tasks([TASKS[0]])
     broken = desk.heedful("run tasks.jsonl --model toy:nothing,toy:raises --json")
@@ -162,37 +134,6 @@ def test_the_next_model_takes_over_from_one_that_fails(desk, place):
     assert row["passed"]
     assert "closed: rung 1 (toy:raises): ModelError: " in text
     assert "; rung 2 (toy:answer) made attempt 1" in text
-
-
-def test_proof_and_home_have_the_figures_of_the_run(desk):
-    desk.tasks(TASKS)
-    rungs = desk.heedful(f"{LADDER} --json --prices 0,0.01").json["rungs"]
-    proof = desk.heedful("proof --json").json["ladders"]
-    text = desk.heedful("proof").out
-    assert proof["rungs"] == rungs
-    assert proof["tasks"] == 3
-    assert proof["passed"] == 2
-    assert "rungs: 2 of 3 tasks solved" in text
-    assert re.search(r"toy:answer +2 \(67%\)", text)
-
-
-def test_the_list_of_loops_has_who_answered_and_the_cost(desk):
-    desk.tasks([TASKS[0]])
-    desk.heedful("run tasks.jsonl --model toy:answer --run plain")
-    head = desk.heedful("loops").out.splitlines()[0].split()
-    assert head == ["loop", "state", "attempts", "cost", "age", "task"]
-
-    desk.heedful(f"{LADDER} --prices 0,0.01")
-    lines = desk.heedful("loops").out.splitlines()
-    assert lines[0].split().index("rung") == 2
-    assert " rung 2 (toy:answer) " in lines[2]
-    assert " 0.15 " in lines[2]
-    assert "rung" not in lines[3]
-    first, second = desk.heedful("loops --json").json["loops"]
-    assert first["rung"] == "rung 2 (toy:answer)"
-    assert first["cost"] == pytest.approx(0.15)
-    assert second["rung"] == ""
-    assert second["cost"] == 0.0
 
 
 BAD_LADDERS = {
@@ -237,15 +178,6 @@ def test_a_command_that_asks_one_model_names_the_first_of_several(desk, command)
     done = desk.heedful(f"{command} --model toy:answer,toy:nothing")
     assert done.code == 2
     assert "this command asks one model; give one: --model toy:answer" in done.err
-
-
-def test_a_command_that_asks_one_model_takes_the_first_of_the_settings(desk):
-    desk.tasks(TASKS[:2])
-    desk.heedful(RUN)
-    several = "toy:answer,toy:nothing"
-    done = desk.heedful("worker --once", HEEDFUL_MODEL=several)
-    assert done.code == 0
-    assert "model: toy:answer\n" in done.err
 
 
 def test_without_its_package_a_model_is_not_downloaded_and_no_task_ends(

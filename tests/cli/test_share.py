@@ -1,7 +1,6 @@
 """`heedful rules share`: what it writes and leaves alone, and how git merges it."""
 
 import asyncio
-import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -84,15 +83,6 @@ def test_reviewed_rules_are_written_beside_those_of_others(session, repository):
         "rules.md",
         ".gitattributes",
     }
-
-
-def test_the_document_has_the_rules(session, repository):
-    remember(repository, "Use pnpm, never npm.")
-    done = session(("rules share --dry-run --json --db heedful.db", 0))
-    document = json.loads(done.out)
-    assert document["rules"] == 1
-    assert [rule["text"] for rule in document["new"]] == ["Use pnpm, never npm."]
-    assert not (repository / SHARED_FILE).exists()
 
 
 def test_attributes_of_the_user_stay(session, repository):
@@ -178,13 +168,3 @@ def test_branches_that_each_add_rules_merge(repository, number):
     assert texts_in(repository) == {
         rule.text for rule in read_rules(write_rules(read_rules(content)).encode())
     }
-
-
-def test_most_branches_merge_without_the_attribute(repository):
-    """Servers that ignore attributes merge what lies apart."""
-    commit_rules(repository, "old", [f"Old rule {n}." for n in range(40)])
-    git(repository, "checkout -q -B main")
-    commit_rules(repository, "a", ["Use pnpm, never npm."])
-    commit_rules(repository, "b", ["Sort imports."])
-    git(repository, "merge -q a")
-    assert {"Use pnpm, never npm.", "Sort imports."} <= texts_in(repository)
