@@ -20,13 +20,12 @@ from heedful.episodes import reading as traces, write
 from heedful.episodes.episode import MAX_DATA_DEPTH, Episode, Limits
 from heedful.episodes.readers.otlp import from_json
 from heedful.episodes.spans import episodes as spans_episodes, pieces
-from heedful.episodes.trace_files import FIRST_PIECE_BYTES, files_in
+from heedful.episodes.trace_files import files_in
 from heedful.errors import InvalidInput, TraceFileError
 from heedful.sanitize import redact_ends
 from tests.episodes.runs import (
     FILES,
     Data,
-    chat,
     claude,
     document,
     genai,
@@ -57,8 +56,6 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
     ("data", "line", "said"),
     [
         (b"", 0, "it is empty; give at least one episode"),
-        (b"{}", 1, "no known format has an object with the keys"),
-        (b"[]", 1, "no known format has a list of 0"),
         (
             b'[{"a": 1}]',
             1,
@@ -66,7 +63,6 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         ),
         (b'{"a": 1, "b": 2}', 1, "no known format has an object with the keys a, b"),
         (b"hello", 1, "not JSON: it begins with 'hello'. Known formats: heedful, otlp"),
-        (b'\n{\n "events":\n [}\n]', 4, "not JSON: Expecting value"),
         (
             b'{"events": [{"type": "toolcall", "tool": "x"}]}',
             1,
@@ -75,24 +71,17 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         (b'{"events": "\xff"}', 1, "byte 0xff is not UTF-8; convert the file: iconv"),
         (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
         (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-        (b"\x07\x02\x08", 0, "no known format has b"),
-        (b"\x1f\x8b\x08", 0, "cannot be unpacked"),
         (b"PK\x03\x04", 0, "cannot be unpacked"),
     ],
     ids=[
         "empty",
-        "an unknown object",
-        "an empty list",
         "a list of others",
         "an object of others",
         "plain text",
-        "an error on a later line",
         "a misspelt type of an event",
         "no UTF-8",
         "too deep",
         "half a protobuf",
-        "bytes",
-        "half of a packed file",
         "half a zip",
     ],
 )
@@ -107,29 +96,19 @@ def test_what_is_no_file_of_traces(data, line, said):
     ("value", "said"),
     [
         ({"events": {}}, "no known format has"),
-        ({"events": [{}]}, "no known format has"),
         ({"events": [{"type": 1, "tool": "x"}]}, "type is 1; it must be text"),
-        ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
-        ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
         (
             {"events": [{"type": "x", "content": "", "at": -1}]},
-            "it must be seconds since 1970",
-        ),
-        (
-            {"events": [{"type": "x", "content": "", "at": "yesterday"}]},
             "it must be seconds since 1970",
         ),
         (
             {"events": [], "outcome": "great"},
             "outcome is 'great'; it must be one of success",
         ),
-        ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
         (
             {"events": [], "tools": "look"},
             "tools is 'look'; it must be a list of names",
         ),
-        ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be an integer"),
-        ([{"role": 1}], "no known format has"),
         (
             [{"role": "user", "content": 1}],
             "content is 1; it must be a list of objects",
@@ -138,32 +117,17 @@ def test_what_is_no_file_of_traces(data, line, said):
             [{"role": "assistant", "tool_calls": [{"id": "x"}]}],
             "function is {'id': 'x'}; it must be an object with a name",
         ),
-        ({"type": "user", "sessionId": "s", "message": "hi"}, "message is 'hi'"),
-        ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
         (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
-        (document([{"traceId": 7}]), "traceId is 7; it must be text"),
-        (document([{"status": 7}]), "status is 7"),
     ],
     ids=[
         "events",
-        "an event without a type",
         "a type",
-        "an error of an event",
-        "meta",
         "a time before 1970",
-        "a time in words",
         "an outcome",
-        "a fault",
         "tools",
-        "omitted",
-        "a role",
         "a content",
         "a call without a function",
-        "a message",
-        "a time stamp",
         "a time of a span",
-        "an id of a trace",
-        "a status of a span",
     ],
 )
 def test_a_wrong_value_is_named_with_its_line(value, said):
@@ -177,7 +141,6 @@ def test_a_wrong_value_is_named_with_its_line(value, said):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        pytest.param(b'{"ty', "not JSON: Unterminated string", id="a cut"),
         pytest.param(b"Connection lost", "not JSON: it begins with", id="a log"),
         pytest.param(b'{"b": "\xff"}', "is not UTF-8", id="no UTF-8"),
     ],
@@ -199,16 +162,6 @@ def test_what_cannot_be_read_is_skipped_and_named(name, damage, reason):
         assert reason in str(skipped)
 
 
-def test_lines_that_follow_each_other_are_one_record_of_what_was_skipped():
-    trace = traces.read(lines([own()]) + b"a\nb\nc\n" + lines([own()]) + b"d")
-    assert len(list(trace)) == 2
-    first, second = trace.skipped
-    assert first.line == 2
-    assert first.count == 3
-    assert str(first).endswith("(3 lines)")
-    assert second.line == 6
-
-
 def packed(compression: int = zipfile.ZIP_STORED, **files: bytes) -> bytes:
     """Return a zip of files."""
     archive = BytesIO()
@@ -228,28 +181,19 @@ PRETTY_ARRAY = json.dumps([own(), own(), own()], indent=1).encode()
         pytest.param(codecs.BOM_UTF8 + FILES["own"], 1, id="a byte order mark"),
         pytest.param(FILES["own"].decode().encode("utf-16"), 1, id="UTF-16"),
         pytest.param(gzip.compress(FILES["own"]), 1, id="packed"),
-        pytest.param(
-            gzip.compress((b"\r\n" + FILES["own"]).decode().encode("utf-16")),
-            1,
-            id="UTF-16 with CRLF, packed",
-        ),
         pytest.param(packed(a=FILES["own"], b__c=FILES["claude"]), 2, id="a zip"),
-        pytest.param(packed(a=gzip.compress(PRETTY)), 1, id="packed in a zip"),
         pytest.param(
             packed(zipfile.ZIP_ZSTANDARD, a=PRETTY), 1, id="a zip by Zstandard"
         ),
         pytest.param(b"\x1e" + PRETTY + b"\n\x1e" + PRETTY, 2, id="RFC 7464"),
         pytest.param(PRETTY + PRETTY + b"\n" + PRETTY, 3, id="values of many lines"),
         pytest.param(b"a log\n" + PRETTY + b"\nb\n" + PRETTY, 2, id="after a log"),
-        pytest.param(lines([own(), own()]).replace(b"\n", b""), 2, id="on one line"),
         pytest.param(lines([[own(), own()]]), 2, id="an array of runs"),
         pytest.param(lines([{"data": [own()], "n": [1]}]), 1, id="an object of runs"),
-        pytest.param(lines([[chat(), chat()]]), 2, id="an array of arrays"),
         pytest.param(lines([{"a": own(), "b": own()}]), 2, id="runs by their ids"),
         pytest.param(b"[\n" + FILES["own"] + b",\n{", 1, id="an array that is cut"),
         pytest.param(PRETTY_ARRAY[:-40], 2, id="an array of many lines that is cut"),
         pytest.param(lines([[own(), own()]])[:-40], 1, id="an array of a line, cut"),
-        pytest.param(b'{"x": NaN, ' + FILES["own"][1:], 1, id="NaN"),
     ],
 )
 def test_files_as_they_come(data, count):
@@ -285,12 +229,6 @@ def test_a_folder_stands_for_the_files_in_it(tmp_path, monkeypatch):
     [(path, file)] = files_in([Path("-")])
     assert str(path) == "-"
     assert len(list(traces.read(file))) == 1
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(TraceFileError, match="No such file") as error:
-        list(traces.read(tmp_path / "none.jsonl"))
-    assert error.value.path == str(tmp_path / "none.jsonl")
 
 
 def test_protobuf_without_its_package_says_what_to_install(monkeypatch):
@@ -387,15 +325,11 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
 @pytest.mark.parametrize(
     ("count", "most", "kept"),
     [
-        (0, 100, []),
-        (99, 100, range(1, 100)),
         (100, 100, range(1, 101)),
         (9, 1, [1]),
         (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
     ],
     ids=[
-        "no events",
-        "fewer than the limit",
         "as many as the limit",
         "a limit of one",
         "a head and a tail",
@@ -498,15 +432,6 @@ def test_no_secret_enters_an_episode(name):
     assert "aws_key" in repr(episode)
 
 
-def test_ids_that_hold_secrets_still_tell_calls_apart():
-    keys = [KEY, KEY, KEY.replace("7", "8")]
-    first, answer, other = read(
-        [{"type": "tool_call", "call": key} for key in keys]
-    ).events
-    assert first.call == answer.call != other.call
-    assert "AKIA" not in first.call
-
-
 def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
     good: Data = {"events": []}
     long = {"events": [{"type": "x", "content": "y" * 2_000}]}
@@ -536,7 +461,6 @@ def test_limits_are_checked(name, value):
 def test_values_of_many_lines_may_be_longer_than_a_piece_of_the_file() -> None:
     run = {"events": [{"type": "tool_call", "tool": "ls"}], "task": "x" * 90}
     document = "\n".join(json.dumps(run, indent=1) for _ in range(800))
-    assert len(document) > 2 * FIRST_PIECE_BYTES
     trace = traces.read(document.encode())
     assert len(list(trace)) == 800
     assert list(trace.skipped) == []

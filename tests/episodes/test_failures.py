@@ -20,14 +20,10 @@ LOG = f"{LOG}\nExit Code: 2\n{LOG}"
             "tsc -b", "TSC : error TS6053: file not found", id="a compiler's number"
         ),
         pytest.param("", "<returncode>3</returncode>\n<output>\n</output>", id="a tag"),
-        pytest.param("", "[The script ended with exit code 2.]", id="a code in a note"),
         pytest.param("", "404 Not Found", id="a status of HTTP"),
         pytest.param("", "<title>502 Bad Gateway</title>", id="a status in a page"),
-        pytest.param("", "Upload failed with status code 413", id="a status in words"),
         pytest.param("", '{"status": 422, "body": {}}', id="a status in data"),
-        pytest.param("", '{"meta": {"exit_code": 1}}', id="a code in a part of data"),
         pytest.param("", "{'success': False, 'why': 'x'}", id="data of Python"),
-        pytest.param("", '{"success": "false"}', id="false in words"),
         pytest.param("", '{"detail": "Not authenticated"}', id="no rights"),
         pytest.param("./run", "Killed", id="a process that was killed"),
         pytest.param(
@@ -35,25 +31,16 @@ LOG = f"{LOG}\nExit Code: 2\n{LOG}"
             "The connection to the server localhost:8080 was refused",
             id="a server that a look needs",
         ),
-        pytest.param("", '{"result": "Error: no lamp"}', id="a text in data"),
         pytest.param("", '{"errors": [{"message": "no lamp"}]}', id="a list of errors"),
-        pytest.param("", "2 validation errors:\n- id", id="a count of errors"),
         pytest.param("", "An error came up. Try again. Error: x", id="a later error"),
-        pytest.param("", "<error>The lamp is on</error>", id="an error in a tag"),
         pytest.param("", "Failed to open the lamp", id="what failed"),
         pytest.param(
             "", "### Result\nLampError: broken", id="an error after a heading"
         ),
-        pytest.param(
-            "", "[at /srv]\nLampError: broken\n[py]", id="the type of an error"
-        ),
         pytest.param("", "no such lamp: kitchen", id="a statement"),
-        pytest.param("", "(1, \"Lamp 'a' doesn't exist\")", id="a statement in a pair"),
-        pytest.param("", "The lamp was not found. Try another.", id="a first sentence"),
         pytest.param("", "ENOENT: 'lamp.txt'", id="the name of an error"),
         pytest.param("", "Sorry, we cannot light it: no oil", id="a refusal"),
         pytest.param("", '{"status": "Failure", "reason": "x"}', id="a failed state"),
-        pytest.param("", "Purchase declined: no oil", id="what was declined"),
         pytest.param(
             "./run", "begin\nMerge failed; fix it", id="what failed at the end"
         ),
@@ -71,23 +58,15 @@ def test_a_failure_is_read_from_an_output(command, output):
         pytest.param("./report", LOG, id="the middle of an output"),
         pytest.param("make docs", "wrote 5 pages, exit code 0", id="a success"),
         pytest.param("", "exit code: 0\nOutput:\nerror: 2 of 9", id="the code 0"),
-        pytest.param(
-            "", '{"exit_code": 0, "err": "error: x"}', id="the code 0 in data"
-        ),
         pytest.param("", "Errors and their codes. If it fails, retry.", id="a page"),
-        pytest.param("", "Found 0 errors. All is well", id="no errors"),
         pytest.param("", '{"id": 7, "title": "Error: it broke"}', id="a ticket"),
         pytest.param("", '[{"error": "late", "n": 2}, {"n": 3}]', id="a list of rows"),
         pytest.param(
             "", "12: raise LampError('no such lamp')", id="a line of a program"
         ),
         pytest.param("", "500 Main Street", id="a number"),
-        pytest.param("", "{1: 'lit', 2: 'dark'}", id="numbers for names"),
         pytest.param("", "I can't tell, perhaps the lamp", id="what a person says"),
         pytest.param("", "An unknown lamp burned there.", id="a story of the unknown"),
-        pytest.param("", "The lamp failed to light in 1958.", id="a story"),
-        pytest.param("", "Noted: the cat cannot swim.", id="a note"),
-        pytest.param("", "Your order is late; a part is missing.", id="a message"),
         pytest.param("", '{"job": 3, "status": "failed"}', id="the state of a job"),
         pytest.param(
             "echo 'not found yet'", "not found yet", id="words of the command"
@@ -96,7 +75,6 @@ def test_a_failure_is_read_from_an_output(command, output):
             "git log -1", "3 Tell what is missing in the lamps' page", id="look"
         ),
         pytest.param("pytest", "All passed. 0 failed, 12 passed", id="a count of 0"),
-        pytest.param("", "Missing values: 0", id="nothing is missing"),
     ],
 )
 def test_what_another_call_printed_is_no_failure(command, output):

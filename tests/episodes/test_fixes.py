@@ -64,28 +64,11 @@ WORKS = step("make", {"target": "site"})
 SHAPES = [
     pytest.param(
         [
-            step("connect", {"to": "shop", "port": 5432}, BROKEN),
-            user("It listens on 5433."),
-            step("connect", {"to": "shop", "port": 5433}),
-        ],
-        Retry(tries=(0,), between=(), works=3),
-        id="a value that the user knows better",
-    ),
-    pytest.param(
-        [
             step("ship", {"box": "b7", "day": "tomorrow"}, "Error: day is no date"),
             step("ship", {"box": "b7", "day": "2031-02-01"}),
         ],
         Retry(tries=(0,), between=(), works=2),
         id="an argument with nothing in common",
-    ),
-    pytest.param(
-        [
-            step("ship", {"to": {"zip": "9020", "land": "Austria"}}, BROKEN),
-            step("ship", {"to": {"zip": "9020", "land": "AT"}}),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-        id="an argument inside another",
     ),
     pytest.param(
         [
@@ -95,14 +78,6 @@ SHAPES = [
         ],
         Retry(tries=(0,), between=(2,), works=4),
         id="a value that another call showed",
-    ),
-    pytest.param(
-        [
-            step("open", {"ticket": "42"}, "Error: no ticket 42; one is like T-42."),
-            step("open", {"ticket": "T-42"}),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-        id="the wrong value inside a longer one that the error shows",
     ),
     pytest.param(
         [
@@ -131,27 +106,11 @@ SHAPES = [
     ),
     pytest.param(
         [
-            step("sh", "gunzip data/a.xz", "Error: not in gzip format"),
-            step("sh", "unxz data/a.xz"),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-        id="another program for the same thing",
-    ),
-    pytest.param(
-        [
             step("sh", "yarn test", "bash: yarn: command not found"),
             step("sh", "pnpm test"),
         ],
         Retry(tries=(0,), between=(), works=2),
         id="another program for one that a shell does not find",
-    ),
-    pytest.param(
-        [
-            step("sh", "yarn test", "zsh: command not found: yarn"),
-            step("sh", "pnpm test"),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-        id="another program for one that zsh does not find",
     ),
     pytest.param(
         [MADE, step("rest", {"wait_s": 9}), step("sleep", {"s": 9}), WORKS],
@@ -176,11 +135,6 @@ SHAPES = [
         [MADE, step("read", {"path": "pages.toml"}), step("login", {}), WORKS],
         Retry(tries=(0,), between=(4,), works=6),
         id="a look changes nothing",
-    ),
-    pytest.param(
-        [MADE, WORKS],
-        Retry(tries=(0,), between=(), works=2),
-        id="the same call at once: nothing was done",
     ),
     pytest.param(
         [
@@ -208,16 +162,6 @@ SHAPES = [
     ),
     pytest.param(
         [
-            step("sh", "make", "Error: pages.toml: no title"),
-            step("sh", "sed -n 1,9p pages.toml", "x = 1"),
-            step("sh", "sed -i 1ititle=1 pages.toml"),
-            step("sh", "make"),
-        ],
-        Retry(tries=(0,), between=(4,), works=6),
-        id="a look with sed changes nothing",
-    ),
-    pytest.param(
-        [
             step("sh", "go build", "Error: main.go: unused strings"),
             step("sh", "cat > main.go <<'EOF'\npackage main\nEOF"),
             step("sh", "go build"),
@@ -235,15 +179,6 @@ SHAPES = [
         ],
         Retry(tries=(0,), between=(2, 4), works=8),
         id="two edits of one file belong together",
-    ),
-    pytest.param(
-        [
-            step("sh", "nginx -t", "unknown word 'brotli' in site:14\n[1]"),
-            step("sh", "sed -i 14d site", "[0]"),
-            step("sh", "nginx -t", "fine\n[0]"),
-        ],
-        Retry(tries=(0,), between=(2,), works=4),
-        id="a status in brackets on the last line",
     ),
 ]
 
@@ -264,29 +199,11 @@ NO_RETRIES = [
     ),
     pytest.param(
         [
-            step("open", {"ticket": "42"}, "Error: 7 tickets are hidden"),
-            step("open", {"ticket": "7"}),
-        ],
-        "",
-        id="a digit that the error has by chance",
-    ),
-    pytest.param(
-        [
             step("lint", "notes/plan.md", BROKEN),
             step("sh", "cat notes/plan.md 2>/dev/null", "plan"),
         ],
         "",
         id="a look whose errors are thrown away is no other way",
-    ),
-    pytest.param(
-        [step("sh", "load page", "load: page: not found"), step("sh", "make page")],
-        "",
-        id="a program that did not find a file was found itself",
-    ),
-    pytest.param(
-        [step("read", {"path": "a"}, BROKEN), step("read", {"path": "zz"})],
-        "",
-        id="another value of which nothing is known",
     ),
     pytest.param(
         [
@@ -316,28 +233,11 @@ NO_RETRIES = [
     ),
     pytest.param(
         [
-            step("lint", {"path": "src/app.py"}, BROKEN),
-            step("edit", {"path": "src/app.py"}),
-            step("read", {"path": "src/app.py"}),
-        ],
-        "",
-        id="an edit and a look are no other way",
-    ),
-    pytest.param(
-        [
             step("pay", {"order": 7}, "The user did not allow this call."),
             step("pay", {"order": 7}),
         ],
         "",
         id="a call that the user did not allow has not failed",
-    ),
-    pytest.param(
-        [
-            step("pick", {"from": 3}, "these are left\n[2]"),
-            step("pick", {"from": 3}, "these are left\n[7]"),
-        ],
-        "",
-        id="a list of numbers on the last line is no status",
     ),
 ]
 
@@ -359,12 +259,6 @@ def corrections_of(*events: Event, outcome: Any = "success") -> list[Correction]
 def test_an_answer_that_was_accepted_after_a_remark_is_found():
     expected = Correction(answer=0, remark=1, accepted=2)
     assert corrections_of(ANSWER, REMARK, OTHER_ANSWER) == [expected]
-
-
-def test_the_call_between_a_remark_and_the_new_answer_is_named():
-    query = step("sql", {"query": "select 1000 * x"})
-    expected = Correction(answer=0, remark=1, accepted=4)
-    assert corrections_of(ANSWER, REMARK, *query, OTHER_ANSWER) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -426,13 +320,8 @@ WANTED = [
     pytest.param("Write the test first and watch it fail.", True, id="a test first"),
     pytest.param("Check that the door rejects old cards.", True, id="a refusal"),
     pytest.param("Make the box unless it exists.", True, id="perhaps absent"),
-    pytest.param("Test whether it does not accept old ones.", True, id="no entry"),
     pytest.param("Vérifie que la porte refuse la carte.", True, id="in French"),
-    pytest.param("Verify that old cards are rejected.", True, id="in the passive"),
-    pytest.param("Check if the card was rejected.", False, id="in the past"),
     pytest.param("Check why the build fails.", False, id="a failure to be mended"),
-    pytest.param("See what fails and repair it.", False, id="an unknown failure"),
-    pytest.param("The server rejects my push.", False, id="a refusal to be mended"),
 ]
 
 
@@ -449,8 +338,6 @@ def test_a_failure_is_wanted_only_if_the_task_asks_for_it(task, expected):
         pytest.param("It fails, as it should.", True, id="as it should"),
         pytest.param("That did not work as expected.", False, id="not as expected"),
         pytest.param("It is 12:30; it broke as planned.", True, id="after a part"),
-        pytest.param("At 12:30 it broke as planned.", True, id="after a time"),
-        pytest.param("It did not: no step is as planned.", True, id="not, before it"),
     ],
 )
 def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
@@ -467,9 +354,3 @@ def test_whether_a_failure_was_wanted_takes_linear_time(piece):
         assert not was_meant(run, 0)
 
     assert_linear(read, piece, length=2_000, runs=3)
-
-
-def test_a_task_about_something_absent_does_not_excuse_another_failure():
-    events = step("box", {"id": 7}, "Error: the lid is stuck")
-    run = course(Episode(events, "success", task="Make the box unless it exists."))
-    assert not was_meant(run, 0)
