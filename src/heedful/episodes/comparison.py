@@ -159,7 +159,7 @@ def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     share = likeness(without_quotations(old), without_quotations(new))
     if share >= MIN_COMMAND_LIKENESS:
         return share
-    if differ_in_few_arguments(leaves(old), leaves(new)) or _has_whole(old, new):
+    if differ_in_few_arguments(leaves(old), leaves(new)):
         return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(old, new, error):
         return FEW_ARGUMENTS_LIKENESS
@@ -175,12 +175,6 @@ def _is_command(event: Event) -> bool:
     return is_named and len(leaves(event)) == 1
 
 
-def _has_whole(old: Event, new: Event) -> bool:
-    """Return whether a command has another one of several words whole in it."""
-    command = text_of_call(old).strip()
-    return " " in command and f" {command} " in f" {text_of_call(new)} "
-
-
 def is_about_change(old: Event, new: Event, error: str) -> bool:
     """Return whether an error is about what differs between two commands.
 
@@ -194,8 +188,8 @@ def is_about_change(old: Event, new: Event, error: str) -> bool:
     if old_words <= new_words or new_words <= old_words:
         return True
     message = _MESSAGE_LABEL_PATTERN.sub("", error.lower())
-    named = _EXACT_WORD_PATTERN.findall(message)
-    return not (old_words ^ new_words).isdisjoint(named)
+    error_words = _EXACT_WORD_PATTERN.findall(message)
+    return not (old_words ^ new_words).isdisjoint(error_words)
 
 
 def _words_of(event: Event) -> set[str]:

@@ -181,7 +181,8 @@ def _ranked(lines: Iterable[str]) -> list[str]:
     The last line of a traceback is the first one at the margin after its frames. Of
     several tracebacks, the last one counts most.
     """
-    ranked: list[dict[str, str]] = [{} for _ in _SHAPES]
+    # For each shape the lines that can be quoted whole, then the longer ones.
+    ranked: list[dict[str, str]] = [{} for _ in range(2 * len(_SHAPES))]
     tracebacks: dict[str, str] = {}
     in_traceback = False
     for raw in lines:
@@ -192,20 +193,15 @@ def _ranked(lines: Iterable[str]) -> list[str]:
             in_traceback = False
             _add_line(tracebacks, line)
         elif (rank := _rank(line)) < len(_SHAPES):
-            _add_line(ranked[rank], line)
+            is_long = len(line) > MAX_QUOTED_LINE_CHARS
+            _add_line(ranked[2 * rank + is_long], line)
     return [*reversed(tracebacks.values()), *chain(*map(dict.values, ranked))]
 
 
 def _rank(line: str) -> int:
-    """Return the position of the first shape that a line has, else their number.
-
-    A line that is too long to be quoted whole is worse than another one.
-    """
+    """Return the position of the first shape that a line has, else their number."""
     shapes = enumerate(_SHAPES)
-    rank = next((n for n, shape in shapes if shape.search(line)), len(_SHAPES))
-    if len(line) > MAX_QUOTED_LINE_CHARS and rank < len(_SHAPES):
-        rank = min(rank + 2, len(_SHAPES) - 1)
-    return rank
+    return next((n for n, shape in shapes if shape.search(line)), len(_SHAPES))
 
 
 def _add_line(lines: dict[str, str], line: str) -> None:
@@ -243,8 +239,8 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
 
     strong = [line for line in errors if _rank(line) < STRONG_SHAPES]
     # A summary repeats an error after " - ".
-    echoes = {line for line in strong if any(s.endswith(f" - {line}") for s in strong)}
-    errors = [line for line in strong if line not in echoes] or errors[:1]
+    endings = {line.rpartition(" - ")[2] for line in strong if " - " in line}
+    errors = [line for line in strong if line not in endings] or errors[:1]
     return [mask_personal(redact(line)) for line in errors]
 
 
@@ -284,8 +280,8 @@ def _argument_lines(arguments: Any) -> frozenset[str]:
     lines: set[str] = set()
     for text in _texts_in(arguments):
         # Arguments that were cut became JSON as text.
-        plain = text.replace('\\"', '"').replace("\\n", "\n").replace("\\t", "")
-        lines.update(map(str.strip, plain.split("\n")))
+        unescaped = text.replace('\\"', '"').replace("\\n", "\n").replace("\\t", "")
+        lines.update(map(str.strip, unescaped.split("\n")))
     return frozenset(lines - {""})
 
 

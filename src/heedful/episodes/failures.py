@@ -34,7 +34,7 @@ _STATUS_PATTERN = re.compile(
     rf"(?(2)|:? (?:client error|server error|{'|'.join(STATUS_NAMES)}))"
 )
 # A text that begins with an error.
-_ERROR_PATTERN = re.compile(
+_ERROR_START_PATTERN = re.compile(
     # After marks, tags and a few words, as in "fatal: no such branch", "<error>",
     # "1 validation error:" and "Request failed with status 404", is a word for it,
     r"(?m)\A\s*(?:(?:#[^\n]*|[^\n]{0,120}:)\n)?(?:<[^>\n]{0,80}>\s*){0,3}?[^\w\n]{0,12}"
@@ -170,10 +170,12 @@ def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
 
 def _codes_in(data: Mapping[str, Any]) -> list[str]:
     """Return the exit codes in the fields of a result or a part, and a wrong status."""
-    parts = [data, *(part for part in data.values() if isinstance(part, Mapping))]
-    fields = [(_plain(name), value) for part in parts for name, value in part.items()]
-    exits = [n for name, n in fields if name in ("exitcode", "returncode")]
-    codes = [str(code) for code in exits if type(code) is int]
+    codes: list[str] = []
+    for part in (data, *data.values()):
+        fields = part if isinstance(part, Mapping) else {}
+        for name, code in fields.items():
+            if _plain(name) in ("exitcode", "returncode") and type(code) is int:
+                codes.append(str(code))
     return codes + [
         str(status)
         for name, status in data.items()
@@ -214,7 +216,9 @@ def _says_failure(text: str, command: str) -> bool:
     is_look = bool(command) and looks("", command)
     most_chars = MAX_LOOK_STATEMENT_CHARS if is_look else MAX_OUTPUT_STATEMENT_CHARS
     is_short = len(text) <= most_chars and len(lines) <= OUTPUT_TAIL_LINES
-    if (is_short and _STATEMENT_PATTERN.match(text)) or _ERROR_PATTERN.search(text):
+    if (is_short and _STATEMENT_PATTERN.match(text)) or _ERROR_START_PATTERN.search(
+        text
+    ):
         return True
 
     programs = {word.strip("()").rpartition("/")[2] for word in command.split()}
@@ -244,16 +248,16 @@ def marks_failure(fields: Mapping[str, Any]) -> bool:
     A state of failure counts with a reason; without one, it may be that of another
     call.
     """
-    named = {_plain(name): value for name, value in fields.items()}
-    errors = [named[name] for name in named if name.removeprefix("is")[:3] == "err"]
+    values = {_plain(name): value for name, value in fields.items()}
+    errors = [values[name] for name in values if name.removeprefix("is")[:3] == "err"]
     if any(map(_is_error, _codes_in(fields))) or any(errors):
         return True
-    states = [str(named[name]).lower() for name in named if name.endswith("status")]
-    if "error" in (*states, named.get("type")):
+    states = [str(values[name]).lower() for name in values if name.endswith("status")]
+    if "error" in (*states, values.get("type")):
         return True
-    has_reason = any(map(named.get, ("message", "reason", "detail")))
+    has_reason = any(map(values.get, ("message", "reason", "detail")))
     is_failed = any(state.startswith("fail") for state in states)
-    results = [str(named.get(name)).lower() for name in ("success", "ok")]
+    results = [str(values.get(name)).lower() for name in ("success", "ok")]
     return (has_reason and is_failed) or "false" in results
 
 

@@ -341,6 +341,9 @@ class MistakeFinder:
         seconds = None
         if repair.kind == "waiting" and not calls:
             seconds = waited(self.run, repair.tries[-1], repair.works)
+        digest = ""
+        if steps:
+            digest = self._command_digest(steps[-1])
         return Fix(
             kind=repair.kind,
             calls=calls,
@@ -348,7 +351,7 @@ class MistakeFinder:
             seconds=seconds,
             was_asked=self._was_asked(repair),
             is_proven=self._is_proven,
-            digest=self._command_digest(steps[-1]) if steps else "",
+            digest=digest,
         )
 
     def _edits_of(

@@ -30,8 +30,10 @@ _HOME_PATTERN = re.compile(r"/(?:Users|home)/[\w.-]+(?=/|\b)")
 # What git says about the branch that is checked out, or a command that makes one.
 _BRANCH_PATTERN = re.compile(
     r"(?m)^On branch (?P<on>\S+)$|\[rejected\] +(?P<pushed>\S+) -> (?P=pushed)(?!\S)"
-    r"|The current branch (?P<current>\S+) has no upstream|'origin/(?P<remote>[^']+)'"
-    r"|\bbranch '(?P<named>[^']+)'"
+    r"|The current branch (?P<current>\S+) has no upstream"
+    r"|Your branch is [^\n]*'origin/(?P<remote>[^']+)'"
+    r"|Switched to (?:a new )?branch '(?P<other>[^']+)'"
+    r"|branch '(?P<tracking>[^']+)' set up to track"
     r"|git (?:checkout -b|switch -c|branch -m) (?P<made>[\w./-]+)"
 )
 # A command of git or of a program for its servers, in which any word may be a branch.
@@ -111,8 +113,8 @@ class Particulars:
             for name in _PERSON_PATTERN.findall(text):
                 names.update(name.lower().split())
 
-            found = map("".join, _BRANCH_PATTERN.findall(text))
-            branches += [(position, name) for name in found]
+            names_of_text = map("".join, _BRANCH_PATTERN.findall(text))
+            branches += [(position, name) for name in names_of_text]
         calls = [n for n, event in enumerate(events) if event.type == "tool_call"]
         names_made = names_by_call(given_to(events[n]) for n in calls)
         return cls(

@@ -11,7 +11,6 @@ Each rule of `SIGNAL_RULES` is a function from the course of an episode to signa
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain
 from typing import Any, Literal
 
 from heedful.episodes.course import (
@@ -185,12 +184,13 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode from its `course`."""
     repeated = repeated_step(run.events, 3)
-    signs = chain(
-        _answer_signals(run),
-        _cause_signals(run),
-        _unknown_tool_signals(run),
-        [repeated] if repeated else [],
-    )
+    signs = [
+        *_answer_signals(run),
+        *_cause_signals(run),
+        *_unknown_tool_signals(run),
+    ]
+    if repeated is not None:
+        signs.append(repeated)
     return tuple(sorted(signs, key=lambda signal: (signal.at, signal.kind)))
 
 

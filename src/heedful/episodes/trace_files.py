@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from gzip import BadGzipFile, GzipFile
 from io import BufferedReader, BytesIO, FileIO
@@ -33,8 +33,6 @@ Stream = BufferedReader
 CONTROL_BYTES = frozenset(range(0x20)) - set(b"\b\t\n\f\r\x1b\x1e")
 # What may stand around a value of JSON.
 MARGIN = b"\x1e \t\r\n,"
-# The first piece of a file in which the end of a value is looked for.
-FIRST_PIECE_BYTES = 2**16
 # What damage to a packed file raises.
 PACKING_ERRORS = (
     BadGzipFile,
@@ -111,41 +109,39 @@ def _unpacked(stream: Any) -> Stream:
 
 
 class _Lines:
-    """The lines of a stream; `number` is that of the last one."""
+    """The lines of a stream; `number` is that of the last one that was taken."""
 
     def __init__(self, stream: BinaryIO, limit: int) -> None:
         self.number = 0
         self.has_damage = False  # a value of many lines could not be read
         self._limit = limit
         self._stream = stream
-        self._put_back: list[BytesIO] = []  # the last comes first
+        self._put_back: list[bytes] = []  # the last comes first
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield lines; of one that is longer than the limit, a beginning that is."""
-        while line := self._first_stream().readline(self._limit + 1):
+    def take(self) -> bytes:
+        """Return the next line, b"" at the end; of one that is too long, its start."""
+        if self._put_back:
+            line = self._put_back.pop()
+        else:
+            line = rest = self._stream.readline(self._limit + 1)
+            while len(rest) > self._limit and not rest.endswith(b"\n"):
+                rest = self._stream.readline(self._limit + 1)
+        if line:
             self.number += 1
-            yield line
-            while len(line) > self._limit and not line.endswith(b"\n"):
-                line = self._first_stream().readline(self._limit + 1)
+        return line
 
-    def read(self, size: int) -> bytes:
-        """Return at least the next `size` bytes, and whole lines; fewer at the end."""
-        stream = self._first_stream()
-        return stream.read(size) + stream.readline(self._limit + 1)
+    def take_bytes(self, size: int) -> list[bytes]:
+        """Return the next lines, with at least `size` bytes if there are so many."""
+        piece: list[bytes] = []
+        while size > 0 and (line := self.take()):
+            piece.append(line)
+            size -= len(line)
+        return piece
 
-    def put_back(self, data: bytes, number: int) -> None:
-        """Let `data` come next, of which the first line has this number."""
-        self._put_back.append(BytesIO(data))
-        self.number = number - 1
-
-    def _first_stream(self) -> BinaryIO:
-        """Return the stream from which the next line comes."""
-        while self._put_back:
-            stream = self._put_back[-1]
-            if stream.tell() < stream.getbuffer().nbytes:
-                return stream
-            self._put_back.pop()
-        return self._stream
+    def put_back(self, lines: Sequence[bytes]) -> None:
+        """Let these lines come next."""
+        self._put_back += reversed(lines)
+        self.number -= len(lines)
 
 
 def values_of(
@@ -176,7 +172,7 @@ def _text_values(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the values of JSON in a file, or its text if its format is known."""
     is_first = True
-    for line in lines:
+    while line := lines.take():
         number = lines.number
         if not line.strip(MARGIN):
             continue
@@ -184,18 +180,18 @@ def _text_values(
             value = _value(lines, line, limit)
         except (ValueError, RecursionError) as error:
             if is_first:
-                rest = lines.read(limit)
-                data = line + rest
-                text = _STYLE_PATTERN.sub("", data.decode("utf-8-sig", "replace"))
+                rest = lines.take_bytes(limit)
+                text = b"".join([line, *rest]).decode("utf-8-sig", "replace")
+                text = _STYLE_PATTERN.sub("", text)
                 if is_text(text):
                     yield number, text
                     return
-                lines.put_back(rest, number + 1)
+                lines.put_back(rest)
             place = number + getattr(error, "lineno", 1) - 1
             skip(place, f"not JSON: {problem(error)}")
             elements = _whole_elements(getattr(error, "doc", ""))
             yield from ((number, element) for element in elements)
-            if elements and place > number:  # they have been put back, too
+            if elements and place > number:  # their lines come again
                 return
         else:
             yield number, value
@@ -203,56 +199,39 @@ def _text_values(
 
 
 def _value(lines: _Lines, line: bytes, limit: int) -> Any:
-    """Return the object or list of JSON that begins on a line.
+    """Return the object or list of JSON that begins on a line, and may end on another.
 
-    Raises ValueError, RecursionError.
+    What follows it on a line comes next. Raises ValueError, RecursionError; then the
+    lines below the first one come next.
     """
-    if len(line) > limit:
-        raise ValueError(too_long(limit))
+    below: list[bytes] = []
     text = _text(line)
     # What is indented below a damaged value is a part of it.
     is_part = lines.has_damage and line[:1].isspace()
-    if text[0] not in "{[" or is_part:
+    if len(line) <= limit and (text[0] not in "{[" or is_part):
         raise ValueError(f"it begins with {text[:60]!r}")
-
-    try:
-        return _FINITE_DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        # A value of many lines begins here, or another one follows on the line.
-        ends_later = error.pos >= len(text) or error.msg == "Extra data"
-        if lines.has_damage or not ends_later:
-            raise
-    return _long_value(lines, line, limit)
-
-
-def _long_value(lines: _Lines, line: bytes, limit: int) -> Any:
-    """Return the value that begins on `line`, and put back what follows it.
-
-    Raises ValueError, RecursionError; then all but the line has been put back.
-    """
-    number = lines.number
-    data = line
-    size = FIRST_PIECE_BYTES
-    while True:
-        more = lines.read(size)
-        data += more
-        size *= 2
+    size = len(line)
+    while size <= limit:
         try:
-            # What stands around the end of a piece may be inside of a value.
-            text = _text(data + b"|").removesuffix("|")
             value, end = _FINITE_DECODER.raw_decode(text)
-            if end > limit:
-                raise ValueError(too_long(limit))
-        except (ValueError, RecursionError):
-            if more and len(data) <= limit:
-                continue
-            lines.has_damage = True
-            lines.put_back(data[len(line) :], number + 1)
-            if more:
-                raise ValueError(too_long(limit)) from None
-            raise
-        lines.put_back(text[end:].encode(), number + text.count("\n", 0, end))
+        except json.JSONDecodeError as error:
+            # As much again is read, so that a long value takes linear time.
+            more = [] if lines.has_damage else lines.take_bytes(size)
+            if error.pos < len(text.rstrip(MARGIN.decode())) or not more:
+                lines.put_back([*below, *more])
+                lines.has_damage = lines.has_damage or bool(below)
+                raise
+            below += more
+            size += sum(map(len, more))
+            # What stands around the end of a piece may be inside of a value.
+            text = _text(b"".join([line, *below, b"|"])).removesuffix("|")
+            continue
+        rest = text[end:].encode().splitlines(keepends=True)
+        lines.put_back(rest)
         return value
+    lines.put_back(below)
+    lines.has_damage = lines.has_damage or bool(below)
+    raise ValueError(too_long(limit))
 
 
 def _whole_elements(text: str) -> list[Any]:
