@@ -427,6 +427,7 @@ def test_traces_apart_and_agents_of_agents():
             Fault("TimeoutError", "too slow"),
         ),
     ],
+    ids=["success", "nothing said", "time-out"],
 )
 def test_the_root_says_how_it_ended(status, outcome, fault):
     answer = [message("assistant", text("Done."))]
