@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from heedful.errors import UsageError
 from heedful.integrations import hook, hooks
 from tests.hooks.support import as_user, call_hook
 
@@ -65,22 +64,6 @@ def test_the_commands_of_a_stop_have_no_limit(tmp_path: Path) -> None:
     data = b'{"session_id": "one", "hook_event_name": "Stop"}'
     assert call_hook(tmp_path, tmp_path, ["Stop"], data).err == ""
     assert time_limit() == 0
-
-
-def test_work_that_was_left_has_a_minute_to_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits: list[float] = []
-
-    def read_settings(folder: Path) -> None:
-        """Note the limit of the work, and let it fail."""
-        limits.append(time_limit())
-        raise UsageError(str(folder))
-
-    monkeypatch.setattr(hook, "read_settings", read_settings)
-    with as_user(tmp_path, tmp_path):
-        assert hook.main(["study", "--work", "one"]) == 0
-    assert [8 < seconds <= 60 for seconds in limits] == [True]
 
 
 def test_work_that_has_begun_has_no_limit(tmp_path: Path) -> None:

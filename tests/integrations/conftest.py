@@ -13,7 +13,6 @@ os.environ["CREWAI_TRACING_ENABLED"] = "false"
 NEEDS = {
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
-    "test_any_framework.py": "dspy",
     "test_chroma.py": "chromadb",
     "test_crewai.py": "crewai",
     "test_durable.py": "temporalio",

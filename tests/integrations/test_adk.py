@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,10 +14,8 @@ from google.genai import types
 from pydantic import BaseModel
 
 from heedful import Done, policy
-from heedful.errors import Conflict
 from heedful.integrations import verdict_of
-from heedful.integrations.adk import FEEDBACK_TOOL, HeedfulAdkPlugin
-from heedful.store import loops
+from heedful.integrations.adk import HeedfulAdkPlugin
 from tests.hosts import patient_host
 from tests.integrations.double_adk import (
     Scripted,
@@ -73,62 +69,6 @@ async def test_a_session_has_no_rejected_answer_and_the_next_turn_follows(
     assert verdict_of(events[-1]) == Done(1, passed=True)
     assert (await session_texts(runner))[-2:] == ["And the roof?", "P2"]
     assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
-
-
-async def test_retries_keep_the_work_and_send_one_rejected_answer(
-    tmp_path: Any,
-) -> None:
-    driven = Driven()
-    memory = memory_in(tmp_path)
-    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
-    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
-    runner = runner_of(
-        shell_agent([Call("ls"), *long, Say("P1")], driven), HeedfulAdkPlugin(host)
-    )
-    events = await run(runner, TASK, id="one")
-    assert verdict_of(events[-1]) == Done(5, passed=True)
-    assert driven.commands == ["ls"]
-    assert len({len(prompt) for prompt in driven.prompts[2:]}) == 1
-    assert "one one" not in driven.prompts[3]
-    assert FEEDBACK_TOOL not in "".join(driven.prompts)
-
-    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
-    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
-    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
-    assert [usage.tokens for usage in usages] == [30, 15, 15, 15, 15]
-
-
-async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
-    driven = Driven()
-    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
-    plugin = HeedfulAdkPlugin(host_that_judges(None))
-    events = await run(runner_of(shell_agent(script, driven), plugin), TASK)
-    assert verdict_of(events[-1]) == Done(2, passed=True)
-    lines = driven.prompts[2].splitlines()
-    assert lines.index(TASK) < lines.index("high")
-    assert lines.index("high") < lines.index("{'result': 'done'}")
-
-
-async def test_the_best_of_the_answers_takes_the_place_of_the_last() -> None:
-    host = host_that_judges(None, policy=policy("default, attempts.limit=2"))
-    runner = runner_of(
-        shell_agent([Say("bad"), Say("worse")], Driven()), HeedfulAdkPlugin(host)
-    )
-    await run(runner, TASK)
-    assert await session_texts(runner) == [TASK, "bad"]
-
-
-async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    driven = Driven()
-    plugin = HeedfulAdkPlugin(host_that_judges(None))
-    for session in ("a", "b"):
-        runner = runner_of(shell_agent([Say("high"), Say("P1")], driven), plugin)
-        events = await run(runner, TASK, session, id="one")
-        assert verdict_of(events[-1]) == Done(2, passed=True)
-        assert await session_texts(runner, session) == [TASK, "P1"]
-    assert len(driven.prompts) == 2
-    with pytest.raises(Conflict):
-        await run(runner_of(shell_agent([], driven), plugin), "another", id="one")
 
 
 @pytest.mark.parametrize(
@@ -355,10 +295,3 @@ def test_run_works_without_an_event_loop() -> None:
         )
     )
     assert verdict_of(events[-1]) == Done(2, passed=True)
-
-
-def test_the_example_runs() -> None:
-    command = sys.executable, "examples/integrations/adk_agent.py"
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed.count("answer: P") == 2
-    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1

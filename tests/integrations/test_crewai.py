@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -122,10 +120,3 @@ def test_crews_for_several_inputs_have_copies_of_the_task() -> None:
     assert [str(result) for result in results] == ["P1", "P1"]
     assert verdict_of(results[0]) == Done(2, passed=True)
     assert verdict_of(results[1]) == Done(1, passed=True)
-
-
-def test_the_example_runs() -> None:
-    command = sys.executable, "examples/integrations/crewai_task.py"
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed.count("answer: P") == 2
-    assert printed.rpartition("asked:")[2].count(RULE) == 1

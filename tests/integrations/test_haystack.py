@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,11 +14,9 @@ from haystack.hooks import hook
 from haystack.tools.from_function import create_tool_from_function
 
 from heedful import Done, policy
-from heedful.errors import Conflict
 from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
-from heedful.store import loops
 from tests.hosts import patient_host
 from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
 from tests.integrations.doubles import Call, Driven, Say, Turn
@@ -57,36 +53,6 @@ async def test_run_works_inside_a_running_event_loop() -> None:
     assert agent.run(asked(TASK))["last_message"].text == "P1"
 
 
-async def test_retries_keep_the_work_and_send_one_rejected_answer(
-    tmp_path: Any,
-) -> None:
-    driven = Driven()
-    memory = memory_in(tmp_path)
-    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
-    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
-    agent = shell_agent([Call("ls"), *long, Say("P1")], driven, hooks=hooks(host))
-    result = await agent.run_async(asked(TASK), hook_context=ONE)
-    assert result["last_message"].text == "P1"
-    assert driven.commands == ["ls"]
-    assert len({len(prompt) for prompt in driven.prompts[2:]}) == 1
-    assert "one one" not in driven.prompts[3]
-
-    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
-    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
-    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
-    assert [usage.tokens for usage in usages] == [30, 15, 15, 15, 15]
-
-
-async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
-    driven = Driven()
-    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
-    agent = shell_agent(script, driven, hooks=hooks(host_that_judges(None)))
-    result = await agent.run_async(asked(TASK))
-    assert result["last_message"].text == "P1"
-    lines = driven.prompts[2].splitlines()
-    assert lines.index(TASK) < lines.index("high") < lines.index("done")
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -119,21 +85,6 @@ async def test_an_incomplete_answer_is_not_judged() -> None:
     result = await agent.run_async(asked(TASK))
     assert result["exit_reason"] == "length"
     assert verdict_of(result) is None
-
-
-async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    driven = Driven()
-    agent = shell_agent(
-        [Say("high"), Say("P1")], driven, hooks=hooks(host_that_judges(None))
-    )
-    for _ in range(2):
-        result = await agent.run_async(asked(TASK), hook_context=ONE)
-        assert result["last_message"].text == "P1"
-        assert result["exit_reason"] == "text"
-        assert verdict_of(result) == Done(2, passed=True)
-    assert len(driven.prompts) == 2
-    with pytest.raises(Conflict):
-        await agent.run_async(asked("another task"), hook_context=ONE)
 
 
 async def test_the_result_of_a_tool_that_ends_the_run_is_judged() -> None:
@@ -282,10 +233,3 @@ async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
     )
     result = await desk.run_async(asked(TASK))
     assert verdict_of(result) == Done(1, passed=True)
-
-
-def test_the_example_runs() -> None:
-    command = sys.executable, "examples/integrations/haystack_agent.py"
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed.count("answer: P") == 2
-    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1

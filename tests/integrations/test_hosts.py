@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from heedful import Done, Finding, Memory, policy
-from heedful.errors import HeedfulError
+from heedful.errors import Conflict, HeedfulError
 from heedful.integrations import Host
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
@@ -112,6 +112,57 @@ async def test_never_right_stops_by_our_rule_with_the_best(
     assert driven.verdict.stopped_by[0].rule == "attempts"
     stored_loop = await memory.store.read(memory.scope, loops.read, "one")
     assert stored_loop.verdicts[-1] == driven.verdict
+
+
+def name_of(double: Any) -> str:
+    return str(double.__name__.rpartition("double_")[2])
+
+
+async def test_retries_keep_the_work_and_send_one_rejected_answer(
+    double: Any, tmp_path: Path
+) -> None:
+    memory = memory_in(tmp_path)
+    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
+    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
+    driven = await double.drive(host, TASK, [Call("ls"), *long, Say("P1")], id="one")
+    assert driven.answer == "P1"
+    assert driven.commands == ["ls"]
+    # CrewAI runs the whole task again, and shows what it rejects by itself.
+    if name_of(double) != "crewai":
+        lengths = [len(prompt) for prompt in driven.prompts[2:]]
+        assert max(lengths) - min(lengths) < len(long[0].text) / 2
+        assert "one one" not in driven.prompts[3]
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
+    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
+
+
+async def test_a_tool_called_after_a_rejected_answer_follows_it(double: Any) -> None:
+    if name_of(double) == "crewai":
+        pytest.skip("it shows what it rejects by itself")
+    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+    driven = await double.drive(host_that_judges(None), TASK, script, id="one")
+    prompt = driven.prompts[2]
+    assert prompt.index(TASK) < prompt.index("high") < prompt.rindex("done")
+
+
+# The number of the user's turn is in their ids.
+NUMBERED = ("langchain", "agent_framework")
+
+
+async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task(
+    double: Any,
+) -> None:
+    if name_of(double) in NUMBERED:
+        pytest.skip("each turn is a run")
+    host = host_that_judges(None)
+    await double.drive(host, TASK, [Say("high"), Say("P1")], id="one")
+    driven = await double.drive(host, TASK, [Say("P0")], id="one")
+    assert driven.answer == "P1"
+    assert driven.verdict == Done(2, passed=True)
+    assert driven.prompts == []
+    with pytest.raises(Conflict):
+        await double.drive(host, "another", [Say("P0")], id="one")
 
 
 async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
@@ -255,6 +306,28 @@ def test_the_programs_of_the_pages_print_what_they_show(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == printed.body
+
+
+EXAMPLES = sorted(Path("examples/integrations").glob("*_*agent.py"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem)
+        for path in [*EXAMPLES, Path("examples/integrations/crewai_task.py")]
+        if is_runnable(path.read_text("utf-8"))
+    ],
+)
+def test_an_example_runs(path: Path) -> None:
+    command = sys.executable, str(path)
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if path.stem.startswith("langchain"):
+        expected = "has not worked since" if "deep" in path.stem else "accepted: P1"
+        assert expected in printed
+        return
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
 
 
 async def test_eight_sessions_at_once_on_one_file(double: Any, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ server.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -20,14 +18,12 @@ from agents import (
 from pydantic import BaseModel
 
 from heedful import Done, policy
-from heedful.errors import Conflict
 from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import (
     Judged,
     hold_back,
     run,
     run_streamed,
-    run_sync,
 )
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
@@ -110,19 +106,6 @@ async def test_an_output_that_never_fits_ends_as_the_policy_says() -> None:
     assert verdict.stopped_by[0].rule == "attempts"
 
 
-async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
-    driven = Driven()
-    host = host_that_judges(None, policy=policy("attempts.limit=5"))
-    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
-    agent, model = shell_agent([Call("ls"), *long, Say("P1")], driven)
-    result = await run(agent, TASK, host=host, run_config=CONFIG)
-    assert result.final_output == "P1"
-    assert driven.commands == ["ls"]
-    requests = prompts(model)[2:]
-    assert len({len(prompt) for prompt in requests}) == 1
-    assert "one one" not in requests[1]
-
-
 async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> None:
     session = SQLiteSession("chat")
     host = host_that_judges(None)
@@ -151,19 +134,6 @@ async def test_a_callback_joins_a_session_and_the_task() -> None:
     assert "a page" in prompts(model)[0]
     items: Any = await session.get_items()
     assert [item["content"] for item in items[:2]] == ["hello", TASK]
-
-
-def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    host = host_that_judges(None, checks=[grade])
-    agent, model = shell_agent([Say('{"severity": "P2"}')], Driven())
-    agent.output_type = Ticket
-    for _ in range(2):
-        result = run_sync(agent, TASK, host=host, id="one", run_config=CONFIG)
-        assert result.final_output == Ticket(severity="P2")
-        assert verdict_of(result) == Done(1, passed=True)
-    assert len(prompts(model)) == 1
-    with pytest.raises(Conflict):
-        run_sync(agent, "another task", host=host, id="one", run_config=CONFIG)
 
 
 async def test_a_handoff_is_not_made_again() -> None:
@@ -231,11 +201,3 @@ async def test_streamed() -> None:
     assert [event.output for event in judged] == ["high", "P1"]
     assert judged[0].result is None
     assert judged[1].result is not None
-
-
-@pytest.mark.parametrize("name", ["openai_agent", "pydantic_agent"])
-def test_the_examples_run(name: str) -> None:
-    command = sys.executable, f"examples/integrations/{name}.py"
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed.count("answer: P") == 2
-    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1

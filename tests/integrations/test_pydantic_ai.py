@@ -22,7 +22,7 @@ from pydantic_ai import (
 from pydantic_ai.models.test import TestModel
 
 from heedful import Done, policy
-from heedful.errors import Conflict, InvalidInput
+from heedful.errors import InvalidInput
 from heedful.integrations import verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.hosts import patient_host
@@ -96,16 +96,6 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(
     ]
     with pytest.raises(UnexpectedModelBehavior):
         await agent.run(TASK, run_id="two")
-
-
-async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    driven = Driven()
-    heedful = Heedful(host=host_that_judges(None))
-    agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[heedful])
-    assert [(await agent.run(TASK, run_id="one")).output for _ in "12"] == ["P1", "P1"]
-    assert len(driven.prompts) == 2
-    with pytest.raises(Conflict):
-        await agent.run("another task", run_id="one")
 
 
 async def test_the_same_answer_after_a_kill_is_an_attempt_of_its_own() -> None:

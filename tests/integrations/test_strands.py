@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,11 +12,9 @@ from strands.session import FileSessionManager
 from strands.vended_plugins.context_injector import ContextInjector
 
 from heedful import Done, policy
-from heedful.errors import Conflict
 from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
-from heedful.store import loops
 from tests.hosts import patient_host
 from tests.integrations.double_strands import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
@@ -71,67 +67,6 @@ def test_the_messages_and_the_session_have_no_rejected_answer(tmp_path: Any) -> 
     assert verdict_of(restored("And the roof?")) == Done(1, passed=True)
     assert texts(restored) == [TASK, "P1", "And the roof?", "P2"]
     assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
-
-
-async def test_retries_keep_the_work_and_send_one_rejected_answer(
-    tmp_path: Any,
-) -> None:
-    driven = Driven()
-    memory = memory_in(tmp_path)
-    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
-    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
-    agent = shell_agent(
-        [Call("ls"), *long, Say("P1")], driven, plugins=[HeedfulPlugin(host)]
-    )
-    result = await agent.invoke_async(TASK, invocation_state=ONE)
-    assert str(result).strip() == "P1"
-    assert driven.commands == ["ls"]
-    sizes = {len(prompt) for prompt in driven.prompts[2:]}
-    assert len(sizes) == 1
-    assert "one one" not in driven.prompts[3]
-
-    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
-    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
-    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
-    assert [usage.tokens for usage in usages] == [30, 15, 15, 15, 15]
-
-
-async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
-    driven = Driven()
-    plugins = [HeedfulPlugin(host_that_judges(None))]
-    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
-    agent = shell_agent(script, driven, plugins=plugins)
-    assert str(await agent.invoke_async(TASK)).strip() == "P1"
-    assert driven.commands == ["ls"]
-    lines = driven.prompts[2].splitlines()
-    assert lines[0] == TASK
-    assert lines.index("high") < lines.index("done")
-
-
-async def test_the_best_of_the_answers_takes_the_place_of_the_last() -> None:
-    driven = Driven()
-    host = host_that_judges(None, policy=policy("default, attempts.limit=2"))
-    agent = shell_agent(
-        [Say("bad"), Say("worse")], driven, plugins=[HeedfulPlugin(host)]
-    )
-    result = await agent.invoke_async(TASK)
-    assert texts(agent) == [TASK, "bad"]
-    assert result.message["content"] == [{"text": "bad"}]
-
-
-async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    driven = Driven()
-    plugins = [HeedfulPlugin(host_that_judges(None))]
-    for _ in range(2):
-        agent = shell_agent([Say("high"), Say("P1")], driven, plugins=plugins)
-        result = await agent.invoke_async(TASK, invocation_state={**ONE})
-        assert str(result).strip() == "P1"
-        assert verdict_of(result) == Done(2, passed=True)
-        assert texts(agent) == [TASK, "P1"]
-    assert len(driven.prompts) == 2
-    other = shell_agent([Say("P1")], driven, plugins=plugins)
-    with pytest.raises(Conflict):
-        await other.invoke_async("another task", invocation_state={**ONE})
 
 
 @pytest.mark.parametrize(
@@ -309,13 +244,6 @@ async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
     result = await desk.invoke_async(TASK)
     assert verdict_of(result) == Done(1, passed=True)
     assert len(driven.prompts) == 2
-
-
-def test_the_example_runs() -> None:
-    command = sys.executable, "examples/integrations/strands_agent.py"
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed.count("answer: P") == 2
-    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
 
 
 class Stateful(Scripted):

@@ -59,8 +59,6 @@ HOOK_TIMEOUT_SECONDS = 2.5
 # That of events at which no call waits; agents give a hook 10 s.
 IDLE_TIMEOUT_SECONDS = 8.0
 IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
-# The time until the work that a session left can begin: git or a disk may hang.
-WORK_START_TIMEOUT_SECONDS = 60
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs: the default of each, and what the user may write.
 HOOK_SETTINGS: Mapping[str, tuple[Any, tuple[type, ...]]] = {
@@ -314,13 +312,12 @@ def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
 
 def _do_work(event: str, session: str, strict: bool) -> None:
     """Do the work that an answer left for a session; `event` names the work."""
-    _limit_time(WORK_START_TIMEOUT_SECONDS)
+    _limit_time(0)
     folder = _project_folder({"cwd": str(Path.cwd())})
     settings = read_settings(folder)
 
     asyncio, hooks = _import_hooks()
     _, host = _open_host(folder, settings, strict)
-    _limit_time(0)
     asyncio.run(hooks.work(host, session, cast("Any", event)))
 
 
