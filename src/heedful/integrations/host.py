@@ -28,12 +28,6 @@ from heedful.integrations.reminders import (
     measure_checks,
     settle_reminders,
 )
-from heedful.integrations.user_rules import (
-    hear_rules,
-    rules_everywhere,
-    rules_of_session,
-    rules_text,
-)
 from heedful.lessons import ranking
 from heedful.lessons.action import (
     MAX_MOMENT_CHARS,
@@ -56,6 +50,12 @@ from heedful.memory.memory import (
     Memory,
     log_failure,
     open_memory,
+)
+from heedful.memory.user_rules import (
+    hear_rules,
+    rules_everywhere,
+    rules_of_session,
+    rules_text,
 )
 from heedful.memory.vectors import load_embedder
 from heedful.models.contract import Message

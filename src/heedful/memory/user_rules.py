@@ -1,11 +1,13 @@
-"""Rules that a user gave agents: list, state, retire.
+"""Rules that a user gave agents: list, state, retire, and what a session hears of them.
 
-What users say in prompts becomes a rule by
-itself, as `hear` finds it; each other rule a person states here.
+What users say in prompts becomes a rule by itself, as `hear` finds it; each other rule
+a person states here. A session hears them when it begins, is resumed or has lost its
+context, and once before a call that they name.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from heedful.episodes.episode import Event
 from heedful.errors import NotFound
@@ -17,16 +19,20 @@ from heedful.lessons.lesson import (
     digest_of,
     short_digest,
 )
+from heedful.lessons.scope import Scope, source_of
 from heedful.lessons.user_rules import (
+    MAX_SHOWN_RULES,
     MAX_STATED_RULE_CHARS,
     RULE_TYPE,
+    RULES_HEADING,
     StatedRule,
     read_correction,
     read_rules,
 )
 from heedful.memory.memory import Memory, write_lessons
 from heedful.redact import mask_personal, redact
-from heedful.store import editions, user_rules as rule_store
+from heedful.sanitize import delimit, delimiter, sanitize
+from heedful.store import editions, session_marks, user_rules as rule_store
 from heedful.validation import check_actor, check_integer, require
 
 # The source of what the user said.
@@ -166,3 +172,71 @@ class UserRules:
             retired=True,
         )
         return stated
+
+
+def rules_text(rules: Sequence[StatedRule], heading: str = RULES_HEADING) -> str:
+    """Return rules between random delimiters, after a heading; "" without rules."""
+    lines = [f"- {stated.text}" for stated in rules[:MAX_SHOWN_RULES]]
+    if not lines:
+        return ""
+    texts = {"rules": sanitize("\n".join(lines))}
+    return "\n".join([heading, *delimit(delimiter("user", texts), texts)])
+
+
+def stored_lines(rules: Sequence[StatedRule]) -> list[str]:
+    """Return what a person reads when rules are stored, with what removes each."""
+    lines = []
+    for stated in rules:
+        lines.append(
+            f"heedful keeps your rule “{sanitize(stated.text)}” ({stated.told}); "
+            f"remove it: heedful rules retire {stated.id} --by NAME"
+        )
+        lines += [f"It ends your rule “{sanitize(text)}”." for text in stated.ended]
+    return lines
+
+
+async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
+    """Store the rules in a message of the user; return what he reads about them."""
+    if not read_rules(message):
+        return []
+    rules = await UserRules(memory).hear(message, source=source_of(session))
+    return stored_lines(rules)
+
+
+async def rules_everywhere(memory: Memory, everywhere: str) -> Sequence[StatedRule]:
+    """Return the rules for all projects of the user; `everywhere` is their database."""
+    own_memory = _own_memory(everywhere, memory.scope)
+    return await UserRules(own_memory).in_force() if own_memory else ()
+
+
+def _own_memory(everywhere: str, scope: Scope) -> Memory | None:
+    """Return the user's own memory, None if it does not exist."""
+    if not everywhere or not Path(everywhere).exists():
+        return None
+    return Memory(everywhere, Scope(scope.tenant))
+
+
+async def rules_of_session(
+    memory: Memory, session: str, everywhere: str = "", again: bool = True
+) -> Sequence[StatedRule]:
+    """Return the rules that hold in a session, and remember that it was shown them.
+
+    Unless `again`, a session that was shown them gets none.
+    """
+    store = memory.store
+    scope = memory.scope
+    marks_to_set = {rule_store.SHOWN_MARK}
+    marks = await store.read(scope, session_marks.find, session, marks_to_set)
+    if marks and not again:
+        return ()
+    others = await rules_everywhere(memory, everywhere)
+    rules = [*await store.read(scope, rule_store.in_force), *others]
+    rules = list({stated.digest: stated for stated in rules}.values())
+    await store.write(
+        scope,
+        rule_store.tell,
+        session,
+        rules=rules[:MAX_SHOWN_RULES],
+        marks=marks_to_set,
+    )
+    return rules
