@@ -131,7 +131,6 @@ def test_a_critic_lists_issues_with_suggestions():
     "issues",
     [
         pytest.param("It is blunt.", id="a text"),
-        pytest.param(["It is blunt."], id="a list of texts"),
         pytest.param(
             [{"issue": "", "suggestion": "", "severity": 1}], id="an issue of no words"
         ),
@@ -224,27 +223,11 @@ MALFORMED = [
         "alignment", "[" * 100_000, "must be one JSON object", id="nested too deeply"
     ),
     pytest.param("alignment", "[0.5]", r"it must be one JSON object", id="a list"),
-    pytest.param("alignment", "{}", "reason is None; it must be text", id="no reason"),
-    pytest.param(
-        "alignment", answer_json(alignment=True), "alignment is True", id="a boolean"
-    ),
-    pytest.param(
-        "summary",
-        answer_json(summary_valid=1),
-        "summary_valid is 1; it must be true or false",
-        id="a verdict that is a number",
-    ),
     pytest.param(
         "pessimist",
         answer_json(biases=None),
         "biases is None; it must be a list",
         id="no list of biases",
-    ),
-    pytest.param(
-        "pessimist",
-        answer_json(biases=[bias_of("pride")]),
-        "tag is 'pride'; it must be one of overconf",
-        id="an unknown bias",
     ),
 ]
 
@@ -389,9 +372,6 @@ def ask_panel(answers: Sequence[str], role: str = "alignment") -> Evaluation:
     ("pairs", "median", "apart", "preference"),
     [
         pytest.param([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7, id="two unequally sure"),
-        pytest.param(
-            [(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505, id="two that are hardly sure"
-        ),
     ],
 )
 def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(

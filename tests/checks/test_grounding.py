@@ -129,22 +129,10 @@ def find_wrong(
             id="the wrong day of the week",
         ),
         pytest.param(
-            CHESS,
-            "The Otters beat the Ferrets.",
-            ["Ferrets"],
-            id="a name that the row does not have",
-        ),
-        pytest.param(
             RUN,
             "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5",
             ["2.5", "0.5"],
             id="a list in Markdown",
-        ),
-        pytest.param(
-            WATER,
-            "The level was 3.1 on March 2, 2021.",
-            ["3.1"],
-            id="the number of another day",
         ),
         pytest.param(
             MODELS,
@@ -234,33 +222,15 @@ BRIDGE = "この橋は1932年に開通した。長さは310メートルである
         ),
         pytest.param(
             MODELS,
-            "The 5 models differ.",
-            {"5": "not found"},
-            id="how many rows there are",
-        ),
-        pytest.param(
-            MODELS,
             "Ridge improves RMSE by 40 % over Naive.",
             {"40": "not found"},
             id="a share that is worked out",
-        ),
-        pytest.param(
-            [{"town": "Bern", "cases": 12}, {"town": "Chur", "cases": 9}],
-            "Bern has 12 cases per 100,000 people.",
-            {"12": "supported", "100,000": "not found"},
-            id="a rate of something else",
         ),
         pytest.param(
             PROSE,
             "The bridge of 310 metres was opened in 1932.",
             {"310": "supported", "1932": "supported"},
             id="prose that says so",
-        ),
-        pytest.param(
-            PROSE,
-            "The bridge of 340 metres was opened by Ruth Elder.",
-            {"340": "not found", "Ruth Elder": "not found"},
-            id="prose that does not",
         ),
     ],
 )
@@ -337,13 +307,6 @@ TRAINS = [
             "Oncology has between 20 and 25 beds.",
             id="a range",
         ),
-        pytest.param(PUPILS, "B: 92", "B: 64", id="a label of one letter"),
-        pytest.param(
-            {"tea": 2.4, "cocoa": 3.9},
-            "Cocoa costs 3.90.",
-            "Cocoa costs 2.40.",
-            id="a mapping from name to figure",
-        ),
         pytest.param(
             {"2023": {"visits": 51}, "2024": {"visits": 60}},
             "In 2023 there were 51 visits.",
@@ -376,12 +339,6 @@ TRAINS = [
         ),
         pytest.param(
             HARVEST,
-            "Olive oil grew from $4.1M to $5.33M.",
-            "Olive oil grew from $2.65M to $1.99M.",
-            id="millions of another row",
-        ),
-        pytest.param(
-            HARVEST,
             "Wine fell from 2.65 million to 1.99 million.",
             "Wine rose from 2.65 million to 1.99 million.",
             id="a rise that is a fall",
@@ -407,11 +364,6 @@ def test_rows_have_names_whatever_their_column_is_called(column):
     rows = [{column: "alpha", "sales": 260}, {column: "beta", "sales": 310}]
     assert find_wrong("Alpha had sales of 310.", rows) == ["310"]
     assert find_wrong("Sales were 260 in alpha.", rows) == []
-
-
-def test_the_fix_is_written_as_people_write_figures():
-    (finding,) = findings(grounding(HARVEST), "Olive oil made 1,990,000 in autumn.")
-    assert finding.fix.startswith("write 5,330,000 for '1,990,000'")
 
 
 # The check

@@ -46,16 +46,7 @@ RUN = METRIC | COLUMN | {"results": None}
             ["accuracy"],
             id="accuracy without actual values",
         ),
-        pytest.param(
-            ACCURACY,
-            {"columns": ["date", "predicted", "actual"]},
-            [],
-            id="accuracy with actual values",
-        ),
         pytest.param(SALES, {"results": None}, ["predict"], id="no results"),
-        pytest.param(
-            SALES, {"metrics": {}}, ["predict"], id="a prediction and no metrics at all"
-        ),
         pytest.param(
             "Sales grew in May.",
             {"metrics": None, "columns": (), "results": None},
@@ -74,12 +65,6 @@ RUN = METRIC | COLUMN | {"results": None}
             RUN,
             [],
             id="metrics that are denied",
-        ),
-        pytest.param(
-            "With precision and care we recall what Mae did.",
-            RUN,
-            [],
-            id="names and words that are metrics elsewhere",
         ),
         # What it does not have.
         pytest.param(
@@ -176,7 +161,6 @@ MANY = ", ".join(f"{n}.5" for n in range(20, 31))
             ("warning", "11 specific numbers, 100% of them"),
             id="no evidence",
         ),
-        pytest.param(MANY.removesuffix(", 30.5"), None, None, id="one number fewer"),
         pytest.param(
             MANY,
             [{"n": n + 0.5} for n in range(20, 31)],

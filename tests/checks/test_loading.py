@@ -85,11 +85,6 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant():
             id="an argument that is missing",
         ),
         pytest.param(
-            {"name": "json_schema", "schema": {"type": "odd"}},
-            "schema of check 'json_schema'",
-            id="a schema that is none",
-        ),
-        pytest.param(
             {"name": "no_such_module_here:f"},
             "module of a check.*ModuleNotFoundError",
             id="a module that is not there",
@@ -133,21 +128,6 @@ def test_a_module_in_the_folder_goes_before_an_installed_one(write, tmp_path):
     assert checks.load({"name": f"{name}:check"}, tmp_path)("", CONTEXT) == ["mine"]
     assert sys.modules["json"].__name__ == "json"
     assert not hasattr(sys.modules["json"], "check")
-
-
-def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path):
-    neighbour = write("LIMIT = 7\n")
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / f"{neighbour}_b.py").write_text("LIMIT = 8\n")
-    name = write(
-        f"from {neighbour} import LIMIT\ndef check(c, context): return [LIMIT]\n"
-    )
-    inner = write(
-        f"from {neighbour}_b import LIMIT\ndef check(c, x): return [LIMIT]\n",
-        "inner.deep",
-    )
-    assert checks.load({"name": f"{name}:check"}, tmp_path)("", CONTEXT) == [7]
-    assert checks.load({"name": f"{inner}:check"}, tmp_path)("", CONTEXT) == [8]
 
 
 @pytest.mark.parametrize(

@@ -51,19 +51,9 @@ CONSTANT = "constant_predictions"
 @pytest.mark.parametrize(
     ("predicted", "options", "expected"),
     [
-        pytest.param(
-            column(200, 0.0001), {}, [f"{CONSTANT}: predicted"], id="nearly constant"
-        ),
-        pytest.param(
-            column(200, 1.999), {}, [f"{CONSTANT}: predicted"], id="below the bound"
-        ),
         pytest.param(column(200, 2), {}, [], id="at the bound"),  # at the bound
-        pytest.param(column(0, 0.0001), {}, [], id="around zero"),
         pytest.param([5, 5], {}, [f"{CONSTANT}: predicted"], id="equal values"),
         pytest.param([], {}, ["missing_results: empty"], id="no rows"),
-        pytest.param(
-            [5, nan, 6], {}, ["finite: predicted missing"], id="one is missing"
-        ),
         pytest.param(
             {"predicted": [5, 5]},
             {"actual": "y"},
@@ -109,7 +99,6 @@ def test_at_a_bound_nothing_is_found(predicted, expected):
         pytest.param(
             actual_of(300, 200), column(300, 1.9), [CONSTANT], id="the actual is spread"
         ),
-        pytest.param(actual_of(0, 20), column(0, 0.1), [CONSTANT], id="around zero"),
         pytest.param(actual_of(0, 20), np.zeros(400), [CONSTANT], id="all zeros"),
         pytest.param(
             actual_of(0, 20), column(0, 0.2), [], id="at the bound"
@@ -197,12 +186,6 @@ def test_leakage_and_skill(actual, predicted, expected):
         ),
         pytest.param(
             [1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"], id="missing"
-        ),
-        pytest.param(
-            [1, 2, 3.0],
-            [1.5, "about 2", 3],
-            ["finite: predicted no numbers"],
-            id="text",
         ),
         pytest.param(
             [1, 2],

@@ -298,19 +298,6 @@ for fd in range(100):
     [
         pytest.param("def add(a, b):\n    import sys; sys.exit(0)", id="an exit"),
         pytest.param(
-            "print('{\"done\": 2}')\nprint('{\"ended\": true}')\n"
-            "import os; os._exit(0)",
-            id="results that are printed",
-        ),
-        pytest.param(
-            "def check(*_): pass\ndef assert_equal(*_): return True\n"
-            "def add(a, b): return -1",
-            id="its own helpers",
-        ),
-        pytest.param(
-            "def add(a, b): raise AssertionError", id="an assertion of its own"
-        ),
-        pytest.param(
             "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
             id="a crash in the function",
         ),
@@ -319,12 +306,6 @@ for fd in range(100):
 def test_no_wrong_program_passes_by_accident(program):
     problems = keys(CHECK, program)
     assert set(BOTH) <= set(problems)
-
-
-def test_a_built_in_function_is_no_entry_point():
-    check = python_tests("assert sum([1]) == 1", "sum", seconds=20)
-    assert keys(check, "x = 1") == ["assert sum([1]) == 1"]
-    assert keys(check, "def sum(x): return x[0]") == []
 
 
 # How tests are written

@@ -102,14 +102,9 @@ TIDY = '{"name": "tidy"}'
     "text",
     [
         pytest.param(f"```json\n{TIDY}\n```", id="a fence"),
-        pytest.param(f"```python\n{TIDY}\n```\nDone.", id="a fence before words"),
-        pytest.param(f"Here it is: {TIDY}. Bye {{you}}!", id="a sentence with braces"),
         pytest.param(f"<think>{{n}} [ {{</think>{TIDY}", id="thoughts with brackets"),
         pytest.param(f"For x in [0, 9): {TIDY}", id="an interval before it"),
-        pytest.param(f'The answer: "{TIDY}"', id="quotation marks"),
-        pytest.param(f"{{{TIDY}}}", id="double braces"),
         pytest.param(f'As {{"name": "first"}} shows: {TIDY}', id="an example first"),
-        pytest.param(f'{TIDY} in 2 [or "3"] steps', id="scalars after it"),
         pytest.param(f'{TIDY} is no {{"tags": 1}}', id="what does not fit after it"),
     ],
 )
@@ -126,22 +121,13 @@ def test_json_is_read_wherever_it_stands_and_a_note_says_so(check, text):
         pytest.param("hello", "not JSON", id="no JSON"),
         pytest.param('{"name": "a"', "breaks off", id="no end"),
         pytest.param("```json\nnothing\n```", "not JSON", id="a fence without JSON"),
-        pytest.param("```json\n{", "breaks off", id="no end in a fence"),
-        pytest.param(
-            '```\n{"n": [1\n```', "breaks off", id="a fence that ends too soon"
-        ),
         pytest.param('{"name": "a", "n": 1', "breaks off", id="no end of a number"),
         pytest.param('{"name": "a", "n": nu', "breaks off", id="no end of a word"),
         pytest.param('{"name": "a\\u00', "breaks off", id="no end of an escape"),
         pytest.param('{"name": "a', "breaks off", id="no end of a text"),
         pytest.param("<think>{} may do", "breaks off", id="no end of the thoughts"),
         pytest.param(f'{TIDY}, or {{"name": "b', "breaks off", id="no end of the last"),
-        pytest.param('{"name": "a",}', "not JSON", id="a comma too many"),
-        pytest.param(
-            f'{TIDY}, or {{"name": "b",}}', "not JSON", id="the last is broken"
-        ),
         pytest.param("{'name': 'a'}", "not JSON", id="single quotes"),
-        pytest.param('{"name": "a\nb"}', "not JSON", id="a line end in a text"),
         pytest.param("9" * 5000, "not JSON", id="a number too long"),
         pytest.param("[" * 100_000, "depth", id="nested too deeply"),
         pytest.param('{"name": "a", "n": NaN}', "not a number", id="NaN"),

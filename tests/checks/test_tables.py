@@ -49,12 +49,9 @@ def read_findings(check: Any, candidate: Any) -> list[str]:
     ("candidate", "key"),
     [
         pytest.param(None, "no data", id="None"),
-        pytest.param(7, "not a table", id="a number"),
         pytest.param(object(), "not a table", id="an object"),
-        pytest.param(b"bytes", "not a table", id="bytes"),
         pytest.param("not json", "missing_results: corrupt", id="a text"),
         pytest.param([1, 2], "columns", id="a list of numbers"),
-        pytest.param(np.zeros((5, 3)), "columns", id="three columns"),
         pytest.param(
             {"actual": [1, 2], "yhat": [1, 2]}, "missing column", id="another column"
         ),
@@ -193,7 +190,6 @@ def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, 
         pytest.param("1_000", id="an underscore"),
         pytest.param("١٢", id="Arabic digits"),
         pytest.param("½", id="a fraction"),
-        pytest.param("1,000", id="a thousands separator"),
     ],
 )
 def test_what_is_no_number(cell):
@@ -371,12 +367,6 @@ def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, c
             "a row has 1 cells, the header 2",
             id="a row too short",
         ),
-        pytest.param(
-            "a.csv",
-            'y,yhat\n"1,2\n',
-            "unexpected end of data",
-            id="a quote without end",
-        ),
         pytest.param("a.json", '[{"y": 1}, {"y"', "", id="JSON without end"),
         pytest.param(
             "a.parquet", "PAR1 not at all PAR1", "", id="Parquet that is none"
@@ -396,11 +386,7 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
     ("name", "content", "expected"),
     [
         pytest.param("a.json", "[]", ["empty"], id="an empty list"),
-        pytest.param("a.json", "{}", ["rows"], id="an empty object"),
         pytest.param("a.csv", "\n\n", ["empty"], id="empty lines"),
-        pytest.param("a.csv", "y,y\n1,2\n", ["columns"], id="one name for two columns"),
-        pytest.param("a.bin", "", ["empty"], id="an empty file"),
-        pytest.param("a.bin", "weights", [], id="a file of another kind"),
     ],
 )
 def test_what_counts_as_a_row(tmp_path, name, content, expected):

@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
-from heedful.pipeline import Pipeline, answer
+from heedful.pipeline import Pipeline
 from heedful.store import exposures, open_store
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
@@ -197,26 +197,6 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(
     assert findings.splitlines()[1] == "- words: there is no beta. say beta"
     assert "there is no alpha" in lessons
     assert "GUARDRAIL" not in hints[-2]
-
-
-def test_ask_and_why_and_the_report_know_what_memory_told(
-    path: str, tmp_path: Path
-) -> None:
-    first, second = [
-        run_pipeline(train_pipeline(path, [], reports=tmp_path), id=run) for run in "ab"
-    ]
-    silent, informed = [report.stages[0].briefing for report in (first, second)]
-    assert silent is not None
-    assert informed is not None
-    assert silent.choices == ()
-    assert [choice.leg for choice in informed.choices] == ["cause"]
-    [line] = informed.lines
-    stored_report = asyncio.run(report_of(open_store(path), Scope(), "b"))
-    assert stored_report == second
-    assert line in str(answer(stored_report))
-    pages = [(tmp_path / f"b.{kind}").read_text() for kind in ("json", "html")]
-    rule = "n is ___, too small. use at least 2"
-    assert all(rule in page for page in pages)
 
 
 @pytest.mark.parametrize("key", ["", "sum: wrong"], ids=["own key", "shared key"])

@@ -24,7 +24,6 @@ from heedful.loop.runs import (
     Report,
     stage_feedback,
 )
-from heedful.pages.questions import answer
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
 from heedful.store import loops, open_store
@@ -122,47 +121,6 @@ def test_a_report_has_what_each_rung_of_its_stages_did(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "run.json").read_text())
     assert [rung["attempts"] for rung in document["rungs"]] == [2, 1]
     assert "Who answered" in (tmp_path / "run.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("limits", "instead"),
-    [
-        pytest.param({"calls": 1}, "the loop ended", id="no rung is left"),
-        pytest.param({}, "rung 3 (huge) made attempt 2", id="another rung goes on"),
-    ],
-)
-def test_a_report_says_which_rung_has_spent_its_limit(
-    limits: Any, instead: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def wrong(state: Any) -> str:
-        return "wrong"
-
-    def never(output: str) -> str:
-        return "not right"
-
-    rungs = [heedful.Rung(wrong, "large", calls=1)]
-    rungs.append(heedful.Rung(wrong, "huge", **limits))
-    store = str(tmp_path / "a.db")
-    pipeline = Pipeline("p", store=store, reports=tmp_path, progress=False)
-    limit = MaxAttempts(2, rungs=(1, 2, 1))
-    policy = Policy((limit,), name="stage")
-    pipeline.stage(name="hard", checks=[never], then=rungs, policy=policy)(wrong)
-    run_pipeline(pipeline, {}, id="first")
-    with caplog.at_level("INFO", "heedful"):
-        report = run_pipeline(pipeline, {}, id="second")
-
-    [stage] = report.stages
-    sentence = stage.closed[0]
-    assert sentence.startswith("rung 2 (large): 1 of 1 calls spent, the limit of 20")
-    assert sentence.endswith(f"; {instead}")
-    document = json.loads((tmp_path / "second.json").read_text())
-    assert document["stages"][0]["closed"] == list(stage.closed)
-    assert f"Closed: {sentence}." in (tmp_path / "second.html").read_text()
-    assert "Closed: rung 2 " in (tmp_path / "second.html").read_text()
-    assert any(fact.text == f"closed: {sentence}" for fact in answer(report).facts)
-    assert "rung 2 (large): 1 of 1 calls spent" in caplog.text
-    assert caplog.text.count("✗ attempt 1 failed") == 1
-    assert "hard did not pass, continuing despite failures" in caplog.text
 
 
 def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:

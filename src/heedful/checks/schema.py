@@ -24,7 +24,7 @@ from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
 from heedful.loop.feedback import MAX_FEEDBACK_TEXT_CHARS
 from heedful.loop.record import Finding, as_data
-from heedful.redact import CUT_MARGIN_CHARS, MARK_START, redact, redact_start
+from heedful.redact import redact_start
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -120,7 +120,7 @@ def judge_text(
         fix = "answer with complete JSON; make it shorter"
         return None, [make_finding(check, message, fix, "breaks off")]
     if reading.json is None:
-        return None, [_not_json_finding(check, text, reading.error)]
+        return None, [_not_json_finding(check, reading.error)]
 
     findings = list(limited(check, problems(reading.json)))
     fitting = None if findings else reading.json
@@ -154,16 +154,9 @@ def make_finding(
     )
 
 
-def _not_json_finding(check: str, text: str, error: ValueError | None) -> Finding:
-    """Return the finding that a text has no JSON, with the place of the `error`."""
-    text = getattr(error, "doc", text)
-    position = getattr(error, "pos", 0)
-    near = text[max(0, position - 10) : position + 20]
-    # So few characters of a secret are not recognised.
-    margin = CUT_MARGIN_CHARS
-    if near not in redact(text[max(0, position - margin) : position + margin]):
-        near = f"{MARK_START}text]"
-    message = f"not JSON: {str(error)[:120]}, near {shorten(near, 40)}"
+def _not_json_finding(check: str, error: ValueError | None) -> Finding:
+    """Return the finding that a text has no JSON; the `error` has the place."""
+    message = f"not JSON: {str(error)[:120]}"
     return make_finding(check, message, _BARE_JSON_FIX, "not JSON")
 
 
