@@ -20,8 +20,8 @@ TESTS = "import math\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n"
 BOTH = ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]
 # Most programs of these tests are harmless, and bubblewrap does not work everywhere.
 python_tests = partial(checks.python_tests, unsafe=True)
-CHECK = python_tests(TESTS, "add", seconds=20)
-QUICK = python_tests(TESTS, "add", seconds=1)
+CHECK = python_tests(TESTS, seconds=20)
+QUICK = python_tests(TESTS, seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,13 @@ def test_without_bubblewrap_only_what_is_unsafe_runs(without_bubblewrap, script)
         (without_bubblewrap / "bwrap").write_text(script)
         (without_bubblewrap / "bwrap").chmod(0o700)
     with pytest.raises(UsageError, match="or pass unsafe=True"):
-        checks.python_tests(TESTS, "add")
-    assert python_tests(TESTS, "add").unsafe
+        checks.python_tests(TESTS)
+    assert python_tests(TESTS).unsafe
 
 
 def test_the_environment_is_empty(monkeypatch):
     monkeypatch.setenv("HEEDFUL_TEST_MARK", "seen")
-    check = python_tests("assert environment() == {}", "environment", seconds=20)
+    check = python_tests("assert environment() == {}", seconds=20)
     assert (
         findings(check, "import os\ndef environment(): return dict(os.environ)\n") == []
     )
@@ -271,7 +271,7 @@ def test_an_honest_program_is_not_hindered(does):
 
 def test_files_are_limited_and_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    check = python_tests("assert write() == 1", "write", seconds=20)
+    check = python_tests("assert write() == 1", seconds=20)
     program = (
         "import os\n"
         "def write():\n"
@@ -310,34 +310,6 @@ def test_no_wrong_program_passes_by_accident(program):
 
 # How tests are written
 
-HUMAN = """
-METADATA = {'author': 'x'}
-
-def check(candidate):
-    '''What it does.'''
-    assert candidate(1, 2) == 3
-    expected = 5
-    assert candidate(2, 3) == expected
-    for n in range(3):
-        assert candidate(n, n) == 2 * n, n
-"""
-CANDIDATE = [
-    "candidate(1, 2) == 3",
-    "candidate(2, 3) == expected",
-    "candidate(n, n) == 2 * n",
-]
-
-
-@pytest.mark.parametrize(
-    "call", ["", "\ncheck(add)\n", "\nif False:\n    check(add)\n"]
-)
-def test_a_check_function_is_called_once(call):
-    check = python_tests(HUMAN + call, "add")
-    assert findings(check, ADD) == []
-    wrong = findings(check, "def add(a, b): return 1")
-    expected = [f"assert {source}" for source in CANDIDATE]
-    assert [f.key for f in wrong] == expected
-
 
 @pytest.mark.parametrize(
     ("source", "actual"),
@@ -349,7 +321,7 @@ def test_a_check_function_is_called_once(call):
     ],
 )
 def test_what_an_assertion_shows(source, actual):
-    (finding,) = findings(python_tests(source, "f"), "def f(): return 7")
+    (finding,) = findings(python_tests(source), "def f(): return 7")
     assert finding.message.endswith(f"fails: {actual}")
 
 
@@ -369,27 +341,23 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("tests", "entry_point", "field"),
+    "tests",
     [
-        ("", None, "tests"),
-        ("def (", None, "tests"),
-        ("import math\nx = 1", None, "tests"),
-        ("return 5", None, "tests"),
-        ("def check(candidate): assert candidate()", None, "entry_point"),
-        ("def test_it(): return f()", None, "tests"),
-        ("def test_it(fixture): assert f()", None, "tests"),
-        ("def check(a, b): assert a", "f", "tests"),
-        ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
-        ("assert f()", "not a name", "entry_point"),
-        ("assert f()", "lambda", "entry_point"),
-        ("assert f()\0", "f", "tests"),
-        ("assert f()\nassert await f()", "f", "tests"),
+        "",
+        "def (",
+        "import math\nx = 1",
+        "return 5",
+        "def test_it(): return f()",
+        "def test_it(fixture): assert f()",
+        "class TestIt:\n    def test_it(self): assert f()",
+        "assert f()\0",
+        "assert f()\nassert await f()",
     ],
 )
-def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
+def test_tests_that_would_test_nothing_are_refused(tests):
     with pytest.raises(InvalidInput) as error:
-        python_tests(tests, entry_point)
-    assert error.value.field == field
+        python_tests(tests)
+    assert error.value.field == "tests"
 
 
 @pytest.mark.parametrize(

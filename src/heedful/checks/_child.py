@@ -165,8 +165,6 @@ def run(request: dict[str, Any], record: Record) -> None:
     if names is None:
         return
 
-    # A program without the entry point fails, even if it is a built-in function.
-    original_builtins.pop(request["entry_point"], None)
     names |= {"__name__": "__main__", "__builtins__": original_builtins}
     # Scope 0 has the names of the tests; each test function has a copy of its own.
     namespaces = {0: names}

@@ -15,7 +15,6 @@ containers refuse, so one probe per process finds out whether it works. With
 import ast
 import asyncio
 import json
-import keyword
 import marshal
 import os
 import shutil
@@ -190,17 +189,16 @@ def _unfenced(text: str) -> str:
 @remade
 def python_tests(
     tests: str,
-    entry_point: str | None = None,
     seconds: float = 5.0,
     memory_mb: int = 512,
     unsafe: bool = False,
 ) -> PythonTests:
     """Check that a Python program passes `tests`: one finding per failed statement.
 
-    `tests` is Python source that uses the program's names: assert statements,
-    `test_*()` functions, or `check(candidate)`, called with the function `entry_point`.
-    One markdown fence around the program is removed. A test that cannot run is a
-    finding too, so the best program has the fewest.
+    `tests` is Python source that uses the program's names: assert statements, and
+    `test_*()` functions without arguments. One markdown fence around the program is
+    removed. A test that cannot run is a finding too, so the best program has the
+    fewest.
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of
     address space, 16 MiB a file, 64 open files. The program runs without environment
@@ -216,13 +214,6 @@ def python_tests(
     limited.
     """
     require(isinstance(tests, str), "tests", tests, "Python source")
-    is_name = entry_point is None or (
-        isinstance(entry_point, str)
-        and entry_point.isidentifier()
-        and not keyword.iskeyword(entry_point)
-    )
-    require(is_name, "entry_point", entry_point, "the name of a function")
-
     check_number("seconds", seconds, low=0.01, high=86_400)
     check_number("memory_mb", memory_mb, low=64, high=1 << 20)
 
@@ -238,11 +229,10 @@ def python_tests(
             "it, or pass unsafe=True to run programs without a sandbox"
         )
 
-    steps = plan_tests(tests, entry_point)
+    steps = plan_tests(tests)
     request = {
         "tests": tests,
         "steps": [(step.code, step.scope, len(step.sides)) for step in steps],
-        "entry_point": entry_point,
         "seconds": seconds,
         "memory_mb": memory_mb,
     }
@@ -261,13 +251,13 @@ _PREPARATION_NODES = (
 )
 
 
-def plan_tests(tests: str, entry_point: str | None) -> tuple[ProgramStatement, ...]:
+def plan_tests(tests: str) -> tuple[ProgramStatement, ...]:
     """Return the steps of `tests`.
 
     Raises InvalidInput if `tests` cannot run or tests nothing.
     """
     try:
-        statements = _statements_to_run(ast.parse(tests).body, entry_point)
+        statements = _statements_to_run(ast.parse(tests).body)
         steps = tuple(_plan_step(node, scope) for scope, node in statements)
     except InvalidInput:
         raise
@@ -281,18 +271,16 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[ProgramStatement, .
     return steps
 
 
-def _statements_to_run(
-    body: Sequence[ast.stmt], entry_point: str | None
-) -> Iterator[tuple[int, ast.stmt]]:
+def _statements_to_run(body: Sequence[ast.stmt]) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    Statements in `check(candidate)` and `test_*()` come last; calls of these by the
-    tests themselves are left out.
+    Statements in `test_*()` come last; calls of these by the tests themselves are left
+    out. Raises InvalidInput.
     """
     test_functions = [
         node
         for node in body
-        if isinstance(node, _FUNCTION_NODES) and _is_test_name(node.name)
+        if isinstance(node, _FUNCTION_NODES) and node.name.startswith("test_")
     ]
     test_calls = tuple(f"{function.name}(" for function in test_functions)
     for node in body:
@@ -302,40 +290,11 @@ def _statements_to_run(
         yield 0, node
 
     for scope, function in enumerate(test_functions, 1):
-        for node in (*_bind_argument(function, entry_point), *function.body):
+        parameters = ast.unparse(function.args)
+        allowed = "a function without parameters"
+        require(not parameters, "tests", parameters, allowed)
+        for node in function.body:
             yield scope, node
-
-
-def _is_test_name(name: str) -> bool:
-    """Return whether a function of this name is run: `check` or `test_…`."""
-    return name == "check" or name.startswith("test_")
-
-
-def _bind_argument(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, entry_point: str | None
-) -> Sequence[ast.stmt]:
-    """Return the statement that gives `check(…)` the program's function, if any.
-
-    For `check(candidate)` this is `candidate = entry_point`.
-    """
-    names = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
-    max_parameters = 1 if function.name == "check" else 0
-    require(
-        len(names) <= max_parameters,
-        "tests",
-        function.name,
-        "a plain function without arguments; check(…) may take the program's function",
-    )
-    if not names:
-        return []
-
-    require(
-        entry_point is not None,
-        "entry_point",
-        value=None,
-        allowed="the name of the function to pass to check(…)",
-    )
-    return ast.parse(f"{names[0]} = {entry_point}").body
 
 
 def _plan_step(node: ast.stmt, scope: int) -> ProgramStatement:

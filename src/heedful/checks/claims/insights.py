@@ -35,12 +35,19 @@ _METRIC_LIST = (
     "log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu; rouge; "
     "aic; bic"
 )
-# The stems of the words of a name -> all names of its metric.
-_METRICS = {
-    tuple(map(stem, name.split())): names.split(" | ")
-    for names in _METRIC_LIST.split("; ")
-    for name in names.split(" | ")
-}
+
+
+def _metrics_by_stems() -> dict[tuple[str, ...], list[str]]:
+    """Return all names of each metric by the stems of the words of one of them."""
+    metrics = {}
+    for group in _METRIC_LIST.split("; "):
+        names = group.split(" | ")
+        for name in names:
+            metrics[tuple(map(stem, name.split()))] = names
+    return metrics
+
+
+_METRICS = _metrics_by_stems()
 # Everyday words: they cite a metric only in a sentence with a number.
 _EVERYDAY_METRICS = ("precision", "recall", "sensitivity", "specificity")
 # Words that deny or suppose something; so do words such as "didn't".
