@@ -89,16 +89,7 @@ def test_who_may_not_is_told_who_may(empty):
 
 def test_a_database_without_pgvector_is_told_what_to_run(empty):
     rows(empty.superuser, "drop extension vector")
-    with pytest.raises(StoreError, match=r"no pgvector; .*create extension"):
-        migrate(empty.owner)
-    rows(empty.superuser, "create extension vector")
-    rows(
-        empty.superuser,
-        "update pg_extension set extversion = '0.7.4' where extname = 'vector'",
-    )
-    with pytest.raises(
-        StoreError, match=r"pgvector 0\.7\.4; .*alter extension vector update"
-    ):
+    with pytest.raises(StoreError, match=r"no pgvector .*create extension"):
         migrate(empty.owner)
     assert tables(empty) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -27,13 +26,6 @@ class UnchosenName(str):
 DEFAULT_STORE: str = UnchosenName(DEFAULT_DATABASE_FILE)
 # The stores that this process has opened, by URL or by the path of the file.
 _shared: dict[str, Store] = {}
-_guard = threading.Lock()
-if hasattr(os, "register_at_fork"):  # a child must not wait for a thread of its parent
-    os.register_at_fork(
-        before=_guard.acquire,
-        after_in_parent=_guard.release,
-        after_in_child=_guard.release,
-    )
 
 
 def open_store(url: str) -> Store:
@@ -68,10 +60,10 @@ def open_store(url: str) -> Store:
         store = connect(url)
         return store
 
-    with _guard:
-        if key not in _shared:
-            _shared[key] = connect(url)
-        return _shared[key]
+    if key not in _shared:
+        # Of several threads, one stores; a store that nobody uses has no connection.
+        _shared.setdefault(key, connect(url))
+    return _shared[key]
 
 
 def open_beside(store: Store | str | None, memory: Store | None) -> Store | None:

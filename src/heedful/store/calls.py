@@ -33,7 +33,7 @@ from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
 from heedful.redact import redact
 from heedful.store import aging, exposures, session_marks, user_rules
-from heedful.store.connection import Db, Row, key_of, storable
+from heedful.store.connection import MAX_REASON_CHARS, Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.lesson_check import LessonCheck
@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 MAX_ANNOUNCED_FAILURES = 3
 # A command fails for reasons of its moment: it is told after so many runs.
 MIN_COMMAND_RUNS = 2
-MAX_ERROR_CHARS = 400
 # The codes of events that stand for words that only the agent has read: before it was
 # resumed, or in messages that another system keeps.
 UNREAD_CODES = ("resume", "unread")
@@ -106,7 +105,7 @@ def _record_failure(
         **key_of(scope),
         **columns,
         "source": source,
-        "error": storable(redact(error))[:MAX_ERROR_CHARS],
+        "error": storable(redact(error))[:MAX_REASON_CHARS],
         "origin": origin,
         "lesson_id": lesson_id,
         "calls": calls,

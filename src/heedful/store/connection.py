@@ -52,6 +52,8 @@ Row = Any
 # rows.
 Rows = Any
 
+# The most characters of an error or a reason that is stored beside what it is about.
+MAX_REASON_CHARS = 400
 # The `limit` of a statement that returns all rows; no id is above it.
 MAX_ROWS = 2**53
 # The end of an `insert` that does nothing if the row exists.
@@ -306,7 +308,9 @@ def locks_of(
     `arguments` and `options` are those of the call, without `db` and `scope`.
     """
     locks = _declared_locks.get(work, MEMORY_LOCKS)
-    return locks(*arguments, **options) if callable(locks) else locks
+    if callable(locks):
+        return locks(*arguments, **options)
+    return locks
 
 
 # The reads that `bulk` decorates.

@@ -138,7 +138,8 @@ def linked(
     for step in steps:
         digests = [signature("", error).digest for error in step.errors]
         ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
-        linked_steps.append(replace(step, lesson=ids[0] if ids else 0))
+        lesson = ids[0] if ids else 0
+        linked_steps.append(replace(step, lesson=lesson))
     return linked_steps
 
 

@@ -27,6 +27,7 @@ from heedful.lessons.scope import Scope
 from heedful.store import calls, session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
+    MAX_REASON_CHARS,
     Db,
     from_row,
     holds,
@@ -67,8 +68,6 @@ class StoredEpisode:
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
 # as often.
 EPISODE_LEASE_SECONDS = 15.0
-# The stored reason why reflecting failed has at most this many characters.
-MAX_FAILURE_CHARS = 500
 
 
 @resumable(result=str | None)
@@ -225,7 +224,7 @@ def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> N
 
 def settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     """Give an episode its new state; return False if it has its lessons already."""
-    reason = storable(error)[:MAX_FAILURE_CHARS]
+    reason = storable(error)[:MAX_REASON_CHARS]
     row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
     return row is not None
 

@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from unicodedata import normalize
 
 from heedful.lessons.scope import Scope
@@ -129,7 +129,7 @@ def _findings(data: str | None) -> Iterator[LoopPart]:
 
 def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
     """Return what is searched in loops."""
-    values: dict[str, Any] = {
+    values = {
         "loops": json.dumps(loops),
         # JSON has up to six characters for one, such as `\u00e9`.
         "chars": 6 * MAX_PART_CHARS,

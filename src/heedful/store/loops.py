@@ -209,7 +209,10 @@ def begin(
     row = loop.fetchall()[0]
     if is_new:
         return _stored_loop(row, [])
-    _check_same(row, head, HEAD_FIELDS if any_key else (*HEAD_FIELDS, "memory_key"))
+    fields = HEAD_FIELDS
+    if not any_key:
+        fields = (*HEAD_FIELDS, "memory_key")
+    _check_same(row, head, fields)
     return None
 
 

@@ -104,9 +104,6 @@ def check_schema(session: PostgresSession, role: Row) -> None:
 # The longest pause before each retry of a transaction, in seconds. The pause is a
 # random part of it, so that transactions in conflict do not meet again.
 RETRY_PAUSES_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# The connections that may be lost in one transaction. After a restart of the server,
-# all connections of the pool are lost.
-MAX_LOST_CONNECTIONS = 2
 
 
 def in_database(url: str) -> Store:
@@ -221,7 +218,6 @@ class _Pool(Threads[PostgresSession]):
         Repeats if the database asks for a retry, or if the connection was lost before
         the commit.
         """
-        lost_connections = 0
         pauses = iter(RETRY_PAUSES_SECONDS)
         while True:
             session: PostgresSession | None = None
@@ -230,14 +226,8 @@ class _Pool(Threads[PostgresSession]):
                 return session.transact(begin, work, reads=reads)
             except PSYCOPG_ERRORS as error:
                 lost = session is not None and session.lost
-                if lost:
-                    lost_connections += 1
-                may_repeat = (
-                    _is_temporary(error, lost)
-                    and lost_connections <= MAX_LOST_CONNECTIONS
-                )
                 pause = next(pauses, None)
-                if pause is None or not may_repeat:
+                if pause is None or not _is_temporary(error, lost):
                     raise translate_error(error, lost) from error
 
             time.sleep(random.uniform(0, pause))

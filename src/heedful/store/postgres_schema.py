@@ -5,7 +5,6 @@ The job queue has migrations of its own.
 """
 
 import os
-import re
 import time
 from contextlib import closing
 from typing import Final
@@ -35,7 +34,6 @@ from heedful.store.statements import read_sql, schema
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
-MIN_PGVECTOR_VERSION = (0, 8)
 _MIGRATION_ROLE_FIX = (
     "run heedful db migrate as the role that owns heedful's tables, or as a role that "
     "may create a schema in this database (grant create on database … to …) and, with "
@@ -139,25 +137,12 @@ def check_server(version: int) -> None:
 
 def check_pgvector(db: PostgresSession) -> None:
     """Check that the database has pgvector, new enough. Raises StoreError."""
-    row = db.execute(
-        "select extversion from pg_extension where extname = 'vector'"
-    ).fetchone()
-    if row is None:
-        state = "no pgvector"
-        command = "create extension vector"
-    else:
-        # Major and minor version: 0 and 8 of "0.8.1".
-        numbers = re.findall(r"\d+", row["extversion"])[:2]
-        if tuple(map(int, numbers)) >= MIN_PGVECTOR_VERSION:
-            return
-
-        state = f"pgvector {row['extversion']}"
-        command = "alter extension vector update"
-
-    raise StoreError(
-        f"the database has {state}; heedful needs 0.8: install it on the server, then "
-        f"let a superuser run in the database: {command}"
-    )
+    if db.execute("select to_regtype('public.halfvec')").fetchone()[0] is None:
+        raise StoreError(
+            "the database has no pgvector 0.8; install it on the server, then let a "
+            "superuser run in the database: create extension vector, or alter "
+            "extension vector update"
+        )
 
 
 def _grant_rights(db: PostgresSession, role: str) -> None:

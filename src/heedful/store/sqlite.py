@@ -221,7 +221,7 @@ def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
             if item is items[-1]:
                 db.execute("rollback")
             item.end(value)
-        except BaseException as error:  # it is raised where the result is awaited
+        except BaseException as error:  # user code: it awaits the result
             clear_frames(error.__traceback__)  # as `fail` does
             fail((item,), _translate_read_error(error, db.place.path))
 
@@ -234,7 +234,7 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
         db.execute("savepoint work")
         try:
             results.append((item.work(db), None))
-        except BaseException as error:
+        except BaseException as error:  # user code: it awaits the result
             # On a full disk, for example, SQLite has rolled back the whole transaction.
             if not db.in_transaction:
                 raise

@@ -216,7 +216,7 @@ class Threads(Generic[C]):
 
             try:
                 self.perform([item for item in items if not item.future.cancelled()])
-            except BaseException as error:  # it is raised where the result is awaited
+            except BaseException as error:  # user code: it awaits the result
                 fail(items, error)
 
             if len(idle) < self._size:
