@@ -138,8 +138,7 @@ def linked(
     for step in steps:
         digests = [signature("", error).digest for error in step.errors]
         ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
-        lesson = ids[0] if ids else 0
-        linked_steps.append(replace(step, lesson=lesson))
+        linked_steps.append(replace(step, lesson=next(iter(ids), 0)))
     return linked_steps
 
 

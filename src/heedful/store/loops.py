@@ -209,9 +209,9 @@ def begin(
     row = loop.fetchall()[0]
     if is_new:
         return _stored_loop(row, [])
-    fields = HEAD_FIELDS
+    fields = [*HEAD_FIELDS]
     if not any_key:
-        fields = (*HEAD_FIELDS, "memory_key")
+        fields.append("memory_key")
     _check_same(row, head, fields)
     return None
 
