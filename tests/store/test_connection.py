@@ -22,8 +22,7 @@ from heedful.errors import (
 )
 from heedful.store import loops, open_store
 from heedful.store.sqlite import Connection, Thread, in_file
-from tests.engines import url_of
-from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
+from tests.store.support import SCOPE, opened, report, rows, threads
 
 
 class Counting:
@@ -284,26 +283,3 @@ NO_STORES = {"mysql://x": UnknownName, "sqlite:///a.db": UnknownName, "": Invali
 def test_a_name_that_is_no_store_is_refused(url, error):
     with pytest.raises(error, match=r"store.*a path such as"):
         open_store(url)
-
-
-FORKING = """
-import asyncio, os, sys
-from heedful.memory.memory import Memory
-from heedful.drive.portal import run_sync
-
-memory = Memory(sys.argv[1])
-run_sync(memory.remember("E", "parent"))
-pid = os.fork()
-if pid == 0:
-    run_sync(memory.remember("E", "child"))
-    assert asyncio.run(memory.count()) == 2
-    os._exit(0)
-_, status = os.waitpid(pid, 0)
-assert status == 0, status
-assert run_sync(memory.count()) == 2
-"""
-
-
-@pytest.mark.both
-def test_a_forked_child_has_threads_and_connections_of_its_own(tmp_path):
-    assert ended(python(FORKING, url_of(tmp_path / "a.db"))) == ""

@@ -216,11 +216,6 @@ going_on.set()
 writer.join()
 run_sync(write("parent again"))
 """
-SUBPROCESS_DURING_WRITE = """
-print(subprocess.check_output(["echo", "ended"], text=True))
-going_on.set()
-writer.join()
-"""
 
 
 def test_a_fork_does_not_wait_for_ever_and_its_child_refuses_the_file(tmp_path):
@@ -228,11 +223,6 @@ def test_a_fork_does_not_wait_for_ever_and_its_child_refuses_the_file(tmp_path):
     assert "start processes with the method spawn or forkserver" in ended(program)
     names = rows(tmp_path / "a.db", "select id from loop order by id")
     assert names == [("parent",), ("parent again",)]
-
-
-def test_a_subprocess_does_not_wait_for_a_write(tmp_path):
-    program = LONG_WRITE + SUBPROCESS_DURING_WRITE
-    assert ended(python(program, tmp_path / "a.db", 1_000)) == "ended\n\n"
 
 
 FORK_DURING_WRITE_IN_MEMORY = """
@@ -250,43 +240,3 @@ writer.join()
 def test_a_child_opens_its_own_memory_while_that_of_its_parent_is_busy():
     program = python(LONG_WRITE + FORK_DURING_WRITE_IN_MEMORY, ":memory:", 0.1)
     assert ended(program) == "written\n"
-
-
-FORK_DURING_IMPORT = """
-import faulthandler, importlib.machinery, os, sys, threading
-import heedful
-
-ROOM = "heedful.lessons.patterns"
-assert ROOM not in sys.modules
-begun = threading.Event()
-going_on = threading.Event()
-
-class Loader(importlib.machinery.SourceFileLoader):
-    def exec_module(self, module):
-        begun.set()
-        going_on.wait()
-        super().exec_module(module)
-
-class Finder:
-    @staticmethod
-    def find_spec(name, path, target=None):
-        if name != ROOM:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        spec.loader = Loader(name, spec.origin)
-        return spec
-
-sys.meta_path.insert(0, Finder)
-threading.Thread(target=importlib.import_module, args=[ROOM]).start()
-begun.wait()
-os.register_at_fork(before=going_on.set)
-if os.fork() == 0:
-    faulthandler.dump_traceback_later(10, exit=True)
-    print(importlib.import_module(ROOM).Seen.__name__, flush=True)
-    os._exit(0)
-os.wait()
-"""
-
-
-def test_a_child_can_import_what_a_thread_was_importing_at_the_fork():
-    assert ended(python(FORK_DURING_IMPORT)) == "Seen\n"

@@ -16,6 +16,7 @@ from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.loop.record import Evaluation, Finding
 from heedful.store import loops, open_store
 from heedful.store.connection import Db
+from heedful.store.postgres import RETRY_PAUSES_SECONDS
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -87,13 +88,13 @@ async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres)
         assert len(set(runs)) == 3
         assert count(postgres.owner) == 2
         runs.clear()
-        losses = 3
+        losses = 9
         with pytest.raises(
             StoreUnavailable, match=r"terminating connection.*: the server"
         ):
             await database.write(ONE, ended)
         await database.write(ONE, add)
-    assert len(runs) == 3
+    assert len(runs) == len(RETRY_PAUSES_SECONDS) + 1
     assert count(postgres.owner) == 3
 
 

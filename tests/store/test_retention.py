@@ -217,14 +217,6 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
     assert "heedful lessons prune --by NAME --ended-for 365d" in reason
 
 
-async def test_a_doubt_names_the_tenant_in_its_command(path, store):
-    ids = [f"loop {n}" for n in range(6)]
-    await run_loops(store, *ids, scope=OTHER)
-    let_end(path, LONG_AGO, *ids)
-    doubt = await retention.doubt(store, OTHER, YEAR)
-    assert "HEEDFUL_TENANT=other heedful lessons prune --by NAME" in doubt
-
-
 async def test_every_scope_with_loops_is_known(store):
     assert await store.read(Scope(), retention.scopes) == []
     scopes = [Scope("a", "one"), Scope("a", "two"), Scope("b", "one")]
