@@ -16,8 +16,8 @@ from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.loop.record import Evaluation, Finding
 from heedful.store import loops, open_store
 from heedful.store.connection import Db
-from heedful.store.postgres import RETRY_PAUSES_SECONDS
 from heedful.store.loops import new_owner
+from heedful.store.postgres import RETRY_PAUSES_SECONDS
 from heedful.store.records import Head
 from heedful.store.store import Store
 from tests.postgres import alone, rows
