@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain
 from math import exp2, sqrt
 
@@ -24,8 +23,6 @@ from heedful.lessons.lesson import (
     Filter,
     Match,
 )
-from heedful.lessons.mistake import Call, Fix, Mistake
-from heedful.lessons.render import lesson, rule
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -227,12 +224,10 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     """Yield the matches `with_overlap`, without lessons of runs that do not fit.
 
     Where lessons of many runs are near, the tasks are alike, and do not tell which
-    lesson helps: then one that shares fewer than two words with the task is left out,
-    unless its task differs in figures only. Words that most of the lessons have tell
-    nothing, nor do those around every record.
+    lesson helps: then one that shares fewer than two words with the task is left out.
+    Words that most of the lessons have tell nothing.
     """
-    task_words = frozenset(words(task)).difference(_frame_words())
-    frame = _without_figures(task)
+    task_words = frozenset(words(task))
     matches = list(with_overlap(task, found))
     near = [m for m in matches if _is_of_run(m) and Likeness.of(m).nearness]
     texts = {match.lesson_id: frozenset(words(match.lesson)) for match in near}
@@ -241,25 +236,8 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     for match in matches:
         shared = telling.intersection(words(match.lesson))
         is_crowded = len(texts) > MAX_NEAR_LESSONS and _is_of_run(match)
-        is_same = frame == _without_figures(match.example.task)
-        if not is_crowded or is_same or len(shared) >= MIN_SHARED_WORDS:
+        if not is_crowded or len(shared) >= MIN_SHARED_WORDS:
             yield match
-
-
-def _without_figures(task: str) -> list[str]:
-    """Return the words of a task that have no digit."""
-    return [word for word in words(task) if not any(map(str.isdigit, word))]
-
-
-@cache
-def _frame_words() -> frozenset[str]:
-    """Return the words that stand in lessons of runs around what went wrong."""
-    call = Call(tool="_")
-    fixes = [Fix(kind=kind, calls=(call,), was_asked=True) for kind in ("step", "tool")]
-    vain = Mistake(action=Call(tool="_", text="_"), error="_", vain=(call,))
-    records = [vain, *(replace(vain, fix=fix) for fix in fixes)]
-    texts = [*map(rule, records), *map(lesson, records)]
-    return frozenset(words(" ".join(texts)))
 
 
 def _is_of_run(match: Match) -> bool:
