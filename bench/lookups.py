@@ -13,7 +13,7 @@ from statistics import median, quantiles
 from bench.recall import letters
 from bench.rows import Figure
 from heedful import Memory
-from heedful.lessons.before import Mark, Step, failed_marks, marks_of
+from heedful.lessons.call_marks import Mark, Step, failed_marks, marks_of
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.store import calls, lessons

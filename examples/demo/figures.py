@@ -17,7 +17,7 @@ from heedful.cli.output import TextTable, show
 from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import Effect, compare_pairs
-from heedful.lessons.sentence import ProofWords, say_calls, word_gain
+from heedful.lessons.proof_words import ProofWords, say_calls, word_gain
 from heedful.loop import share
 
 from .stories import Story

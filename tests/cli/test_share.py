@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.lessons.shared import (
+from heedful.lessons.team_rules import (
     ATTRIBUTES_FILE,
     SHARED_FILE,
     read_rules,

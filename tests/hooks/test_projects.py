@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.lessons.shared import SHARED_FILE
+from heedful.lessons.team_rules import SHARED_FILE
 from tests.hooks.homes import (
     ATTACK,
     REMEDY,

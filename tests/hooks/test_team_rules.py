@@ -10,7 +10,7 @@ import pytest
 
 from heedful import Memory, run_sync
 from heedful.integrations.brief import MAX_OPENING_LINES
-from heedful.lessons.shared import (
+from heedful.lessons.team_rules import (
     MAX_SHARED_FILE_BYTES,
     SHARED_FILE,
     SharedRule,

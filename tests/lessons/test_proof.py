@@ -14,7 +14,7 @@ from heedful.lessons.holdout import (
     is_pooled,
     is_withheld,
 )
-from heedful.lessons.learn import is_proof_due
+from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,
     Case,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heedful.lessons import render
-from heedful.lessons.consolidate import (
+from heedful.lessons.dream_proposals import (
     DreamLesson,
     Recurrences,
     find_recurrences,

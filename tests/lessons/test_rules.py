@@ -16,8 +16,8 @@ from heedful.lessons.finding_rules import (
     declared_by,
     mask_finding,
 )
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example
+from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import requirement_of
 

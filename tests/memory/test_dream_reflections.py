@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import RollbackRefused
-from heedful.lessons.consolidate import Proposal
+from heedful.lessons.dream_proposals import Proposal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.mistake import Call, Fix
 from heedful.memory.dream import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heedful.errors import InvalidInput, RollbackRefused, StoreError
-from heedful.lessons.consolidate import PERSON_OUTCOME
+from heedful.lessons.dream_proposals import PERSON_OUTCOME
 from heedful.lessons.lesson import Example, Scope
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory

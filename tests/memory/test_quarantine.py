@@ -11,8 +11,8 @@ import pytest
 from heedful.drive.report import open_loop
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from heedful.lessons.briefing import Briefing
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Lesson, Scope
+from heedful.lessons.loop_lessons import learn
 from heedful.lessons.quarantine import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory

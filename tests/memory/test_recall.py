@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures

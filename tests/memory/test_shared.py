@@ -11,8 +11,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import ORIGINS
-from heedful.lessons.shared import read_rules, rule_of, write_rules
 from heedful.lessons.signature import signature
+from heedful.lessons.team_rules import read_rules, rule_of, write_rules
 from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
 from heedful.memory.user_rules import UserRules

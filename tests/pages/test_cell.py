@@ -8,7 +8,7 @@ import pytest
 
 import heedful
 from heedful.display import SCREEN_COLUMNS, SCREEN_LINES
-from heedful.lessons.learn import learn
+from heedful.lessons.loop_lessons import learn
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m" + "long " * 200
 

@@ -12,8 +12,8 @@ import pytest
 
 import heedful
 from heedful.lessons.holdout import plan_holdout
-from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import LoopExposures, MemoryVerdict
+from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.proof import (
     BET_GRID,
     BET_LOG_WEIGHTS,

@@ -10,7 +10,7 @@ import pytest
 from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.action import action
-from heedful.lessons.before import Mark, Step
+from heedful.lessons.call_marks import Mark, Step
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

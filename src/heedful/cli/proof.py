@@ -15,7 +15,7 @@ from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import SessionTally, Shown
 from heedful.lessons.lesson import LoopExposures
-from heedful.lessons.sentence import say_draws, say_missing, word_proof
+from heedful.lessons.proof_words import say_draws, say_missing, word_proof
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
 

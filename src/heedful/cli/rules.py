@@ -28,7 +28,7 @@ from heedful.integrations.file_changes import (
     read_text,
 )
 from heedful.integrations.rules import ACCEPT_COMMAND, accepted_content, find_rules
-from heedful.lessons.shared import (
+from heedful.lessons.team_rules import (
     ATTRIBUTES_FILE,
     ATTRIBUTES_LINE,
     SHARED_FILE,

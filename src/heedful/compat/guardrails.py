@@ -17,7 +17,7 @@ from heedful.compat.answers import LoopView
 from heedful.compat.completions import Completion, checks_of_missing_scores
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
-from heedful.lessons import learn
+from heedful.lessons import loop_lessons
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, record, stop
 from heedful.loop.policies import LoopLimits
@@ -262,7 +262,11 @@ class GuardedLoops:
             await self._update_policy(limited)
 
         reason = await self._reason_for(name, stored_loop, number)
-        labels = {**personas, learn.RERUN_REASON_LABEL: reason} if reason else personas
+        labels = (
+            {**personas, loop_lessons.RERUN_REASON_LABEL: reason}
+            if reason
+            else personas
+        )
         attempt_report = report.AttemptReport(
             completion.value,
             evaluation=completion.evaluation,

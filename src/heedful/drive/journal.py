@@ -32,9 +32,9 @@ from heedful.errors import (
 )
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.finding_rules import declared_by
-from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm, alarms_of
+from heedful.lessons.loop_lessons import learn, outcome_of
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import (

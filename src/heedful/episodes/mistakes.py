@@ -57,10 +57,10 @@ from heedful.lessons.action import (
     arguments_of,
     command_of,
 )
-from heedful.lessons.before import whole_call
-from heedful.lessons.made_names import MadeNames
+from heedful.lessons.call_marks import whole_call
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin
+from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
 from heedful.redact import redact
 from heedful.sanitize import clean

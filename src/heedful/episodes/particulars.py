@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from heedful.episodes.course import ends, event_text, given_to
 from heedful.episodes.episode import Event
-from heedful.lessons.made_names import MadeNames, branch_pattern, names_by_call
+from heedful.lessons.session_names import MadeNames, branch_pattern, names_by_call
 from heedful.redact import mask_personal, redact
 
 # An absolute path of at least two folders, and a relative one of at least one.

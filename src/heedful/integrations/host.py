@@ -35,8 +35,8 @@ from heedful.lessons.action import (
     facts,
     fitting_texts,
 )
-from heedful.lessons.before import ActionHistory
 from heedful.lessons.briefing import explain_unshown
+from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.lesson import Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope

@@ -16,12 +16,12 @@ from typing import Any
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
 from heedful.lessons.action import arguments_of, path_of
-from heedful.lessons.before import Mark
+from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import Contract, find_contract
-from heedful.lessons.made_names import FILE_MASK, made_names
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope
+from heedful.lessons.session_names import FILE_MASK, made_names
 from heedful.lessons.signature import signature
 from heedful.lessons.silence import say
 from heedful.memory.memory import Memory

@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import action, arguments_of
-from heedful.lessons.before import (
+from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     ActionHistory,
     FileReading,
@@ -24,8 +24,8 @@ from heedful.lessons.before import (
 )
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson_check import Alarm, LessonCheck
-from heedful.lessons.made_names import MadeNames, made_names
 from heedful.lessons.patterns import Seen
+from heedful.lessons.session_names import MadeNames, made_names
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
 

@@ -14,7 +14,7 @@ from heedful.errors import UsageError
 from heedful.store.projects import Project, find_project
 from heedful.store.workspace import find_repository, read_project_file
 
-# As `lessons.shared` names it, which a hook process need not import.
+# As `lessons.team_rules` names it, which a hook process need not import.
 RULES_PATH = Path(".heedful") / "rules.md"
 NO_CONTENT = b""
 ACCEPT_COMMAND = "heedful rules accept"

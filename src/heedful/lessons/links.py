@@ -37,7 +37,7 @@ _FILE_PATTERN = re.compile(
 )
 # The name of an exception, "SSLError" in "ssl.SSLError", a code that is written as one,
 # "error[E0432]", "error TS2304", "F401:", or one of the system: "ENOENT".
-_ERROR_PATTERN = re.compile(
+_ERROR_CODE_PATTERN = re.compile(
     r"\b(?:[A-Z]\w*(?:Error|Exception|Warning|Timeout)\b"
     r"|(?:(?<=[\[(])|(?<=rror )|(?<=ode ))[A-Z]{1,5}\d{2,5}\b|[A-Z]{1,5}\d{3,5}(?=:)"
     rf"|(?:{'|'.join(errno.errorcode.values())})\b)"
@@ -143,7 +143,7 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     # The parts of an address name nothing of this machine.
     texts = re.sub(r"\b[A-Za-z][\w+.-]{1,20}://\S+", " ", texts)
     files = {_name(name) for name in _files_in(texts, command_words)}
-    errors = set(map(_name, _ERROR_PATTERN.findall(texts)))
+    errors = set(map(_name, _ERROR_CODE_PATTERN.findall(texts)))
     # The type of a lesson of a run may be its kind, or how the run ended.
     run_types = {"", *EPISODE_LESSON_KINDS, *FAILED_OUTCOMES, "partial", "success"}
     if words.kind not in EPISODE_LESSON_KINDS:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.lessons.action import PATH_ARGUMENTS
-from heedful.lessons.before import KnownFailure, Mark
+from heedful.lessons.call_marks import KnownFailure, Mark
 from heedful.lessons.mistake import Call, Fix, Mistake, without_outside
 from heedful.sanitize import clean
 

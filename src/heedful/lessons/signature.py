@@ -124,7 +124,7 @@ def _mask_particulars(error_type: str, text: str) -> str:
 
 
 # A text without one of these words has no assertion, and no corrected value.
-_ASSERTION_PATTERN = r"(?i)assert|expect|want|\s(?:not|instead of|rather than)\s"
+_ASSERTION_WORD_PATTERN = r"(?i)assert|expect|want|\s(?:not|instead of|rather than)\s"
 # A value: a number, a text in quotes or angle brackets, a collection, True or null.
 _VALUE_REGEX = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
@@ -196,7 +196,7 @@ _EXPECTED_VALUE_PATTERN = (
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     """Yield each piece of the text, and True if it is asserted: it is not masked."""
-    if not compiled(_ASSERTION_PATTERN).search(f"{error_type} {text}"):
+    if not compiled(_ASSERTION_WORD_PATTERN).search(f"{error_type} {text}"):
         yield text, False
         return
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import learn
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Lesson
 from heedful.lessons.lesson_check import add_findings
+from heedful.lessons.loop_lessons import learn
 from heedful.lessons.scope import Scope
 from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, text_of

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.consolidate import (
+from heedful.lessons.dream_proposals import (
     PARTIAL_OUTCOME,
     DreamLesson,
     Proposal,

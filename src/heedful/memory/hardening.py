@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.errors import InvalidInput
-from heedful.lessons.harden import MIN_EXAMPLES, Material, propose
+from heedful.lessons.check_proposals import MIN_EXAMPLES, Material, propose
 from heedful.lessons.lesson_check import CheckState, LessonCheck
 from heedful.memory.memory import Memory
 from heedful.store import hardened as hardened_store

@@ -23,7 +23,6 @@ from heedful import telemetry
 from heedful.episodes.error_lines import error_lines, output
 from heedful.errors import InvalidInput
 from heedful.lessons import links, ranking
-from heedful.lessons.before import ActionHistory
 from heedful.lessons.briefing import (
     Briefing,
     Selection,
@@ -33,6 +32,7 @@ from heedful.lessons.briefing import (
     explain_silence,
     shown_names,
 )
+from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import (
     ANY_LESSON,
@@ -47,7 +47,6 @@ from heedful.lessons.lesson import (
     check_source,
 )
 from heedful.lessons.links import LessonWords, Related
-from heedful.lessons.made_names import MadeNames
 from heedful.lessons.origin import Origin, read_origin
 from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import (
@@ -57,6 +56,7 @@ from heedful.lessons.scope import (
     Scope,
     check_holdout,
 )
+from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import lesson_signature, signature
 from heedful.lessons.silence import Obstacle
 from heedful.memory.quarantine import Quarantine, check_name
@@ -588,7 +588,7 @@ class Memory:
         (`kind/signature`) of the retired lessons.
         """
         from heedful.lessons import proof
-        from heedful.lessons.learn import is_proof_due
+        from heedful.lessons.loop_lessons import is_proof_due
 
         if outcomes is not None and not is_proof_due(outcomes):
             return ()

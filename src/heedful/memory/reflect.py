@@ -46,7 +46,7 @@ from heedful.lessons.action import (
     path_of,
     relative_path,
 )
-from heedful.lessons.before import (
+from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     FileReading,
     Step,

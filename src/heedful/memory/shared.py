@@ -18,8 +18,8 @@ from heedful.lessons.lesson import Lesson
 from heedful.lessons.mistake import Mistake, from_json
 from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.quarantine import initial_state
-from heedful.lessons.shared import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.signature import signature
+from heedful.lessons.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.user_rules import RULE_TYPE
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory

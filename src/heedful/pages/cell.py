@@ -11,7 +11,7 @@ from typing import Any
 from heedful.drive.result import Result
 from heedful.lessons.lesson import Lesson, Match, Matches
 from heedful.lessons.proof import Proof
-from heedful.lessons.sentence import say_missing, word_gain
+from heedful.lessons.proof_words import say_missing, word_gain
 from heedful.loop.runs import Report
 from heedful.pages.report import STYLE_FILE, environment
 

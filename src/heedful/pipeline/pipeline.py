@@ -31,8 +31,8 @@ from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
 from heedful.drive.options import validate_options
-from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Match, Scope
+from heedful.lessons.loop_lessons import MAX_LOOP_LESSONS
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, runs, stop
 from heedful.memory.memory import Memory, open_memory

@@ -23,7 +23,7 @@ from heedful.episodes.episode import Episode
 from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
 from heedful.lessons import lesson as records
-from heedful.lessons.before import ActionHistory
+from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof, TrialProof
 from heedful.loop.codec import policy_to, to_document, verdict_from

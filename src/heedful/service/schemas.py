@@ -21,12 +21,12 @@ from pydantic import (
 from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons, proof, quarantine
-from heedful.lessons.before import ActionHistory, KnownFailure
+from heedful.lessons.call_marks import ActionHistory, KnownFailure
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
-from heedful.lessons.sentence import ProofWords
+from heedful.lessons.proof_words import ProofWords
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS, LadderFigures, figure_loop

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from heedful.lessons import render
-from heedful.lessons.before import Mark
+from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.lessons.mistake import from_json
 from heedful.lessons.scope import Scope

@@ -2,7 +2,8 @@
 
 A failure is kept for each mark of the call and each run, and the last success for each
 mark, as soon as the result is known. A call is told of the failures of other runs whose
-marks it has, as `lessons/before.py` says. A run that came from outside counts nothing.
+marks it has, as `lessons/call_marks.py` says. A run that came from outside counts
+nothing.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.lessons import render
 from heedful.lessons.action import action, arguments_of
-from heedful.lessons.before import (
+from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     ActionHistory,
     KnownFailure,

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from heedful.errors import NotFound, RollbackRefused
-from heedful.lessons.consolidate import DreamLesson, Proposal
+from heedful.lessons.dream_proposals import DreamLesson, Proposal
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable

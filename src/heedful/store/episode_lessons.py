@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from heedful.errors import Conflict
 from heedful.lessons import render
-from heedful.lessons.before import Step
+from heedful.lessons.call_marks import Step
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.mistake import adds_fix, confirmed, from_json
 from heedful.lessons.scope import Remembered, Scope, source_of

@@ -39,7 +39,7 @@ from heedful.store.connection import (
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.episodes.spans import Piece
-    from heedful.lessons.made_names import MadeNames
+    from heedful.lessons.session_names import MadeNames
 
 EpisodeState = Literal["waiting", "reflected", "failed"]
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.check_proposals import Material, ReplacedCall
 from heedful.lessons.commands import release_command
-from heedful.lessons.harden import Material, ReplacedCall
-from heedful.lessons.learn import rule_digest
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.loop_lessons import rule_digest
 from heedful.lessons.mistake import from_json
 from heedful.lessons.origin import Origin
 from heedful.store.connection import (

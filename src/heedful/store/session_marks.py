@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from heedful.lessons.before import FileReading, touched_path
+from heedful.lessons.call_marks import FileReading, touched_path
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.lessons.scope import Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable

@@ -14,15 +14,15 @@ from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import State
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
-from heedful.lessons.ranking import as_text
-from heedful.lessons.scope import lesson_name
-from heedful.lessons.sentence import (
+from heedful.lessons.proof_words import (
     say_draws,
     say_missing,
     say_repeats,
     say_shares,
     word_gain,
 )
+from heedful.lessons.ranking import as_text
+from heedful.lessons.scope import lesson_name
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.pages import render

@@ -21,12 +21,12 @@ from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.commands import trust_command
-from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
+from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.origin import Origin, names_to_state, origin_of, read_origin
 from heedful.lessons.proof import TrialProof
+from heedful.lessons.proof_words import word_proof
 from heedful.lessons.scope import name_scope
-from heedful.lessons.sentence import word_proof
 from heedful.lessons.signature import signature
 from heedful.memory.arrivals import receive
 from heedful.memory.memory import MAX_SIGNED_CHARS

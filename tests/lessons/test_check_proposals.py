@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.harden import Material, Proposed, ReplacedCall, propose
+from heedful.lessons.check_proposals import Material, Proposed, ReplacedCall, propose
 from heedful.lessons.lesson_check import LessonCheck, fits, pieces
 from heedful.lessons.mistake import Call, Fix, Mistake
 

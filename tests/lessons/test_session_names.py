@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.made_names import MadeNames, made_names
+from heedful.lessons.session_names import MadeNames, made_names
 
 CONTENT = {"content": "print()"}
 

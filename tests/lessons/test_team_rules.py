@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from heedful.errors import InvalidInput, LineError
 from heedful.lessons.lesson_check import call_words
 from heedful.lessons.origin import ORIGINS
-from heedful.lessons.shared import (
+from heedful.lessons.team_rules import (
     MAX_RULE_CHARS,
     MAX_SHARED_FILE_BYTES,
     SharedRule,

@@ -13,7 +13,7 @@ from heedful.lessons.proof import (
     TrialProof,
     prove_cases,
 )
-from heedful.lessons.sentence import word_proof
+from heedful.lessons.proof_words import word_proof
 from heedful.loop.share import points
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.before import (
+from heedful.lessons.call_marks import (
     FileReading,
     Mark,
     contract_marks,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.consolidate import (
+from heedful.lessons.dream_proposals import (
     NUMBERS_DIFFER,
     ONE_NEGATES,
     PERSON_OUTCOME,

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from heedful.lessons.learn import (
+from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Example
+from heedful.lessons.loop_lessons import (
     RERUN_REASON_LABEL,
     learn,
 )
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Example
 from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Evaluation, Finding, Loop
 from tests.loop import support
