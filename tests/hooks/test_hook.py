@@ -21,9 +21,7 @@ import pytest
 
 from heedful.errors import UsageError
 from heedful.integrations import hook, install
-from heedful.integrations.agents import AGENTS
 from heedful.store.projects import find_project
-from tests.cli.support import Desk
 from tests.hooks.support import (
     SECONDS,
     as_user,
@@ -352,21 +350,3 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     assert result == (0, "", "")
     await_learning(folder)
     assert not (folder / "ran").exists()
-
-
-def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
-    desk = Desk(folder)
-    home = str(folder)
-    # Nobody can answer the question.
-    assert desk.heedful("hook install", HOME=home).code == 2
-    assert not (folder / ".claude").exists()
-    installed = desk.heedful("hook install --yes", HOME=home)
-    assert installed.code == 0
-    assert "+" in installed.err
-    assert "already" in desk.heedful("hook install", HOME=home).out
-    status = desk.heedful("hook status --json", HOME=home).json
-    assert list(status["settings"].values()) == [list(AGENTS["claude-code"].events)]
-    assert desk.heedful("hook run Stop", stdin="{", HOME=home).code == 0
-    assert desk.heedful("hook uninstall --yes", HOME=home).code == 0
-    assert not (folder / ".claude" / "settings.json").exists()
-    assert desk.heedful("hook install codex", HOME=home).code == 2

@@ -8,7 +8,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -212,10 +211,6 @@ def test_an_option_that_no_host_has_is_refused_with_the_names_of_all() -> None:
         UnknownName, match=r"'check' \(did you mean 'checks'\?\).*goals"
     ):
         Host(check=severity)  # type: ignore[call-arg]
-
-
-def test_a_host_shows_its_options_to_those_who_ask_python() -> None:
-    assert {"memory", "checks"} <= set(signature(Host).parameters)
 
 
 def test_what_is_no_host_is_refused() -> None:

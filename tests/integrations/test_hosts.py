@@ -19,7 +19,7 @@ import pytest
 from heedful import Done, Finding, Memory, policy
 from heedful.errors import Conflict, HeedfulError
 from heedful.integrations import Host
-from heedful.store import exposures, loops
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
@@ -146,8 +146,8 @@ async def test_a_tool_called_after_a_rejected_answer_follows_it(double: Any) -> 
     assert prompt.index(TASK) < prompt.index("high") < prompt.rindex("done")
 
 
-# The number of the user's turn is in their ids.
-NUMBERED = ("langchain", "agent_framework")
+# An id of these has the number of the user's turn; CrewAI asks its model first.
+NUMBERED = ("langchain", "agent_framework", "crewai")
 
 
 async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task(
@@ -227,25 +227,6 @@ async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -
     assert "answer with one of P0 to P3" in driven.prompts[0]
     stored_loop = await memory.store.read(memory.scope, loops.read, "one")
     assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
-
-
-async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> None:
-    memory = memory_in(tmp_path, holdout=0.0)
-    for n in range(21):  # enough outcomes, so that the holdout begins
-        turns = [Say("high"), Say("P1")][n > 0 :]
-        await double.drive(
-            host_that_judges(memory), f"{TASK} {n}", turns, id=f"loop {n}"
-        )
-    memory = memory_in(tmp_path, holdout=0.999_999)
-    driven = await double.drive(
-        host_that_judges(memory), TASK, [Say("P1")], id="withheld"
-    )
-    assert "P0 to P3" not in driven.prompts[0]
-    exposures_of_run = await memory.store.read(
-        memory.scope, exposures.shown_to, "withheld"
-    )
-    assert exposures_of_run
-    assert not any(exposure.shown for exposure in exposures_of_run)
 
 
 @pytest.mark.parametrize(
@@ -328,17 +309,3 @@ def test_an_example_runs(path: Path) -> None:
         return
     assert printed.count("answer: P") == 2
     assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
-
-
-async def test_eight_sessions_at_once_on_one_file(double: Any, tmp_path: Path) -> None:
-    async def session(n: int) -> str:
-        memory = memory_in(tmp_path)
-        turns = [Say("high"), Say("P1")]
-        return (
-            await double.drive(
-                host_that_judges(memory), f"{TASK} {n}", turns, id=f"s{n}"
-            )
-        ).answer
-
-    assert await asyncio.gather(*map(session, range(8))) == ["P1"] * 8
-    assert len(await memory_in(tmp_path).top()) == 1

@@ -42,11 +42,9 @@ from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
-from heedful.sanitize import redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
-MAX_RESULT_CHARS = 100_000
 
 
 class HeedfulAdkPlugin(BasePlugin):
@@ -176,7 +174,7 @@ class HeedfulAdkPlugin(BasePlugin):
     ) -> None:
         """Keep the result of a call; ask memory about an error."""
         error = _error_in(result)
-        text = error or redact_ends(str(result), MAX_RESULT_CHARS)
+        text = error or str(result)
         await self._keep(tool, tool_context, text, failed=bool(error))
 
     async def on_tool_error_callback(

@@ -10,6 +10,7 @@ id of an earlier one, which may have been killed, goes on with it.
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,8 +27,6 @@ from heedful.integrations.host import Host
 from heedful.loop.record import Usage
 
 T = TypeVar("T", bound=Task)
-# The policy of the host ends a run; CrewAI raises an exception when its retries end.
-MAX_RETRIES = 1_000_000
 # What CrewAI writes before the error of a tool.
 TOOL_ERROR = "Error executing tool: "
 # What a model without calls of its provider writes before its answer.
@@ -57,7 +56,8 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     vars(guardrail)[RESULT_KEY] = runs
     task.guardrail = guardrail
     task._guardrail = guardrail
-    task.guardrail_max_retries = MAX_RETRIES
+    # The policy of the host ends a run; CrewAI raises when its retries end.
+    task.guardrail_max_retries = sys.maxsize
     for point, hook in HOOKS.items():
         if hook not in get_global_hook_list(point):
             on(point)(hook)

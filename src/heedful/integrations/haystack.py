@@ -42,8 +42,8 @@ from heedful.models.answers import usage_of
 Hooks: TypeAlias = Mapping[HookPoint, Sequence[Hook]]
 # Why an agent stops, if the model has answered; else it is the name of a tool, or:
 ANSWERED = "text"
-UNANSWERED = ("length", "content_filter", "max_agent_steps")
-MAX_STEPS = "max_agent_steps"
+OUT_OF_STEPS = "max_agent_steps"
+UNANSWERED = ("length", "content_filter", OUT_OF_STEPS)
 # What Haystack writes before the error of a tool, with the arguments of the call.
 ERROR_HEADING = "Failed to invoke Tool"
 
@@ -181,7 +181,7 @@ class _Watch:
         run = self.runs.pop(state)
         messages = _own(state)
         rejected = isinstance(run.verdict, Again) and run.run.best is not None
-        if rejected and state.data["exit_reason"] == MAX_STEPS:
+        if rejected and state.data["exit_reason"] == OUT_OF_STEPS:
             messages.append(run.best_message())
         _put(state, messages)
         state.data[RESULT_KEY] = await run.end()

@@ -7,6 +7,7 @@ rule or releases a lesson.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -37,8 +38,6 @@ _app_and_caller: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
 _command_form: ContextVar[str] = ContextVar("heedful_mcp_line", default="{}")
 # The path in the service.
 MCP_PATH = "/mcp"
-# Bytes of a request; the service has already compared it with its own limit.
-MAX_MCP_REQUEST_BYTES = 2**40
 # Without this refusal, the loop would end as unscored.
 UNJUDGED_ATTEMPT_MESSAGE = (
     "nobody has judged this attempt, so nothing is decided. "
@@ -376,7 +375,8 @@ class Endpoint:
             json_response=True,
             stateless=True,
             security_settings=guard,
-            max_request_body_size=MAX_MCP_REQUEST_BYTES,
+            # The service has already compared it with its own limit.
+            max_request_body_size=sys.maxsize,
         )
         _app_and_caller.set((self.app, scope["state"]["caller"].as_tool()))
 
