@@ -14,21 +14,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from heedful.episodes.error_lines import shorten_failure
 from heedful.errors import InvalidInput
 from heedful.redact import redact, redact_data
 from heedful.sanitize import redact_ends
 from heedful.validation import check_integer, refuses_unknown_options, require
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
-EPISODE_OUTCOMES: tuple[Ended, ...] = (
-    "success",
-    "failure",
-    "partial",
-    "timeout",
-    "error",
-)
+EPISODE_OUTCOMES: tuple[Ended, ...] = get_args(Ended)
 EVENT_TYPES = (
     "tool_call",
     "tool_response",
@@ -38,8 +33,6 @@ EVENT_TYPES = (
     "system_event",
     "user_message",
 )
-# A word that is so alike to a type is that type with a mistake in it.
-MIN_MISSPELT_LIKENESS = 0.85
 # Events with words of a model.
 MODEL_WORD_EVENTS = frozenset({"llm_response", "tool_call"})
 Origin = Literal["", "tool", "outside"]
@@ -163,7 +156,7 @@ def check_event_type(type: str) -> None:
 
     from difflib import get_close_matches  # most events have a known type
 
-    alike = get_close_matches(type.lower(), EVENT_TYPES, 1, MIN_MISSPELT_LIKENESS)
+    alike = get_close_matches(type.lower(), EVENT_TYPES, n=1, cutoff=0.85)
     if alike:
         types = ", ".join(EVENT_TYPES)
         allowed = f"spelt {alike[0]!r}; the known types are {types}"
@@ -414,8 +407,6 @@ def _short_error(text: str, limit: int) -> str:
     """Redact the text of a failure, and cut it as `shorten_failure` does."""
     if len(text) <= limit:
         return redact(text)
-
-    from heedful.episodes.error_lines import shorten_failure  # a hook rarely needs it
 
     return shorten_failure(redact(text), limit)
 

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from heedful.episodes.episode import Event, json_data
+from heedful.episodes.failures import marks_failure
 from heedful.errors import InvalidInput
 
 ROLE_EVENTS = {
@@ -22,13 +23,8 @@ ROLE_EVENTS = {
     **dict.fromkeys(("assistant", "model", "ai"), "llm_response"),
     **dict.fromkeys(("system", "developer"), "system_event"),
 }
-CALL_ID_NAMES = (
-    "tool_call_id",
-    "tool_use_id",
-    "call_id",
-    "toolCallId",
-    "toolUseId",
-)
+# How the names of an id of a call end, in lower case and without marks.
+CALL_ID_ENDINGS = ("callid", "tooluseid")
 # Parts of Google and of Amazon Bedrock stand under a name that is their type.
 NAMED_PARTS = {
     "functionCall": "tool_call",
@@ -73,7 +69,7 @@ def message_events(
                 call = replace(call, origin="outside")
             events.append(call)
             # The result of what the provider ran stands beside the call.
-            if not part.keys().isdisjoint(("output", "result")) or marks_failure(part):
+            if not part.keys().isdisjoint(("output", "result")) or _marks_failure(part):
                 events.append(_result_event(part, names, agent))
         else:
             text = _part_text(part, kind)
@@ -107,7 +103,7 @@ def _result_event(
     text = texts_of(part, "response", "result", "content", "output")
 
     response = Event("tool_response", agent=agent, tool=tool, call=call)
-    if not marks_failure(part):
+    if not _marks_failure(part):
         return replace(response, content=text)
     error = part.get("error") or part.get("errorText")
     if isinstance(error, Mapping):
@@ -118,22 +114,22 @@ def _result_event(
     return replace(response, error=text or "error")
 
 
-def marks_failure(fields: Mapping[str, Any]) -> bool:
-    """Return True if a field says that a call failed, in whatever format."""
-    if fields.get("success") is False or fields.get("status") in ("error", "failed"):
-        return True
+def _marks_failure(part: Mapping[str, Any]) -> bool:
+    """Return True if a part says that its call failed, in whatever format."""
     # The Vercel AI SDK says it in the type of the output.
-    output = fields.get("output")
+    output = part.get("output")
     if isinstance(output, Mapping) and text_of(output.get("type")).startswith("error"):
         return True
-    marks = ("is_error", "isError", "error", "errorText")
-    return any(fields.get(name) for name in marks)
+    return part.get("status") == "failed" or marks_failure(part)
 
 
 def _call_id(fields: Mapping[str, Any]) -> str:
     """Return the id of a call. In some formats, its message has an id of its own."""
-    names = (name for name in CALL_ID_NAMES if fields.get(name))
-    return text_field(fields, next(names, "id"))
+    for name in fields:
+        ending = name.replace("_", "").lower()
+        if ending.endswith(CALL_ID_ENDINGS) and fields[name]:
+            return text_field(fields, name)
+    return text_field(fields, "id")
 
 
 def _tool_of(fields: Mapping[str, Any]) -> str:

@@ -41,8 +41,6 @@ from heedful.episodes.readers.base import (
 from heedful.errors import InvalidInput
 from heedful.lessons.action import command_of
 
-# Entries of a rollout, each with a payload.
-ENTRIES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 # The fields of an output of Codex itself.
 OUTPUT_FIELDS = {"output", "metadata", "content", "success"}
 # How a note begins that Codex wrote as the user: with a tag, or with AGENTS.md.
@@ -159,7 +157,7 @@ class CodexReader(EntryReader):
 
 def _is_entry(value: Any) -> bool:
     """Return True for an entry with a payload."""
-    is_entry = isinstance(value, Mapping) and value.get("type") in ENTRIES
+    is_entry = isinstance(value, Mapping) and isinstance(value.get("type"), str)
     return is_entry and isinstance(value.get("payload"), Mapping)
 
 

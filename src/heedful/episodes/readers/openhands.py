@@ -11,10 +11,10 @@ from itertools import chain
 from typing import Any
 
 from heedful.episodes.episode import Episode, Event, Limits
+from heedful.episodes.failures import marks_failure
 from heedful.episodes.messages import (
     chat_events,
     first_of,
-    marks_failure,
     seconds,
     text_field,
     text_of,
