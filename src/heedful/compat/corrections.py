@@ -335,7 +335,7 @@ def _lesson_of(reflection: Any) -> Lesson:
         after={"quality": float(delta), "iteration": float(iteration)},
         context=context,
     )
-    rise = example.deltas["quality"]
+    rise = round(example.after["quality"] - example.before["quality"], 3)
     state: State = "unverified"
     if rise > MIN_QUALITY_RISE and error_type not in CLAIM_ERROR_TYPES:
         state = "verified"

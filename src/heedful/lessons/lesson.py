@@ -137,18 +137,6 @@ class Example:
     rung: int = 1
 
     @property
-    def deltas(self) -> dict[str, float]:
-        """The gain in each score that both outputs have, rounded to thousandths."""
-        # Only what measures a lesson needs the records of loops.
-        from heedful.loop.record import thousandths
-
-        gains = {}
-        for name in sorted(self.before.keys() & self.after.keys()):
-            gain = thousandths(self.after[name]) - thousandths(self.before[name])
-            gains[name] = gain / 1000
-        return gains
-
-    @property
     def difference(self) -> str:
         """The smallest change from `rejected` to `accepted`; "" without `rejected`."""
         return difference(self.rejected, self.accepted) if self.rejected else ""

@@ -7,19 +7,15 @@ takes time in proportion to the text. A fixed expression splits the text into pi
 and the rest compares pieces, so a text of others cannot make it slow.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State
-
-if TYPE_CHECKING:  # a hook process imports them only if a check finds something
-    from heedful.loop.record import Evaluation, Finding
+from heedful.loop.record import Candidate, Evaluation, Finding
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
@@ -211,8 +207,6 @@ class LessonCheck:
         if not text.strip() or fits(self.kind, self.rule, text):
             return []
 
-        from heedful.loop.record import Finding
-
         return [
             Finding(self.name, self.about, fix=self.text, key=f"{self.name}: broken")
         ]
@@ -254,8 +248,6 @@ def add_findings(
     accepts the candidate, or the host does, it has the last word: the finding is a
     warning, and counts as a false alarm.
     """
-    from heedful.loop.record import Candidate, Evaluation
-
     text = Candidate.of(candidate).text or ""
     findings: list[Finding] = []
     for check in checks:
