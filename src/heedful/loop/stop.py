@@ -7,8 +7,8 @@ Each rule alone stops a loop; `All` stops only if all of its members stop.
 
 All about a rule of heedful stands in its class: `words` say what it stops loops for,
 `say` makes a sentence of the figures of a stop, and `limits` are the words for its
-numbers in an explanation. A `final` rule ends a loop on any rung of its ladder, and an
-override may suspend any other rule. Its place in `RULES` is its
+numbers in an explanation. A rule with `final` ends a loop on any rung of its ladder,
+and an override may suspend any other rule. Its place in `RULES` is its
 precedence in a verdict.
 """
 
@@ -141,7 +141,6 @@ class MaxAttempts:
     limits: ClassVar[Mapping[str, str]] = {
         "limit": "a limit of {to} attempt{s} instead of {was}"
     }
-    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("limit", self.limit)
@@ -284,7 +283,6 @@ class Fatigue:
         ),
         "decay": "{to} less fatigue for an improvement instead of {was}",
     }
-    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number("limit", self.limit, low=0.001, high=1)
@@ -339,7 +337,6 @@ class Echo:
     limits: ClassVar[Mapping[str, str]] = {
         "times": ("a limit of {to} attempt{s} with the same finding instead of {was}")
     }
-    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
@@ -393,7 +390,6 @@ class Repeat:
     limits: ClassVar[Mapping[str, str]] = {
         "times": "a limit of {to} repeated answer{s} instead of {was}"
     }
-    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
@@ -473,7 +469,6 @@ class Plateau:
         "patience": "a patience of {to} attempt{s} instead of {was}",
         "floor": "a least severity of {to} instead of {was}",
     }
-    final: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.patience is not None:
@@ -526,8 +521,6 @@ class NothingMet:
 
     name: ClassVar[str] = "nothing_met"
     words: ClassVar[str] = "nothing passed yet"
-    limits: ClassVar[Mapping[str, str]] = {}
-    final: ClassVar[bool] = False
 
     @staticmethod
     def say(_: Figures) -> str:
@@ -544,7 +537,6 @@ class Cancelled:
 
     name = "cancelled"
     words = "cancelled"
-    limits: ClassVar[Mapping[str, str]] = {}
     final = True
 
     @staticmethod
@@ -558,7 +550,6 @@ class Unscored:
 
     name = "unscored"
     words = "unscored"
-    limits: ClassVar[Mapping[str, str]] = {}
     final = True
 
     @staticmethod
@@ -585,8 +576,8 @@ _RULES_BY_NAME = {rule.name: rule for rule in RULES}
 STOP_RULES: Mapping[str, Callable[..., StopRule]] = {
     rule.name: rule for rule in RULES if is_dataclass(rule)
 }
-LIFTABLE_RULES = frozenset(rule.name for rule in RULES if not rule.final)
-FINAL_RULES = frozenset(rule.name for rule in RULES if rule.final)
+FINAL_RULES = frozenset(rule.name for rule in RULES if hasattr(rule, "final"))
+LIFTABLE_RULES = frozenset(rule.name for rule in RULES) - FINAL_RULES
 # The place of each rule in a verdict. `NothingMet` is a condition for other rules.
 RULE_PRECEDENCE = tuple(rule.name for rule in RULES if rule is not NothingMet)
 
@@ -661,8 +652,8 @@ def limit_words(rule: str, field: str) -> str:
     >>> limit_words("plateau", "patience")
     'a patience of {to} attempt{s} instead of {was}'
     """
-    known_rule = _RULES_BY_NAME.get(rule)
-    return known_rule.limits.get(field, "") if known_rule else ""
+    words: Mapping[str, str] = getattr(_RULES_BY_NAME.get(rule), "limits", {})
+    return words.get(field, "")
 
 
 def describe_stops(stops: Sequence[Stop]) -> list[str]:
