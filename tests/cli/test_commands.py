@@ -37,9 +37,9 @@ GOOD = {
         "4 patterns merged as: login failed",
         "seen signature pattern group lessons",
     ),
-    "recall 'Say red'": ("rejected: blue", "examples spaces"),
+    "recall 'Say red'": ("rejected: blue", "examples"),
     "recall --why 'Say red'": ("shown: lesson", "memory_key space waiting choices"),
-    "recall": ("nothing to show", "examples silence spaces"),
+    "recall": ("nothing to show", "examples silence"),
     "lessons pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "lessons prune --by ann --keep 1 --dry-run": (
         "would be removed",

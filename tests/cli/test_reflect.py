@@ -353,7 +353,7 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
         (
             "recall 'A typo' --key others --why",
             2,
-            "no memory key is called 'others'; there are: bugs.triage",
+            "no memory key is called 'others'; there are: ",
         ),
         ("why last", 0, "memory, before each attempt, under the key bugs.triage:"),
         ("loops --json", 0, '"memory_key": "bugs.triage"'),

@@ -11,11 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
@@ -106,12 +105,10 @@ async def _with_shown(
     counts = await memory.store.read(memory.scope, exposures.tally, names)
     records: list[Mapping[str, Any]] = []
     for name, lesson in zip(names, lessons, strict=True):
-        record = dict(lesson)
-        for field in COUNTED_ANEW:
-            del record[field]
-        record["example"] = examples.get(lesson["id"])
-        record["shown"] = counts.get(name, Shown())
-        records.append(record)
+        fields = {field: lesson[field] for field in lesson.keys() - COUNTED_ANEW}
+        example = examples.get(lesson["id"])
+        shown = counts.get(name, Shown())
+        records.append({**fields, "example": example, "shown": shown})
     return records
 
 
@@ -247,7 +244,18 @@ def seen(
             "error"
         )
 
-    lines, notes = _seen_texts(result, pattern.pattern, db)
+    lines = list(result.lines)
+    if not lines:
+        lines = [
+            pattern.pattern.strip() or "no line looks like an error; pass the line"
+        ]
+    if result.group is not None:
+        number = counted(len(result.group.members), "pattern")
+        lines.append(f"{number} merged as: {result.group.template}")
+    notes = [_origin(db)]
+    if result.release:
+        release = f"Next: {name_database(result.release, db)}"
+        notes = [QUARANTINE_NOTICE, release, *notes]
     document = {
         "seen": result.count,
         "signature": pattern.digest,
@@ -265,28 +273,12 @@ def seen(
     ]
     answer(
         document,
-        [f"seen: {result.count}", *(f"  {line}" for line in lines)],
+        f"seen: {result.count}",
+        [f"  {clean(line, MAX_LINE_TEXT_CHARS)}" for line in lines],
         _lesson_texts(lessons_with_text),
-        [*notes, _origin(db)],
+        notes,
     )
     return 0 if result else 1
-
-
-def _seen_texts(result: Seen, pattern: str, db: str) -> tuple[list[str], list[str]]:
-    """Return the lines that show what was looked up, and the notes for the end."""
-    lines = list(result.lines)
-    if not lines:
-        lines = [pattern.strip() or "no line looks like an error; pass the line"]
-    lines = [clean(line, MAX_LINE_TEXT_CHARS) for line in lines]
-
-    notes: list[str] = []
-    if result.release:
-        notes = [QUARANTINE_NOTICE, f"Next: {name_database(result.release, db)}"]
-    if result.group is not None:
-        patterns_count = counted(len(result.group.members), "pattern")
-        template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
-        lines.append(f"{patterns_count} merged as: {template}")
-    return lines, notes
 
 
 def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:
@@ -402,18 +394,6 @@ def _errors_of(content: bytes, name: str) -> str:
     return "\n".join(error_lines(text.splitlines()))
 
 
-class Recalled(NamedTuple):
-    """What one memory recalls for a task.
-
-    `waiting` says whether texts wait in quarantine. `spaces` is None if recall compares
-    only words.
-    """
-
-    matches: Matches
-    waiting: bool
-    spaces: Spaces | None
-
-
 def recall(
     task: Annotated[str, Argument(help="The task; - reads standard input.")],
     limit: Limit = 5,
@@ -446,60 +426,49 @@ def recall(
     if key:
         return _show_prompt(task, key)
 
-    answers = ask_all(lambda memory: _recall_task(memory, task, limit))
+    return _show_matches(task, limit)
+
+
+def _show_matches(task: str, limit: int) -> int:
+    """Show the accepted answers that the memories recall for a task."""
+
+    async def read(memory: Memory) -> tuple[Matches, bool]:
+        matches = await memory.recall(task, limit)
+        return matches, bool(await memory.quarantine.waiting(1))
+
+    answers = ask_all(read)
     matches: list[Match] = []
     notices: list[str] = []
-    for db, recalled in answers:
-        matches += recalled.matches
-        if recalled.waiting:
+    silences: list[str] = []
+    for db, (matches_of_db, waits) in answers:
+        matches += matches_of_db
+        silence = name_database(matches_of_db.silence, db)
+        silences.append(f"nothing to show: {silence}{_origin(db)}")
+        if waits:
             then = following("quarantine", "list", db=db)
             notices.append(f"{QUARANTINE_NOTICE}\n{then}")
 
     if len(answers) > 1:
         matches.sort(key=lambda match: -match.relevance)
     matches = matches[:limit]
-
-    _, first = answers[0]
-    document = {
-        "examples": matches,
-        "spaces": first.spaces,
-        "silence": "",
-    }
     if matches:
+        document = {"examples": matches, "silence": ""}
         return answer(document, page("recall", found=matches), KEY_NOTICE)
 
-    silences = [
-        (db, name_database(recalled.matches.silence, db)) for db, recalled in answers
-    ]
-    document["silence"] = silences[0][1]
-    lines = [f"nothing to show: {silence}{_origin(db)}" for db, silence in silences]
-    return answer(document, lines, KEY_NOTICE, notices)
-
-
-async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
-    """Ask one memory, and say if some of its examples have no vectors yet."""
-    matches = await memory.recall(task, limit)
-    waiting = await memory.quarantine.waiting(1)
-
-    spaces = None if memory.embedder is None else await count_spaces(memory)
-    if spaces is not None and spaces.behind:
-        examples = counted(spaces.behind, "example")
-        say(f"recall compares {examples} by words only ({spaces})")
-        say(following("lessons", "reembed"))
-    return Recalled(matches, waiting=bool(waiting), spaces=spaces)
+    _, (first, _) = answers[0]
+    document = {"examples": [], "silence": name_database(first.silence)}
+    return answer(document, silences, KEY_NOTICE, notices)
 
 
 def _check_key(key: str) -> None:
-    """Raise UnknownName, with the nearest keys, if no database knows the memory key."""
+    """Raise UnknownName if no database knows the memory key."""
 
     async def read(memory: Memory) -> list[str]:
         return await memory.store.read(memory.scope, memory_keys)
 
-    answers = ask_all(read)
-    keys = sorted(set(chain.from_iterable(keys_of_file for _, keys_of_file in answers)))
+    keys = sorted({known for _, names in ask_all(read) for known in names})
     if key not in keys:
-        near = get_close_matches(key, keys, n=5, cutoff=0.0)
-        raise UnknownName("memory key", key, near)
+        raise UnknownName("memory key", key, keys)
 
 
 async def _brief(memory: Memory, *, task: str, key: str) -> Briefing:
