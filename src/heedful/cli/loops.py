@@ -18,6 +18,8 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
 from heedful.cli.output import (
+    MAX_TABLE_ROWS,
+    MAX_TEXT_CHARS,
     TextTable,
     answer,
     columns,
@@ -77,10 +79,6 @@ LoopState = Literal["open", "failed", "passed", "unchecked", "not_validated", "s
 LAST = "last"  # the name of the newest loop or run
 # What a list says of such loops stands in their records; so they are stored.
 STORED_STATES = {"failed": "open", **dict.fromkeys(DOUBT_STATES, "passed")}
-MIN_READ_LOOPS = 20  # that one statement reads, however few are wanted
-MAX_ID_CELL_CHARS = 32
-MAX_SHOWN_ID_CHARS = 200
-MAX_CANDIDATE_CHARS = 400
 MAX_SHOWN_CAUSES = 3
 
 
@@ -219,7 +217,7 @@ def _answer_question(report: Report, question: str) -> int:
     text = f"{run_answer}\n"
     if not (run_answer.missing or run_answer.facts[0].stage):
         names = ", ".join(stage.name for stage in report.stages)
-        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_CANDIDATE_CHARS)}\n{text}"
+        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_TEXT_CHARS)}\n{text}"
     document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
     return answer(document, text, then)
 
@@ -227,7 +225,7 @@ def _answer_question(report: Report, question: str) -> int:
 def _shorten_value(value: Any) -> str:
     """Return a candidate or a task as a text that a terminal can show."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return clean(text, MAX_CANDIDATE_CHARS)
+    return clean(text, MAX_TEXT_CHARS)
 
 
 async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
@@ -271,7 +269,7 @@ async def _newest_with(
         newest, more = await store.read(
             scope,
             stored_loops.newest,
-            max(limit, MIN_READ_LOOPS),
+            max(limit, MAX_TABLE_ROWS),
             before=before,
             state=state,
         )
@@ -327,7 +325,7 @@ def _age_cell(row: Mapping[str, Any]) -> str:
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
-    loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
+    loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
     attempts=_attempts_cell,
     cost=_cost_cell,
@@ -413,7 +411,7 @@ def list_loops(
         document,
         TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
         [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])],
-        [clean(failure, MAX_CANDIDATE_CHARS) for failure in failures[:1]],
+        [clean(failure, MAX_TEXT_CHARS) for failure in failures[:1]],
         then,
     )
 
@@ -438,7 +436,7 @@ def _loop_row(stored_loop: StoredLoop) -> dict[str, Any]:
 def _cause_line(cause: FailureCause) -> str:
     """Return why loops failed, how many of them did, and since when."""
     check = f"{cause.check}: " if cause.check else ""
-    finding = clean(f"{check}{cause.finding}", MAX_CANDIDATE_CHARS)
+    finding = clean(f"{check}{cause.finding}", MAX_TEXT_CHARS)
     since = ago(cause.since, time.time())
     return f"{counted(cause.loops, 'loop')}, first {since}: {finding}"
 
@@ -555,7 +553,7 @@ def override(
 
     names = rule.replace(",", ", ")
     suspended = f"suspended for {counted(decisions, 'decision')}: {names}"
-    words = f"{suspended}; loop {clean(id, MAX_SHOWN_ID_CHARS)} "
+    words = f"{suspended}; loop {clean(id, MAX_TEXT_CHARS)} "
     if isinstance(verdict, Done):
         words += f"is still stopped by {', '.join(s.rule for s in verdict.stopped_by)}"
     else:
@@ -604,7 +602,7 @@ def cancel(
     ending = "is cancelled"
     if isinstance(stored_loop.verdict, Done):
         ending = "had ended before; nothing was changed"
-    words = f"loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {ending}"
+    words = f"loop {clean(stored_loop.id, MAX_TEXT_CHARS)} {ending}"
     return answer(document, words, following("why", stored_loop.id))
 
 

@@ -16,10 +16,10 @@ from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 
-# A line is printed after this many loops, lessons or files; fewer take only a few
-# seconds.
+# A line is printed after this many loops, lessons or files, or megabytes of weights;
+# fewer take only a few seconds.
 MIN_PROGRESS_ITEMS = 1_000
-MIN_PROGRESS_BYTES = 5_000_000
+MIN_PROGRESS_MEGABYTES = 5
 # Of one thing, at most this many lines are printed.
 MAX_PROGRESS_LINES = 10
 
@@ -31,24 +31,24 @@ class Progress:
         self._last_steps: dict[str, int] = {}  # the last step of each name
 
     def counted(
-        self, name: str, done: int, total: int, noun: str = "loops", unit: int = 1
+        self,
+        name: str,
+        done: int,
+        total: int,
+        noun: str = "loops",
+        min_step: int = MIN_PROGRESS_ITEMS,
     ) -> None:
         """Print `done` of `total` (0: unknown), in ten lines at most if it is known.
 
-        Both are numbers of the `noun`; with a `unit` such as 1,000 they are bytes, and
-        the noun is KB.
+        Both are numbers of the `noun`; after less than `min_step` nothing is printed.
         """
-        min_step = MIN_PROGRESS_ITEMS if unit == 1 else MIN_PROGRESS_BYTES
         step = done // max(min_step, total // MAX_PROGRESS_LINES)
         # A line about nothing says nothing.
         if step == self._last_steps.get(name, 0):
             return
         self._last_steps[name] = step
 
-        count = f"{done // unit} {noun}"
-        if total:
-            count = f"{done // unit} of {total // unit} {noun}"
-        say(f"{name}: {count}")
+        say(f"{name}: {done} of {total} {noun}" if total else f"{name}: {done} {noun}")
 
 
 # What a column of a table shows: the field with this name, or the result of a function
@@ -58,6 +58,7 @@ Column = str | Callable[[Any], Any]
 Columns = Mapping[str, Column]
 
 MAX_TABLE_ROWS = 50  # of a table that may be very long
+MAX_TEXT_CHARS = 400  # of a text that others wrote, in a line
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
 
@@ -97,7 +98,13 @@ def progress() -> Progress:
 
 def fetched(name: str, done: int, total: int, what: str) -> None:
     """Show how many bytes of the weights `name` are processed."""
-    progress().counted(f"{name}: {what}", done, total=total, noun="MB", unit=1_000_000)
+    progress().counted(
+        f"{name}: {what}",
+        done // 1_000_000,
+        total=total // 1_000_000,
+        noun="MB",
+        min_step=MIN_PROGRESS_MEGABYTES,
+    )
 
 
 def show(text: object = "") -> None:

@@ -6,8 +6,14 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from heedful.cli.ladders import ladder_tables
-from heedful.cli.output import answer, counted, following, page
+from heedful.cli.output import (
+    TextTable,
+    answer,
+    columns,
+    counted,
+    following,
+    page,
+)
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UsageError
@@ -16,6 +22,7 @@ from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import SessionTally, Shown
 from heedful.lessons.lesson import LoopExposures
 from heedful.lessons.proof_words import say_draws, say_missing, word_proof
+from heedful.loop.ladder import LadderFigures, RungFigures
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
 
@@ -210,3 +217,35 @@ def _next_command(
     if retired:
         return following("proof", restore=retired[0], by="NAME")
     return following("lessons")
+
+
+def _answered(figures: RungFigures) -> str:
+    """Return the tasks that a rung answered, and their share."""
+    return f"{figures.tasks} ({figures.share:.0%})"
+
+
+RUNG_COLUMNS = columns(
+    "rung model answered attempts calls tokens cost seconds",
+    answered=_answered,
+    cost=lambda figures: f"{figures.cost:.6g}",
+)
+
+
+def rung_table(figures: LadderFigures) -> list[object]:
+    """Return the table of the rungs and a line of the overhead, [] without rungs."""
+    if not figures.rungs:
+        return []
+    table = TextTable(RUNG_COLUMNS, figures.rungs, text_columns=2)
+    overhead = str(figures.overhead)
+    return [table, overhead] if overhead else [table]
+
+
+def ladder_tables(figures: LadderFigures) -> list[object]:
+    """Return how many tasks were solved, and what each rung did; [] without loops."""
+    if not figures.tasks:
+        return []
+
+    return [
+        f"\nrungs: {figures.passed} of {figures.tasks} tasks solved",
+        *rung_table(figures),
+    ]

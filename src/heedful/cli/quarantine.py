@@ -37,7 +37,6 @@ from heedful.store import exposures, keys, lessons, quarantine as quarantine_sto
 from heedful.store.connection import Db
 from heedful.store.store import Effects, also
 
-MAX_SOURCE_CHARS = 80  # of a source in a cell of a table
 Id = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
 ]
@@ -334,7 +333,7 @@ def trust(
 
 def clean_name(name: str) -> str:
     """Return a name as a line of a terminal may have it."""
-    return clean(name, MAX_SOURCE_CHARS)
+    return clean(name, most=80)
 
 
 def _list_names() -> int:

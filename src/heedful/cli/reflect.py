@@ -19,6 +19,7 @@ from typer import Argument, Option
 from heedful.cli.databases import ask_store
 from heedful.cli.failure_table import FailureTable, told_words
 from heedful.cli.output import (
+    MAX_TEXT_CHARS,
     answer,
     command_line,
     counted,
@@ -46,7 +47,6 @@ from heedful.store.store import Store
 
 # A function that reflects on one episode, with the memory and model of the command.
 Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]
-MAX_UNKNOWN_NAMES = 5
 REFLECT_RETRY_HINT = "heedful worker --once tries again"
 
 
@@ -224,8 +224,9 @@ def _unknown_words(unknown: Sequence[EpisodeResult]) -> str:
     """Return which files of folders are of no known format; "" without one."""
     if not unknown:
         return ""
-    names = [clean(result.name, 60) for result in unknown[:MAX_UNKNOWN_NAMES]]
-    return f"{counted(len(unknown), 'file')} of no known format: {', '.join(names)}"
+    names = ", ".join(result.name for result in unknown)
+    files = counted(len(unknown), "file")
+    return clean(f"{files} of no known format: {names}", MAX_TEXT_CHARS)
 
 
 def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:

@@ -24,7 +24,6 @@ import heedful
 from heedful import errors
 from heedful.cli.databases import opened_store
 from heedful.cli.exits import drive, report_error
-from heedful.cli.ladders import rung_table
 from heedful.cli.output import (
     Columns,
     TextTable,
@@ -36,6 +35,7 @@ from heedful.cli.output import (
     following,
     say,
 )
+from heedful.cli.proof import rung_table
 from heedful.cli.resources import memory_of, opened_models
 from heedful.cli.settings import Settings, scope_of, settings, shown_model
 from heedful.cli.tasks import Task, read_tasks
@@ -54,9 +54,8 @@ from heedful.sanitize import clean
 from heedful.store import DEFAULT_DATABASE_FILE, loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store
-from heedful.validation import check_name, require
+from heedful.validation import MAX_NAME_CHARS, check_name, require
 
-MAX_RUN_NAME_CHARS = 200
 # The newest run of a file is looked for among this many of the newest loops.
 MAX_LOOPS_OF_FILE = 500
 # Errors of one task, after which other tasks continue. Other model errors would hit
@@ -482,7 +481,7 @@ def _stem(path: Path) -> str:
     """
     # Blanks and other marks become _, as in "my tasks (2)": my_tasks__2_.
     stem = re.sub(r"[^\w.-]", "_", path.stem)
-    return stem[:MAX_RUN_NAME_CHARS] or "tasks"
+    return stem[:MAX_NAME_CHARS] or "tasks"
 
 
 def demo(
@@ -524,8 +523,10 @@ def demo(
 
     words = [word for word in current_command().arguments if word != "--json"]
     command = quote_words(["heedful", *(words or ["demo"])])
-    folders = {pipeline: "pipeline", recorded: "recorded"}
-    out = out or Path("out") / folders.get(True, "demo")
+    kind = "recorded" if recorded else "demo"
+    if pipeline:
+        kind = "pipeline"
+    out = out or Path("out") / kind
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
         f"{command}"

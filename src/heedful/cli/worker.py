@@ -15,13 +15,21 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
-from typer import Context, Option, Typer
+from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import forget_times, opened_store
-from heedful.cli.jobs import jobs
+from heedful.cli.databases import ask_scope, forget_times, opened_store, read
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
-from heedful.cli.output import counted, current_command, say
+from heedful.cli.output import (
+    MAX_TEXT_CHARS,
+    answer,
+    columns,
+    counted,
+    current_command,
+    emit,
+    following,
+    say,
+)
 from heedful.cli.resources import (
     embedder_of,
     look_here,
@@ -30,7 +38,9 @@ from heedful.cli.resources import (
     opened_queue,
 )
 from heedful.cli.settings import (
+    MAX_OPTION_INTEGER,
     NO_MODEL,
+    Limit,
     Settings,
     Texts,
     settings,
@@ -51,11 +61,63 @@ from heedful.service.jobs import (
     Tools,
     sweep,
 )
-from heedful.store import POSTGRES_PREFIXES, keys, lessons, shown
+from heedful.store import POSTGRES_PREFIXES, failed_jobs, keys, lessons, shown
 from heedful.store.store import Store
+from heedful.validation import require
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-MAX_MESSAGE_CHARS = 200
+
+
+jobs: Typer = group_with_default()
+FAILED_JOB_COLUMNS = columns("task project arguments error id at")
+Id = Annotated[
+    int | None, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
+]
+All = Annotated[bool, Option("--all", help="All failed jobs of the tenant.")]
+
+
+@jobs.callback(invoke_without_command=True)
+def list_failed(context: Context, limit: Limit = 50) -> int:
+    """List the jobs that failed for good in a tenant, newest first, and why.
+
+    A SQLite file has only those that reflect on a run.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+
+    return emit(
+        read(failed_jobs.newest, limit),
+        FAILED_JOB_COLUMNS,
+        key="jobs",
+        text_columns=4,
+        empty="no job has failed for good",
+        then=following("worker", "jobs", "retry", all=True),
+    )
+
+
+@jobs.command()
+def retry(id: Id = None, is_all: All = False) -> int:
+    """Put a failed job back on the queue. It has as many tries as a new job."""
+    words = "back on the queue; any worker runs it (on SQLite: heedful worker --once)"
+    return _end(id, is_all, again=True, words=words)
+
+
+@jobs.command()
+def discard(id: Id = None, is_all: All = False) -> int:
+    """Delete a failed job. Its work stays undone."""
+    return _end(id, is_all, again=False, words="discarded")
+
+
+def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
+    """End one failed job or all, and say in `words` what was done."""
+    is_named = id is not None
+    require(is_named != is_all, "ID", id, "the id of a failed job, or --all")
+
+    async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
+        return await store.write(scope, failed_jobs.end, id, again=again)
+
+    ended = ask_scope(end)
+    return answer({"jobs": ended}, f"{counted(len(ended), 'job')} {words}")
 
 
 worker: Typer = group_with_default()
@@ -107,7 +169,7 @@ def run_jobs(
     for name in set(names).difference(JOB_QUEUES):
         raise UnknownName("queue", name, JOB_QUEUES)
     if not (once or values.db.startswith(POSTGRES_PREFIXES)):
-        file = clean(values.db, MAX_MESSAGE_CHARS)
+        file = clean(values.db, MAX_TEXT_CHARS)
         raise UsageError(
             f"{file} is a SQLite file, whose jobs run inside heedful serve; heedful "
             "worker --once runs the waiting jobs; other workers need a postgresql:// "
@@ -145,7 +207,7 @@ class JobCounts:
         for name, value in sorted(job.arguments.items()):
             parts.append(f"{name}={value[:16]}")
         now = time.strftime("%Y-%m-%d %H:%M:%S")
-        say(clean(f"{now} {' '.join(parts)}: {words}", MAX_MESSAGE_CHARS))
+        say(clean(f"{now} {' '.join(parts)}: {words}", MAX_TEXT_CHARS))
 
 
 @dataclass(frozen=True)
