@@ -21,7 +21,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from types import FunctionType
 from typing import (
     Any,
     Concatenate,
@@ -330,17 +329,15 @@ def is_bulk(work: Callable[..., Any]) -> bool:
     return work in _bulk_reads
 
 
-# The type of the result of each function that `resumable` decorates, or the function
-# that imports this type.
+# The type of the result of each function that `resumable` decorates.
 _result_types: dict[Callable[..., Any], Any] = {}
 
 
 def resumable(*, result: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declare that a repeated call gets the stored result of this write.
 
-    `result` is the type of the result, or a function that imports the type and returns
-    it. A write without this declaration is done again when its call is repeated: a
-    driver that comes back must claim its loop again.
+    `result` is the type of the result. A write without this declaration is done again
+    when its call is repeated: a driver that comes back must claim its loop again.
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
@@ -360,11 +357,7 @@ def result_adapter(work: Callable[..., Any]) -> Any:
     """Return pydantic's adapter for the declared result of `work`."""
     from pydantic import TypeAdapter
 
-    result_type = _result_types[work]
-    if isinstance(result_type, FunctionType):
-        result_type = result_type()
-
-    return TypeAdapter(result_type)
+    return TypeAdapter(_result_types[work])
 
 
 @holds()
