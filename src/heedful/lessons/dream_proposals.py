@@ -119,18 +119,20 @@ def find_superseded(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
     by_subject: dict[object, list[DreamLesson]] = defaultdict(list)
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
-            said = Statement.of(lesson.text)
+            statement = Statement.of(lesson.text)
             failure = lesson.failure or lesson.signature
-            subject = (failure, lesson.trust, len(said.numbers), said.words)
+            subject = (failure, lesson.trust, len(statement.numbers), statement.words)
             by_subject[subject].append(lesson)
 
     for rules in by_subject.values():
         rules.sort(key=attrgetter("last_seen", "first_seen", "id"), reverse=True)
         newest = Statement.of(rules[0].text)
         for rule in rules[1:]:
-            said = Statement.of(rule.text)
-            if said != newest:
-                why = ONE_NEGATES if said.numbers == newest.numbers else NUMBERS_DIFFER
+            statement = Statement.of(rule.text)
+            if statement != newest:
+                why = NUMBERS_DIFFER
+                if statement.numbers == newest.numbers:
+                    why = ONE_NEGATES
                 yield Proposal(
                     "supersede",
                     (rule.id,),
