@@ -528,9 +528,11 @@ class Evidence:
         self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
 
         self.words: set[str] = set()
+        self.times: set[tuple[int, int]] = set()
         numbers = set(self._cell_numbers)
         for text in chain(self._texts, names, map(" ".join, split_names)):
             tokens = tokenize(text)
+            self.times.update(time for _, time in words.times(tokens))
             lows = (token.low for token in tokens if token.kind == "word")
             self.words.update(words.content_stems(lows))
             numbers.update(abs(quantity.value) for quantity in words.quantities(tokens))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 # The groups are named after the kinds of tokens; the first kind that fits is used.
-# - clock: "19:00", which is no number.
+# - clock: "19:00", a time of day.
 # - times: the "x" in "8x4".
 # - ordinal: "3rd".
 # - number: "12", "1,234.5", "$5" or ".5"; a minus sign is part of it only at the start
@@ -23,7 +23,7 @@ from unicodedata import normalize
 # - word: "don't", "R2" or "A-12"; digits are part of it only after Latin letters.
 # - sign: the ending "'s", or any other character, such as "%".
 _CLAIM_TOKEN_PATTERN = re.compile(
-    r"(?P<clock>\d\d?(?::\d\d)+\b)"
+    r"(?P<clock>(?:(?<=\d)T)?\d\d?(?::\d\d)+\b|\b\d\d?(?=\s?[AaPp][Mm]\b))"
     r"|(?P<times>(?<=\d)[x×](?=\d))"
     r"|(?P<ordinal>\d+(?:st|nd|rd|th)\b)"
     r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
@@ -58,8 +58,7 @@ _PERCENT_WORDS = ("%", "percent", "pct", "percentage")
 
 # The last word before a number that is only near the true one: "more than 5,000".
 _APPROXIMATE_WORDS = frozenset(
-    "about around roughly approximately ~ over above under below than least most "
-    "nearly almost".split()
+    "about around roughly approximately ~ over than nearly almost".split()
 )
 _RISE_STEMS = frozenset(
     "ros ris risen grew grow grown growth increas climb gain surg jump soar up".split()
@@ -149,6 +148,19 @@ def tokenize(text: str) -> list[Token]:
             )
         )
     return tokens
+
+
+def times(tokens: Sequence[Token]) -> Iterator[tuple[Token, tuple[int, int]]]:
+    """Yield each time of day, as "7 pm" and "19:30", with its hour and minute."""
+    lows = [*(token.low for token in tokens), ""]
+    for token, half in zip(tokens, lows[1:], strict=True):
+        if token.kind == "clock":
+            hour, minute, *_ = map(int, f"{token.low.lstrip('t')}:0".split(":"))
+            if half in ("am", "pm"):
+                hour %= 12
+            if half == "pm":
+                hour += 12
+            yield token, (hour, minute)
 
 
 def parse_number(text: str) -> float | None:
