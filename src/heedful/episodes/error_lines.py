@@ -74,9 +74,9 @@ _MARGIN_PATTERN = re.compile(
     r"(?:\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d[\d:.,]*(?:Z|[+-]\d\d:?\d\d)?\]?\s+)?"
 )
 # A line that names no error of its own, unless it begins with a word for one: what
-# somebody else may do or know, a line of a program, or a place on the way to an error.
+# somebody else may do or know, a heading, a line of a program, or a place on the way.
 _BESIDE_PATTERN = re.compile(
-    r"\A(?:(?i:hint|note|help|info|warning|debug|tip): |//|/\*"
+    r"\A(?:(?i:hint|note|help|info|warning|debug|tip): |//|/\*|={3}|_{3}"
     r"|(?:return|raise|throw|await|panic)\b.*\(|\S+:\d+: in [\w<>.]+\Z"
     r"|(?!\w*(?:Error|Exception)\()[a-zA-Z_][\w.]*\(.*[\"'`].*\)\Z"
     r"|.*[;{}]\Z|.*\b(?:INFO|DEBUG|TRACE|VERBOSE)\b)"

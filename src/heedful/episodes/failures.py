@@ -87,6 +87,7 @@ _WRONG_PATTERN = re.compile(
     r"|(?:not?|must|required|fail(?:ed|ure)?|error)\b)"
 )
 _SHELLS = frozenset({"bash", "sh", "zsh"})
+_REFUSAL = r"\b(?:connection|permission|access|was) (?:refused|denied)\b"
 # How an output of a command begins or ends that failed: an error by its type or label,
 # a place in a file with a message, a count of tests, or who refused.
 _FAILED_OUTPUT_PATTERN = re.compile(
@@ -98,7 +99,7 @@ _FAILED_OUTPUT_PATTERN = re.compile(
     r"|\(\w+(?:Error|Exception)\)$|^npm (?:ERR!|error) "
     r"|^[A-Z][\w .-]{0,40}(?<! 0) failed\b"
     r"|\b[1-9]\d* (?:failed|fail|(?:error|failure|problem)s?)\b"
-    r"|\b(?:connection|permission|access|was) (?:refused|denied)\b"
+    rf"|{_REFUSAL}"
 )
 OUTPUT_HEAD_LINES = 4
 OUTPUT_TAIL_LINES = 3
@@ -227,7 +228,9 @@ def _says_failure(text: str, command: str) -> bool:
         is_own = name.rpartition("/")[2].lower() in programs | _SHELLS
         if command and is_own and _WRONG_PATTERN.search(words):
             return True
-    is_run = command != "" and not is_look
+    if is_look:
+        return len(lines) == 1 and re.search(_REFUSAL, text) is not None
+    is_run = command != ""
     return is_run and _FAILED_OUTPUT_PATTERN.search(_ends(text)) is not None
 
 

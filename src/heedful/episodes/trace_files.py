@@ -234,9 +234,9 @@ def _value(lines: _Lines, line: bytes, limit: int) -> Any:
     raise ValueError(too_long(limit))
 
 
-def _whole_elements(text: str) -> list[Any]:
+def _whole_elements(text: str) -> list[object]:
     """Return the objects and lists of a list of JSON before its damage."""
-    elements: list[Any] = []
+    elements: list[object] = []
     position = 1
     with suppress(ValueError, RecursionError, IndexError):
         while text.startswith("["):

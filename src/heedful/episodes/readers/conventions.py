@@ -244,7 +244,7 @@ def _unflatten(attributes: Attributes, prefix: str) -> list[Any]:
 
 def _nested(fields: Mapping[str, Any]) -> Any:
     """Return the object of fields such as `a.b`; {"0.message.a": …} is [{"a": …}]."""
-    tree: dict[str, Any] = {}
+    tree: dict[str, object] = {}
     inner_fields: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
         first, dot, rest = name.partition(".")
