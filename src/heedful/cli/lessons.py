@@ -20,7 +20,7 @@ from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.output import (
-    MAX_TEXT_CHARS,
+    MAX_SHOWN_TEXT_CHARS,
     answer,
     columns,
     counted,
@@ -274,7 +274,7 @@ def seen(
     answer(
         document,
         f"seen: {result.count}",
-        [f"  {clean(line, MAX_TEXT_CHARS)}" for line in lines],
+        [f"  {clean(line, MAX_SHOWN_TEXT_CHARS)}" for line in lines],
         _lesson_texts(lessons_with_text),
         notes,
     )
@@ -326,7 +326,7 @@ def before(
     db, result = known_answers[0] if known_answers else answers[-1]
     rules = [*chain.from_iterable(history.rules for _, history in answers)]
 
-    lines = [clean(f"you said: {rule.text}", MAX_TEXT_CHARS) for rule in rules]
+    lines = [clean(f"you said: {rule.text}", MAX_SHOWN_TEXT_CHARS) for rule in rules]
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in failure.text.splitlines()]

@@ -18,8 +18,8 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
 from heedful.cli.output import (
+    MAX_SHOWN_TEXT_CHARS,
     MAX_TABLE_ROWS,
-    MAX_TEXT_CHARS,
     TextTable,
     answer,
     columns,
@@ -217,7 +217,7 @@ def _answer_question(report: Report, question: str) -> int:
     text = f"{run_answer}\n"
     if not (run_answer.missing or run_answer.facts[0].stage):
         names = ", ".join(stage.name for stage in report.stages)
-        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_TEXT_CHARS)}\n{text}"
+        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_SHOWN_TEXT_CHARS)}\n{text}"
     document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
     return answer(document, text, then)
 
@@ -225,7 +225,7 @@ def _answer_question(report: Report, question: str) -> int:
 def _shorten_value(value: Any) -> str:
     """Return a candidate or a task as a text that a terminal can show."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return clean(text, MAX_TEXT_CHARS)
+    return clean(text, MAX_SHOWN_TEXT_CHARS)
 
 
 async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
@@ -411,7 +411,7 @@ def list_loops(
         document,
         TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
         [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])],
-        [clean(failure, MAX_TEXT_CHARS) for failure in failures[:1]],
+        [clean(failure, MAX_SHOWN_TEXT_CHARS) for failure in failures[:1]],
         then,
     )
 
@@ -436,7 +436,7 @@ def _loop_row(stored_loop: StoredLoop) -> dict[str, Any]:
 def _cause_line(cause: FailureCause) -> str:
     """Return why loops failed, how many of them did, and since when."""
     check = f"{cause.check}: " if cause.check else ""
-    finding = clean(f"{check}{cause.finding}", MAX_TEXT_CHARS)
+    finding = clean(f"{check}{cause.finding}", MAX_SHOWN_TEXT_CHARS)
     since = ago(cause.since, time.time())
     return f"{counted(cause.loops, 'loop')}, first {since}: {finding}"
 
@@ -553,7 +553,7 @@ def override(
 
     names = rule.replace(",", ", ")
     suspended = f"suspended for {counted(decisions, 'decision')}: {names}"
-    words = f"{suspended}; loop {clean(id, MAX_TEXT_CHARS)} "
+    words = f"{suspended}; loop {clean(id, MAX_SHOWN_TEXT_CHARS)} "
     if isinstance(verdict, Done):
         words += f"is still stopped by {', '.join(s.rule for s in verdict.stopped_by)}"
     else:
@@ -602,7 +602,7 @@ def cancel(
     ending = "is cancelled"
     if isinstance(stored_loop.verdict, Done):
         ending = "had ended before; nothing was changed"
-    words = f"loop {clean(stored_loop.id, MAX_TEXT_CHARS)} {ending}"
+    words = f"loop {clean(stored_loop.id, MAX_SHOWN_TEXT_CHARS)} {ending}"
     return answer(document, words, following("why", stored_loop.id))
 
 

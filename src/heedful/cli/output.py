@@ -58,7 +58,7 @@ Column = str | Callable[[Any], Any]
 Columns = Mapping[str, Column]
 
 MAX_TABLE_ROWS = 50  # of a table that may be very long
-MAX_TEXT_CHARS = 400  # of a text that others wrote, in a line
+MAX_SHOWN_TEXT_CHARS = 400  # of a text that others wrote, in a line
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
 

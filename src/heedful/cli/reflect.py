@@ -19,7 +19,7 @@ from typer import Argument, Option
 from heedful.cli.databases import ask_store
 from heedful.cli.failure_table import FailureTable, told_words
 from heedful.cli.output import (
-    MAX_TEXT_CHARS,
+    MAX_SHOWN_TEXT_CHARS,
     answer,
     command_line,
     counted,
@@ -226,7 +226,7 @@ def _unknown_words(unknown: Sequence[EpisodeResult]) -> str:
         return ""
     names = ", ".join(result.name for result in unknown)
     files = counted(len(unknown), "file")
-    return clean(f"{files} of no known format: {names}", MAX_TEXT_CHARS)
+    return clean(f"{files} of no known format: {names}", MAX_SHOWN_TEXT_CHARS)
 
 
 def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:

@@ -21,7 +21,7 @@ from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, forget_times, opened_store, read
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import (
-    MAX_TEXT_CHARS,
+    MAX_SHOWN_TEXT_CHARS,
     answer,
     columns,
     counted,
@@ -169,7 +169,7 @@ def run_jobs(
     for name in set(names).difference(JOB_QUEUES):
         raise UnknownName("queue", name, JOB_QUEUES)
     if not (once or values.db.startswith(POSTGRES_PREFIXES)):
-        file = clean(values.db, MAX_TEXT_CHARS)
+        file = clean(values.db, MAX_SHOWN_TEXT_CHARS)
         raise UsageError(
             f"{file} is a SQLite file, whose jobs run inside heedful serve; heedful "
             "worker --once runs the waiting jobs; other workers need a postgresql:// "
@@ -207,7 +207,7 @@ class JobCounts:
         for name, value in sorted(job.arguments.items()):
             parts.append(f"{name}={value[:16]}")
         now = time.strftime("%Y-%m-%d %H:%M:%S")
-        say(clean(f"{now} {' '.join(parts)}: {words}", MAX_TEXT_CHARS))
+        say(clean(f"{now} {' '.join(parts)}: {words}", MAX_SHOWN_TEXT_CHARS))
 
 
 @dataclass(frozen=True)
