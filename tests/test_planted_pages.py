@@ -18,7 +18,6 @@ import pytest
 import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.lessons.lesson import Scope
-from heedful.memory.user_rules import UserRules
 from heedful.service.jobs import Job, Tools, do
 from tests.hooks.homes import Home, make_repository, run_command
 from tests.hosts import patient_host
@@ -256,7 +255,7 @@ def through_a_key_from_outside(folder: Path) -> Iterator[Door]:
 
 async def ask(memory: heedful.Memory, steps: Sequence[Step]) -> str:
     """Return all that a memory says in prompts about these steps."""
-    answers: list[Any] = [await UserRules(memory).in_force(), await memory.top(100)]
+    answers: list[Any] = [await memory.user_rules.in_force(), await memory.top(100)]
     for text in (TASK, *(step.answer for step in steps)):
         matches = await memory.recall(text, 20)
         briefing = await memory.brief(text, f"loop {len(answers)}", tosses=False)

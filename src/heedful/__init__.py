@@ -48,7 +48,6 @@ _NAMES = {
     "memory.reflect": "reflect",
     "memory.sessions": "learn_session",
     "memory.trial": "Trial",
-    "memory.user_rules": "UserRules",
     "models": "open_model",
     "models.contract": "Answer Embedder Message Model",
     "pipeline": "Guardrails Pipeline",

@@ -30,12 +30,11 @@ from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.memory.sessions import learn_session
 from heedful.memory.trial import Trial
-from heedful.memory.user_rules import UserRules
 from heedful.models import open_model
 from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.service.client import Client
 from heedful.store import open_store
 from heedful.store.store import Store
-__all__ = ['Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Budget', 'Candidate', 'Client', 'Context', 'Done', 'Echo', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Fatigue', 'Fault', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Improvement', 'Lesson', 'LessonChecks', 'Loop', 'LoopOptions', 'MaxAttempts', 'Memory', 'Message', 'Model', 'NotPassed', 'NothingMet', 'Pipeline', 'Plateau', 'Policy', 'RecordedLoop', 'Repeat', 'Report', 'ReportedLoop', 'Result', 'Run', 'Rung', 'Scope', 'StopRule', 'Store', 'Templates', 'Trial', 'Usage', 'UserRules', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
+__all__ = ['Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Budget', 'Candidate', 'Client', 'Context', 'Done', 'Echo', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Fatigue', 'Fault', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Improvement', 'Lesson', 'LessonChecks', 'Loop', 'LoopOptions', 'MaxAttempts', 'Memory', 'Message', 'Model', 'NotPassed', 'NothingMet', 'Pipeline', 'Plateau', 'Policy', 'RecordedLoop', 'Repeat', 'Report', 'ReportedLoop', 'Result', 'Run', 'Rung', 'Scope', 'StopRule', 'Store', 'Templates', 'Trial', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str

@@ -17,7 +17,6 @@ import pytest
 from heedful import Memory
 from heedful.integrations import hook
 from heedful.integrations.agents import AGENTS, Kind
-from heedful.memory.user_rules import UserRules
 from heedful.store.projects import prepare_database
 from tests.hooks.agent_events import EVENTS, RULE
 from tests.hooks.agent_schemas import SCHEMAS
@@ -62,7 +61,7 @@ class Shop:
             with as_user(self.folder, self.home):
                 settings = hook.read_settings(self.folder)
                 memory = Memory(prepare_database(settings["db"]))
-                asyncio.run(UserRules(memory).state(RULE, by="ann"))
+                asyncio.run(memory.user_rules.state(RULE, by="ann"))
         self.send(name, event_of(name, "prompt"))
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from heedful import Memory
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
-from heedful.memory.user_rules import UserRules
 from tests import engines
 from tests.hooks.spoken import spoken_by
 from tests.hosts import patient_host
@@ -104,7 +103,7 @@ async def test_rule_is_stored_at_once_and_shown_with_what_removes_it(
     await session.start()
     answer = await session.send("prompt", prompt=PNPM)
 
-    (stated,) = await UserRules(memory).in_force()
+    (stated,) = await memory.user_rules.in_force()
     assert stated.text == PNPM
     assert stated.trust == "user"
     assert PNPM in note_of(answer)
@@ -118,7 +117,7 @@ async def test_rule_that_no_call_can_match_says_so(memory: Memory) -> None:
 
 
 async def test_rule_is_told_once_before_a_call_that_it_names(memory: Memory) -> None:
-    await UserRules(memory).state("never use npm", by="ann")
+    await memory.user_rules.state("never use npm", by="ann")
     session = Session(memory)
     await session.start()
 
@@ -129,7 +128,7 @@ async def test_rule_is_told_once_before_a_call_that_it_names(memory: Memory) -> 
 
 async def test_rule_is_told_before_each_thing_that_it_names(memory: Memory) -> None:
     rule = "don't run npm and don't build the app"
-    await UserRules(memory).state(rule, by="ann")
+    await memory.user_rules.state(rule, by="ann")
     session = Session(memory)
 
     assert rule in await session.run("npm ci")
@@ -148,19 +147,19 @@ async def test_retired_rule_stays_retired_when_its_session_ends(
 ) -> None:
     session = Session(memory)
     await session.say("never use npm")
-    (stated,) = await UserRules(memory).in_force()
-    await UserRules(memory).retire(stated.id, by="ann")
+    (stated,) = await memory.user_rules.in_force()
+    await memory.user_rules.retire(stated.id, by="ann")
     await session.run("git status")
     await session.end()
 
-    assert await UserRules(memory).in_force() == []
+    assert await memory.user_rules.in_force() == []
 
 
 async def test_rules_of_the_own_memory_hold_in_all_projects(
     memory: Memory, tmp_path: Path
 ) -> None:
     own_file = str(tmp_path / "own.db")
-    await UserRules(Memory(own_file)).state("never use npm", by="ann")
+    await Memory(own_file).user_rules.state("never use npm", by="ann")
     session = Session(memory, everywhere=own_file)
 
     assert "never use npm" in await session.start()
@@ -171,7 +170,7 @@ async def test_rules_of_the_own_memory_hold_in_all_projects(
 async def test_prompt_of_a_subagent_makes_no_rule(memory: Memory) -> None:
     await Session(memory).say("never use npm", agent_id="helper")
 
-    assert await UserRules(memory).list() == []
+    assert await memory.user_rules.list() == []
 
 
 async def test_agent_of_ones_own_is_told_what_its_user_said(memory: Memory) -> None:

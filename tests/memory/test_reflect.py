@@ -26,7 +26,6 @@ from heedful.memory.excerpt import MAX_DECISIVE_CHARS, excerpt
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, keep
 from heedful.memory.study import Study, remove_lessons
-from heedful.memory.user_rules import UserRules
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel
@@ -643,29 +642,29 @@ CORRECTION = "That's wrong: ACME is billed in euros."
 async def test_a_correction_by_the_user_is_a_rule_in_his_words(memory):
     reflected = await reflect(corrected_run(CORRECTION, "Thanks."), memory=memory)
     assert [rule.text for rule in reflected.rules] == [CORRECTION]
-    (stated,) = await UserRules(memory).list()
+    (stated,) = await memory.user_rules.list()
     assert stated.text == CORRECTION
     assert stated.trust == "user"
     (match,) = await memory.recall("Write the next invoice for ACME")
     assert match.lesson == CORRECTION
     again = await reflect(corrected_run(CORRECTION, "Thanks."), memory=memory)
     assert again.again
-    (stated,) = await UserRules(memory).list()
+    (stated,) = await memory.user_rules.list()
     assert stated.seen == 1
 
 
 async def test_a_session_recalls_a_correction_for_like_tasks_too(memory):
     await heedful.learn_session(corrected_run(CORRECTION), memory=memory)
-    (stated,) = await UserRules(memory).list()
+    (stated,) = await memory.user_rules.list()
     assert stated.text == CORRECTION
     (match,) = await memory.recall("Write the next invoice for ACME")
     assert match.lesson == CORRECTION
 
 
 async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
-    await UserRules(memory).state("No, never bill ACME in euros.", by="ann")
+    await memory.user_rules.state("No, never bill ACME in euros.", by="ann")
     await reflect(corrected_run(CORRECTION), memory=memory, origin="outside")
-    states = {stated.state for stated in await UserRules(memory).list()}
+    states = {stated.state for stated in await memory.user_rules.list()}
     assert states == {"unverified", "quarantined"}
 
 
@@ -680,7 +679,7 @@ async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
 async def test_other_words_of_a_user_are_no_rules(memory, said, answers):
     reflected = await reflect(corrected_run(said, answers=answers), memory=memory)
     assert reflected.rules == ()
-    assert await UserRules(memory).list() == []
+    assert await memory.user_rules.list() == []
 
 
 # The category of the error, and texts that say nothing

@@ -15,7 +15,6 @@ from heedful.lessons.signature import signature
 from heedful.lessons.team_rules import read_rules, rule_of, write_rules
 from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
-from heedful.memory.user_rules import UserRules
 from heedful.store import hardened
 from tests.engines import in_memory
 from tests.hosts import patient_host
@@ -217,7 +216,7 @@ async def test_paths_of_the_repository_are_relative():
 
 async def test_a_rule_of_a_user_is_shared():
     memory = Memory(in_memory())
-    rules = UserRules(memory)
+    rules = memory.user_rules
     await rules.state("Never use npm here, use pnpm.", by="ann")
     reviewed = await rules_to_share(memory)
     assert [rule.text for rule in reviewed.rules] == ["Never use npm here, use pnpm."]

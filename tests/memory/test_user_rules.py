@@ -10,7 +10,6 @@ import heedful
 from heedful import Memory
 from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput, NotFound
-from heedful.memory.user_rules import UserRules
 from heedful.store.store import Store
 
 pytestmark = pytest.mark.both_nightly
@@ -38,7 +37,7 @@ def trusting(store: Store) -> Memory:
 
 
 async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
-    await UserRules(memory).state(PNPM, by="ann")
+    await memory.user_rules.state(PNPM, by="ann")
 
     history = await memory.before("Bash", NPM_CALL)
     assert [rule.text for rule in history.rules] == [PNPM]
@@ -48,19 +47,19 @@ async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
 async def test_newer_rule_ends_an_older_one_about_the_same_thing(
     memory: Memory,
 ) -> None:
-    await UserRules(memory).state("use npm for packages", by="ann")
-    stated = await UserRules(memory).state(PNPM, by="ann")
+    await memory.user_rules.state("use npm for packages", by="ann")
+    stated = await memory.user_rules.state(PNPM, by="ann")
 
     assert stated.ended == ("use npm for packages",)
-    assert [rule.text for rule in await UserRules(memory).in_force()] == [PNPM]
+    assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
 
 
 async def test_rules_in_a_message_are_stored_in_its_words(memory: Memory) -> None:
     message = "Thanks! Never use npm. Now fix a.py."
-    (stated,) = await UserRules(memory).hear(message, source="episode:one")
+    (stated,) = await memory.user_rules.hear(message, source="episode:one")
 
     assert stated.text == "Never use npm."
-    assert [rule.id for rule in await UserRules(memory).in_force()] == [stated.id]
+    assert [rule.id for rule in await memory.user_rules.in_force()] == [stated.id]
 
 
 async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> None:
@@ -69,7 +68,7 @@ async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> Non
     )
 
     assert learned.rules == ("No, we use pnpm, never npm.",)
-    (stated,) = await UserRules(trusting).list()
+    (stated,) = await trusting.user_rules.list()
     assert stated.text == "No, we use pnpm, never npm."
     assert stated.trust == "user"
 
@@ -86,15 +85,15 @@ async def test_rule_of_two_sessions_is_one_rule(trusting: Memory) -> None:
     for id in ("one", "two"):
         await heedful.learn_session(session_of(f"No, {PNPM}.", id=id), memory=trusting)
 
-    (stated,) = await UserRules(trusting).list()
+    (stated,) = await trusting.user_rules.list()
     assert stated.seen == 2
 
 
 async def test_retired_rule_is_not_in_force(memory: Memory) -> None:
-    remembered = await UserRules(memory).state(PNPM, by="ann")
-    await UserRules(memory).retire(remembered.id, by="ann", why="we moved to npm")
+    remembered = await memory.user_rules.state(PNPM, by="ann")
+    await memory.user_rules.retire(remembered.id, by="ann", why="we moved to npm")
 
-    (stated,) = await UserRules(memory).list()
+    (stated,) = await memory.user_rules.list()
     assert stated.state == "retired"
     assert not await memory.before("Bash", NPM_CALL)
 
@@ -102,25 +101,25 @@ async def test_retired_rule_is_not_in_force(memory: Memory) -> None:
 async def test_retired_rule_holds_again_when_it_is_stated_again(
     memory: Memory,
 ) -> None:
-    remembered = await UserRules(memory).state(PNPM, by="ann")
-    await UserRules(memory).retire(remembered.id, by="ann")
-    await UserRules(memory).state(PNPM, by="ann")
+    remembered = await memory.user_rules.state(PNPM, by="ann")
+    await memory.user_rules.retire(remembered.id, by="ann")
+    await memory.user_rules.state(PNPM, by="ann")
 
-    (stated,) = await UserRules(memory).list()
+    (stated,) = await memory.user_rules.list()
     assert stated.in_force
 
 
 async def test_same_session_does_not_restore_a_retired_rule(trusting: Memory) -> None:
     await heedful.learn_session(session_of(PNPM), memory=trusting)
-    (stated,) = await UserRules(trusting).list()
-    await UserRules(trusting).retire(stated.id, by="ann")
+    (stated,) = await trusting.user_rules.list()
+    await trusting.user_rules.retire(stated.id, by="ann")
     await heedful.learn_session(session_of(PNPM, "Thanks."), memory=trusting)
 
-    assert await UserRules(trusting).in_force() == []
+    assert await trusting.user_rules.in_force() == []
 
 
 async def test_edited_rule_limits_what_its_new_words_say(memory: Memory) -> None:
-    remembered = await UserRules(memory).state(PNPM, by="ann")
+    remembered = await memory.user_rules.state(PNPM, by="ann")
     await memory.edit(remembered.id, "we use bun, never yarn", by="ann")
 
     assert not await memory.before("Bash", NPM_CALL)
@@ -128,22 +127,22 @@ async def test_edited_rule_limits_what_its_new_words_say(memory: Memory) -> None
 
 
 async def test_rules_survive_export_and_import(memory: Memory) -> None:
-    await UserRules(memory).state(PNPM, by="ann")
+    await memory.user_rules.state(PNPM, by="ann")
     file = io.BytesIO()
     await memory.export(file)
     file.seek(0)
     other = Memory(":memory:")
     await other.import_(file)
 
-    (stated,) = await UserRules(other).list()
+    (stated,) = await other.user_rules.list()
     assert stated.entry
 
 
 async def test_rules_of_scopes_are_apart(store: Store) -> None:
-    await UserRules(Memory(store)).state(PNPM, by="ann")
+    await Memory(store).user_rules.state(PNPM, by="ann")
     other = Memory(store, heedful.Scope("default", "other"))
 
-    assert await UserRules(other).list() == []
+    assert await other.user_rules.list() == []
     assert not await other.before("Bash", NPM_CALL)
 
 
@@ -156,9 +155,9 @@ async def test_rules_of_scopes_are_apart(store: Store) -> None:
 )
 async def test_what_cannot_be_a_rule_is_refused(memory: Memory, text: str) -> None:
     with pytest.raises(InvalidInput):
-        await UserRules(memory).state(text, by="ann")
+        await memory.user_rules.state(text, by="ann")
 
 
 async def test_unknown_rule_cannot_be_retired(memory: Memory) -> None:
     with pytest.raises(NotFound):
-        await UserRules(memory).retire(7, by="ann")
+        await memory.user_rules.retire(7, by="ann")

@@ -13,7 +13,6 @@ from heedful import errors
 from heedful.episodes.episode import Event, Fault
 from heedful.lessons.lesson import Outcome
 from heedful.lessons.proof import MeanCost
-from heedful.memory.user_rules import UserRules
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys, loops
@@ -60,7 +59,7 @@ def over_http(test):
 
 @over_http
 async def test_rule_that_a_call_breaks_is_named_as_by_the_library(place, client):
-    await UserRules(place.memory).state("we use pnpm, never npm", by="ann")
+    await place.memory.user_rules.state("we use pnpm, never npm", by="ann")
 
     history = await client.before("Bash", "npm install zod")
     assert history == await place.memory.before("Bash", "npm install zod")

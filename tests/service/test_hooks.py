@@ -8,7 +8,6 @@ import pytest
 
 from heedful.integrations import hooks
 from heedful.lessons.lesson import Scope
-from heedful.memory.user_rules import UserRules
 from heedful.service.jobs import Job, Tools, do
 from heedful.store import episodes
 from tests.hosts import patient_host
@@ -133,7 +132,7 @@ def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, sessio
         shop = Project(api, "shop")
         stranger = Project(api, "shop", "write", "recall")
         memory = api.setup.memory(Scope("acme", "shop"))
-        api.run(UserRules(memory).state("never use npm", by="ann"))
+        api.run(memory.user_rules.state("never use npm", by="ann"))
         path = "hooks/claude-code"
         prompt = {**PROMPT, "prompt": "build it", "session_id": session}
         shop.post(path, prompt)
@@ -202,5 +201,5 @@ def test_a_rule_in_a_prompt_is_believed_as_its_key(tmp_path, outside, state):
         prompt = {**PROMPT, "prompt": "never use npm", "session_id": "s1"}
         shop.post("hooks/claude-code", prompt)
 
-        (stated,) = api.run(UserRules(memory).list())
+        (stated,) = api.run(memory.user_rules.list())
         assert stated.state == state

@@ -17,7 +17,6 @@ import pytest
 from heedful import Memory
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.install import HOOK_LIMIT_SECONDS
-from heedful.memory.user_rules import UserRules
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.hooks.faults import FAULTS, Fault, Result, call_tool, make_stage
@@ -95,7 +94,7 @@ async def test_the_emulated_agents_see_a_denial(name: str, tmp_path: Path) -> No
     stage = make_stage(tmp_path / name, name)
     database = tmp_path / "rules.db"
     memory = Memory(in_file(str(database)))
-    await UserRules(memory).state("never use npm", by="ann")
+    await memory.user_rules.state("never use npm", by="ann")
     denial = Fault(
         variables={"HEEDFUL_HOOK": '{"deny": true}', "HEEDFUL_DB": str(database)}
     )

@@ -25,7 +25,6 @@ from heedful.lessons.holdout import SessionTally
 from heedful.lessons.user_rules import StatedRule
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
-from heedful.memory.user_rules import UserRules
 from heedful.redact import redact
 from heedful.store import reminders
 from heedful.store.projects import (
@@ -120,7 +119,7 @@ def section() -> str:
     """Return the section of AGENTS.md from the memory that hooks follow here."""
     everywhere: Sequence[StatedRule] = ()
     if has_own_memory():
-        everywhere = ask_own(lambda memory: UserRules(memory).in_force())
+        everywhere = ask_own(lambda memory: memory.user_rules.in_force())
     try:
         return ask(lambda memory: section_text(memory, everywhere), as_hooks=True)
     except NotFound:

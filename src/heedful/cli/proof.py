@@ -175,7 +175,7 @@ def _restore(lesson: int, *, by: str, why: str) -> int:
     if not by.strip():
         raise UsageError("--restore needs --by: who is responsible")
 
-    ask(lambda memory: memory.restore(lesson, by=by, why=why))
+    ask(lambda memory: memory.quarantine.restore(lesson, by=by, why=why))
     words = f"lesson {lesson} is restored; only later loops count for or against it"
     document = {"restored": lesson, "by": by, "why": why}
     return answer(document, words, following("proof"))

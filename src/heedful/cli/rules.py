@@ -39,7 +39,6 @@ from heedful.lessons.team_rules import (
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
-from heedful.memory.user_rules import UserRules
 from heedful.sanitize import clean, visible
 from heedful.store.projects import find_project, write_private
 from heedful.store.shared import FollowedRules
@@ -246,12 +245,12 @@ def list_rules(context: Context) -> int:
     stated = list[StatedRule]()
     # A database that the user named may be misspelt; then this raises NotFound.
     try:
-        stated += _ask(lambda memory: UserRules(memory).list(), everywhere=False)
+        stated += _ask(lambda memory: memory.user_rules.list(), everywhere=False)
     except NotFound:
         if is_stated("db", files=False):
             raise
     if has_own_memory():
-        stated += ask_own(lambda memory: UserRules(memory).list())
+        stated += ask_own(lambda memory: memory.user_rules.list())
     return emit(
         stated,
         RULE_COLUMNS,
@@ -273,7 +272,7 @@ def add_rule(
     Older rules about the same thing are retired.
     """
     stated = _ask(
-        lambda memory: UserRules(memory).state(text, by=by), everywhere, new=True
+        lambda memory: memory.user_rules.state(text, by=by), everywhere, new=True
     )
     lines = [f"rule {stated.id} is in force ({stated.told})"]
     lines += [f"it ends: {clean(old, MAX_RULE_CELL_CHARS)}" for old in stated.ended]
@@ -293,7 +292,7 @@ def retire_rule(
 ) -> int:
     """Retire a rule: agents no longer see it, unless you state it again."""
     retired = _ask(
-        lambda memory: UserRules(memory).retire(id, by=by, why=why), everywhere
+        lambda memory: memory.user_rules.retire(id, by=by, why=why), everywhere
     )
     words = f"retired: {clean(retired.text, MAX_RULE_CELL_CHARS)}"
     return answer({"retired": id, "by": by, "why": why}, words, following("rules"))

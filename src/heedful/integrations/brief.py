@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
-from heedful.memory.user_rules import UserRules
 from heedful.sanitize import clean, sanitize
 from heedful.store import briefs, shared
 from heedful.store.briefs import BriefLine
@@ -52,7 +51,7 @@ async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) ->
     `everywhere` are the rules of the user for all projects. It has only what is
     trusted, and at most ten lines, because an agent reads them in each session.
     """
-    stated = [*await UserRules(memory).in_force(), *everywhere]
+    stated = [*await memory.user_rules.in_force(), *everywhere]
     rules = [rule.text for rule in stated]
     rules += (await read_team_rules(memory)).values()
     learnt = list(map(str, await read_failures(memory)))

@@ -28,6 +28,11 @@ from heedful.integrations.reminders import (
     measure_checks,
     settle_reminders,
 )
+from heedful.integrations.session_rules import (
+    hear_rules,
+    rules_everywhere,
+    rules_of_session,
+)
 from heedful.lessons import ranking
 from heedful.lessons.action import (
     MAX_MOMENT_CHARS,
@@ -51,12 +56,7 @@ from heedful.memory.memory import (
     log_failure,
     open_memory,
 )
-from heedful.memory.user_rules import (
-    hear_rules,
-    rules_everywhere,
-    rules_of_session,
-    rules_text,
-)
+from heedful.memory.user_rules import rules_text
 from heedful.memory.vectors import load_embedder
 from heedful.models.contract import Message
 from heedful.redact import redact

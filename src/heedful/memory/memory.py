@@ -60,6 +60,7 @@ from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import lesson_signature, signature
 from heedful.lessons.silence import Obstacle
 from heedful.memory.quarantine import Quarantine, check_name
+from heedful.memory.user_rules import UserRules
 from heedful.memory.vectors import embed, space_of
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
@@ -134,7 +135,8 @@ class Memory:
     `origin` says whose words are remembered and reflected on here: "user", "local" or
     "outside". With `strict`, a fix also waits if it installs something, or if the agent
     read something from outside shortly before it. `trust` are names of sources that
-    are stated, as with `Quarantine.state`. Raises InvalidInput.
+    are stated, as with `Quarantine.state`; a text is `origin` in a word of earlier
+    versions. Raises InvalidInput.
     """
 
     def __init__(
@@ -147,9 +149,11 @@ class Memory:
         quota: int = 1_000,
         origin: Origin = "user",
         strict: bool = False,
-        trust: Collection[str] = (),
+        trust: str | Collection[str] = (),
     ) -> None:
-        require(not isinstance(trust, str), "trust", trust, "names, such as a list")
+        if isinstance(trust, str):
+            origin = read_origin(trust, "trust")
+            trust = ()
         for name in trust:
             check_name(name)
         require(isinstance(strict, bool), "strict", strict, "True or False")
@@ -182,6 +186,7 @@ class Memory:
         lesson: str = "",
         example: Example | None = None,
         origin: Origin | None = None,
+        trust: str = "",
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
@@ -194,14 +199,15 @@ class Memory:
         Both are one transaction. `recall` finds the lesson by the task of its example,
         or by its own text if it has no example. It also finds the lesson by `context`,
         the text around the error. `origin` says who wrote the text, by default that of
-        the memory: text from "outside" is quarantined. `source` names where the text is
+        the memory: text from "outside" is quarantined; `trust` is the same in a word of
+        earlier versions. `source` names where the text is
         from, so that it can be revoked. `derived_from` are ids of examples; the lesson
         has at most their origin. `tags` and `importance` (0..1) apply to a new lesson.
         Only a lesson of an operator may be `pinned`. Raises InvalidInput,
         QuotaExceeded, StoreError; it never fails silently.
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        author = read_origin(origin or self.origin)
+        author = read_origin(trust or origin or self.origin)
         check_memory(
             text,
             author,
@@ -254,6 +260,16 @@ class Memory:
     def quarantine(self) -> Quarantine:
         """What waits until a person decides about it, and the sources people stated."""
         return Quarantine(self.store, self.scope, stated=self.stated)
+
+    @property
+    def user_rules(self) -> UserRules:
+        """The rules that the user gave agents in this project."""
+        return UserRules(
+            self.store,
+            self.scope,
+            quarantine=self.quarantine,
+            write=partial(write_lessons, self),
+        )
 
     @refuses_unknown_options
     async def seen(self, error_type: str, text: str = "") -> Seen:
@@ -617,14 +633,6 @@ class Memory:
             unfit=unfit,
             pooled=pooled,
         )
-
-    async def restore(self, id: int, *, by: str, why: str = "") -> None:
-        """Bring back a lesson that a proof retired; only later evidence counts for it.
-
-        The decision is recorded. Raises NotFound, InvalidInput without an actor.
-        """
-        check_integer("id", id, least=0)
-        await self.store.write(self.scope, exposure_store.restore, id, by=by, why=why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return the lessons seen most often, as data, without quarantined text.

@@ -12,7 +12,11 @@ from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import MAX_STATED_NAME_CHARS, NETWORK_SOURCE
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
-from heedful.store import keys as key_store, quarantine as quarantine_store
+from heedful.store import (
+    exposures as exposure_store,
+    keys as key_store,
+    quarantine as quarantine_store,
+)
 from heedful.store.connection import MAX_ROWS
 from heedful.store.store import Store
 from heedful.validation import (
@@ -52,6 +56,14 @@ class Quarantine:
         return await self._store.read(
             self._scope, quarantine_store.quarantined, limit=limit, before=before
         )
+
+    async def restore(self, id: int, *, by: str, why: str = "") -> None:
+        """Bring back a lesson that a proof retired; only later evidence counts for it.
+
+        The decision is recorded. Raises NotFound, InvalidInput without an actor.
+        """
+        check_integer("id", id, least=0)
+        await self._store.write(self._scope, exposure_store.restore, id, by=by, why=why)
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return a lesson that is or was in quarantine.

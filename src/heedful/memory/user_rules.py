@@ -5,9 +5,8 @@ a person states here. A session hears them when it begins, is resumed or has los
 context, and once before a call that they name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from heedful.episodes.episode import Event
 from heedful.errors import NotFound
@@ -19,7 +18,7 @@ from heedful.lessons.lesson import (
     digest_of,
     short_digest,
 )
-from heedful.lessons.scope import Scope, source_of
+from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import (
     MAX_SHOWN_RULES,
     MAX_STATED_RULE_CHARS,
@@ -29,12 +28,15 @@ from heedful.lessons.user_rules import (
     read_correction,
     read_rules,
 )
-from heedful.memory.memory import Memory, write_lessons
+from heedful.memory.quarantine import Quarantine
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import delimit, delimiter, sanitize
-from heedful.store import editions, session_marks, user_rules as rule_store
+from heedful.store import editions, user_rules as rule_store
+from heedful.store.store import Store
 from heedful.validation import check_actor, check_integer, require
 
+# Embeds lessons and stores them by a function of the store.
+WriteLessons = Callable[..., Awaitable[list[Remembered]]]
 # The source of what the user said.
 USER_SOURCE = "user"
 
@@ -86,13 +88,17 @@ def correction_lessons(
 class UserRules:
     """The rules of the user in one memory; all methods raise StoreError.
 
-    Those in the user's own memory hold in all projects.
+    `Memory.user_rules` returns them. Those in the user's own memory hold in all
+    projects. `write` embeds lessons and stores them by a function of the store.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._store = memory.store
-        self._scope = memory.scope
+    def __init__(
+        self, store: Store, scope: Scope, *, quarantine: Quarantine, write: WriteLessons
+    ) -> None:
+        self._store = store
+        self._scope = scope
+        self._quarantine = quarantine
+        self._write = write
 
     async def list(self) -> Sequence[StatedRule]:
         """Return the rules in all states, last said first.
@@ -127,16 +133,12 @@ class UserRules:
         return await self._keep(texts, source) if texts else ()
 
     async def _keep(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
-        stated = await self._memory.quarantine.believed()
+        stated = await self._quarantine.believed()
         rules = []
         for text in texts:
             old = await self._store.read(self._scope, rule_store.ended_by, text)
-            (answer,) = await write_lessons(
-                self._memory,
-                [rule_lesson(text, source)],
-                rule_store.state,
-                stated=stated,
-            )
+            lesson = rule_lesson(text, source)
+            (answer,) = await self._write([lesson], rule_store.state, stated=stated)
             rules.append(
                 StatedRule(
                     text=text,
@@ -193,50 +195,3 @@ def stored_lines(rules: Sequence[StatedRule]) -> list[str]:
         )
         lines += [f"It ends your rule “{sanitize(text)}”." for text in stated.ended]
     return lines
-
-
-async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
-    """Store the rules in a message of the user; return what he reads about them."""
-    if not read_rules(message):
-        return []
-    rules = await UserRules(memory).hear(message, source=source_of(session))
-    return stored_lines(rules)
-
-
-async def rules_everywhere(memory: Memory, everywhere: str) -> Sequence[StatedRule]:
-    """Return the rules for all projects of the user; `everywhere` is their database."""
-    own_memory = _own_memory(everywhere, memory.scope)
-    return await UserRules(own_memory).in_force() if own_memory else ()
-
-
-def _own_memory(everywhere: str, scope: Scope) -> Memory | None:
-    """Return the user's own memory, None if it does not exist."""
-    if not everywhere or not Path(everywhere).exists():
-        return None
-    return Memory(everywhere, Scope(scope.tenant))
-
-
-async def rules_of_session(
-    memory: Memory, session: str, everywhere: str = "", again: bool = True
-) -> Sequence[StatedRule]:
-    """Return the rules that hold in a session, and remember that it was shown them.
-
-    Unless `again`, a session that was shown them gets none.
-    """
-    store = memory.store
-    scope = memory.scope
-    marks_to_set = {rule_store.SHOWN_MARK}
-    marks = await store.read(scope, session_marks.find, session, marks_to_set)
-    if marks and not again:
-        return ()
-    others = await rules_everywhere(memory, everywhere)
-    rules = [*await store.read(scope, rule_store.in_force), *others]
-    rules = list({stated.digest: stated for stated in rules}.values())
-    await store.write(
-        scope,
-        rule_store.tell,
-        session,
-        rules=rules[:MAX_SHOWN_RULES],
-        marks=marks_to_set,
-    )
-    return rules
