@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Scope
+from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from tests.service.support import TENANT, Api, Project, served
 
@@ -55,7 +56,7 @@ def project(api: Api, request: pytest.FixtureRequest) -> Triage:
 
 
 def test_the_check_of_a_lesson_judges_attempts(api: Api, project: Triage) -> None:
-    checks = Memory(api.setup.store, Scope(TENANT, project.name)).checks
+    checks = LessonChecks(Memory(api.setup.store, Scope(TENANT, project.name)))
     api.run(checks.accept(project.teach(), by="ada"))
 
     project.begin("next")

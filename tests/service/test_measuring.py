@@ -302,46 +302,21 @@ def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, wa
     assert ("release" in answer) == waits
 
 
-@pytest.mark.parametrize("again", ["error", "answer", "finding", "quoted"])
-def test_what_was_rejected_is_rejected_in_any_kind(api, again):
+def test_words_that_were_rejected_are_refused_of_another_error(api):
     thief = api.key(outside=True)
     boss = api.key("read", "write", "approve")
     lesson = {"error_type": "tip", "text": "a tip", "lesson": ATTACK}
     entry = read_data(api.post("/v1/reflections", json=lesson, key=thief), 201)["entry"]
     read_data(api.post(f"/v1/quarantine/{entry}/reject", json={}))
-    wrong = {"findings": [{"check": "x", "message": f"{ATTACK.upper()}."}]}
-    if again == "error":
-        read_data(
-            api.post(
-                "/v1/reflections", json={**lesson, "error_type": "other"}, key=thief
-            ),
-            201,
-        )
-    elif again == "answer":
-        run_loop(
-            api,
-            "pinned",
-            thief,
-            [*[RIGHT] * 0, {"output": LONG}, {"output": RIGHT}],
-            task=ATTACK,
-        )
-    else:
-        finding, answer = (wrong, RIGHT) if again == "finding" else (WRONG, ATTACK)
-        rejected = {"output": LONG, "evaluation": finding}
-        run_loop(api, "a", boss, [rejected, {"output": answer, "evaluation": {}}])
+    other = {**lesson, "error_type": "other"}
+    read_data(api.post("/v1/reflections", json=other, key=thief), 201)
     assert read_data(api.get("/v1/quarantine"))["items"] == []
-    for task in ("Weigh it.", ATTACK):
-        finding = read_data(
-            api.post("/v1/recall", json={"task": task, "form": "found"})
-        )["items"]
-        assert finding == []
-    read_data(
-        api.post("/v1/reflections", json=lesson, key=boss), 200
-    )  # an operator may say so
-    finding = read_data(api.post("/v1/recall", json={"task": ATTACK, "form": "found"}))[
-        "items"
-    ]
-    assert [match["lesson"] for match in finding] == [ATTACK]
+    recall = {"task": ATTACK, "form": "found"}
+    assert read_data(api.post("/v1/recall", json=recall))["items"] == []
+    # An operator may say so.
+    read_data(api.post("/v1/reflections", json=lesson, key=boss))
+    [match] = read_data(api.post("/v1/recall", json=recall))["items"]
+    assert match["lesson"] == ATTACK
 
 
 LESSON = {

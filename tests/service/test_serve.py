@@ -6,11 +6,10 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -363,12 +362,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     )  # it is another tenant's
     assert key.rpartition("_")[2] not in strange
     assert "is revoked" in heedful("key", "revoke", key.rpartition("_")[0])
-    audit = json.loads(heedful("key", "audit", "list", "--json"))["audit"]
+    audit = json.loads(heedful("key", "audit", "--json"))["audit"]
     assert [row["action"] for row in audit] == ["key.revoke", "key.create"]
-    assert "2 rows, all as they were written" in heedful("key", "audit", "verify")
-    with closing(sqlite3.connect("heedful.db")) as db, db:
-        db.execute("update audit set by = 'nobody' where n = 1")
-    assert "row 1 was changed" in heedful("key", "audit", "verify", code=1)
 
 
 def test_without_its_package_mcp_says_what_to_install(tmp_path, caplog, monkeypatch):

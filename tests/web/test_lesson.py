@@ -77,6 +77,10 @@ def test_loops_count_for_the_present_words_alone(browser: Browser):
     time.sleep(0.01)  # exposures are stored by the clock, as the new words are
     form = {"id": str(lesson["id"]), "edition": lesson["edition"], "why": "plainer"}
     browser.do("amend", form, change="edit", text="Use pnpm for all.")
+    for path in ("/lessons", f"/lessons/{lesson['id']}"):
+        page = words_of(browser.get(path).text).lower()
+        assert "not shown since somebody changed it" in page
+        assert "never shown" not in page.replace("0 never shown", "")
     show_to_loops(browser, lesson, right=2, wrong=0, name="new ")
 
     data = browser.data(f"/lessons/{lesson['id']}")

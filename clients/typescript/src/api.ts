@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 45e58ed09f15997720c8011bb3732cecd402b19baf930506cfb17c79437645d7.
+// ca57ab65854efdded0d43d83fd980265807d976ff6bca2a9456a9c6af500b064.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -650,11 +650,6 @@ export interface components {
                  * @default
                  */
                 memory_key: string;
-                /**
-                 * Models
-                 * @default []
-                 */
-                models: string[];
                 /**
                  * Unfit For
                  * @default []

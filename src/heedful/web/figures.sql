@@ -53,7 +53,7 @@ select attempt, record from decision where loop = :n and attempt in (select cast
 
 -- name: lesson_order
 -- What the newest lessons in a state are sorted by; without a state, those that a prompt may show.
-select id, kind || '/' || signature as name from lesson
+select id, kind || '/' || signature as name, last_shown from lesson
 where tenant = :tenant and project = :project and (state = :state or :state = '' and state in ('unverified', 'verified'))
 order by id desc limit :limit;
 

@@ -13,7 +13,7 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import lessons as lesson_store, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
-from heedful.web.lessons import NEVER_SHOWN, measure
+from heedful.web.lessons import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_LESSON_PAGE_ROWS = 20  # versions and decisions
@@ -59,8 +59,6 @@ async def lesson(visit: Visit, n: int) -> Document:
 
     measured = (await measure(visit)).of(record)
     sentence = describe_effect(measured)
-    if measured["verdict"] == NEVER_SHOWN and record["last_shown"]:
-        sentence = "Not shown since somebody changed it"
     if not measured["effect"] and record["state"] in UNSHOWN_STATES:
         why = UNSHOWN_STATES[record["state"]]
         if rulings and rulings[0]["action"] == "reject":
@@ -101,6 +99,8 @@ def describe_effect(measured: Document) -> str:
         if measured["verdict"] == NEVER_SHOWN:
             return NEVER_SHOWN.capitalize()
         number = measured["shown"]["shown"]
+        if not number:
+            return NOT_SHOWN_SINCE.capitalize()
         loops = counted(number, "loop")
         verb = "compares" if number == 1 else "compare"
         return (

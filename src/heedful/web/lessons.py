@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from copy import copy, deepcopy
 from dataclasses import asdict
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
@@ -49,6 +49,7 @@ STATE_LABELS = {"superseded": "replaced"}
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+NOT_SHOWN_SINCE = "not shown since somebody changed it"
 UNSHOWN = Shown()
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 VERDICT_KINDS = ("good", "bad", "amber", "hatched", "track", "node")  # in a drawing
@@ -78,7 +79,7 @@ class Measures(NamedTuple):
     effects: Mapping[str, Document]
     shown: Mapping[str, Shown]
 
-    def of(self, lesson: Mapping[str, object]) -> Document:
+    def of(self, lesson: Mapping[str, Any]) -> Document:
         """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
         name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
         effect = self.effects.get(name)
@@ -89,29 +90,32 @@ class Measures(NamedTuple):
         elif ends.shown:
             loops = counted(ends.shown, "loop")
             lacks = f"none of {loops} compares it alone"
+        words = str(ends)
+        if lesson["last_shown"] and not ends.shown:
+            words = NOT_SHOWN_SINCE
         return {
             "effect": effect,
             "shown": asdict(ends),
-            "ends": str(ends),
-            "verdict": self.verdict_of(name),
+            "ends": words,
+            "verdict": self.verdict_of(name, lesson["last_shown"]),
             "lacks": lacks,
         }
 
-    def verdict_of(self, name: str) -> str:
+    def verdict_of(self, name: str, last_shown: float) -> str:
         """Return what is known of the effect of a lesson."""
         effect = self.effects.get(name)
         if effect:
             return str(effect["verdict"])
-        return NOT_KNOWN if self.shown.get(name, UNSHOWN).shown else NEVER_SHOWN
+        return NOT_KNOWN if last_shown else NEVER_SHOWN
 
-    def place_of(self, name: str) -> tuple[float, ...]:
+    def place_of(self, name: str, last_shown: float) -> tuple[float, ...]:
         """Return the place of a lesson: by its verdict, then by its gain and its loops.
 
         Those of which nothing is known come last.
         """
         effect = self.effects.get(name)
         gain = effect["uplift"]["gain"] if effect else None
-        place = ALL_VERDICTS.index(self.verdict_of(name))
+        place = ALL_VERDICTS.index(self.verdict_of(name, last_shown))
         return (place, -(gain or 0.0), -self.shown.get(name, UNSHOWN).shown)
 
 
@@ -153,8 +157,10 @@ async def lessons(visit: Visit) -> Document:
         newest = await visit.caller.read(
             figures.rows, "lesson_order", state=state, limit=MAX_SORTED_LESSONS
         )
-        counts.update(measures.verdict_of(row["name"]) for row in newest)
-        newest.sort(key=lambda row: measures.place_of(row["name"]))
+        counts.update(
+            measures.verdict_of(row["name"], row["last_shown"]) for row in newest
+        )
+        newest.sort(key=lambda row: measures.place_of(row["name"], row["last_shown"]))
         begin = visit.number("cursor")
         end = begin + MAX_PAGE_LESSONS
         cursor = end if end < len(newest) else 0
@@ -287,7 +293,9 @@ async def proof(visit: Visit) -> Document:
         figures.rows, "lesson_order", state="", limit=MAX_SORTED_LESSONS
     )
     measures = await measure(visit)
-    verdicts = Counter(measures.verdict_of(row["name"]) for row in newest)
+    verdicts = Counter(
+        measures.verdict_of(row["name"], row["last_shown"]) for row in newest
+    )
     pooled = answer["pooled"]
     for comparison in (pooled, *lessons, *models, *trials):
         comparison |= words_of(comparison)
