@@ -34,6 +34,7 @@ from heedful.lessons.lesson import (
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.ranking import (
     MAX_PROMPT_LESSONS,
+    MAX_PROMPT_RULES,
     Likeness,
     as_messages,
     as_text,
@@ -515,7 +516,7 @@ def choose_for_loop(
         if tell == "both":
             others += _set_vague_apart(rules, similar, task, now)
         others += _set_foreign_apart(similar, task, memory_key)
-    chosen = _choose_with(rules, similar, task, now)
+    chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
     # Each lesson that was not chosen is listed once, with the first reason. The words
@@ -561,13 +562,18 @@ def _set_foreign_apart(
 
 def _choose_with(
     rules: Sequence[Match], similar: Sequence[Match], task: str, now: float
-) -> list[Match]:
-    """Return what a prompt has of the rules and of the lessons for similar tasks."""
-    ranked = rank(task, similar, len(similar), now)
+) -> tuple[list[Match], list[Match]]:
+    """Return what a prompt has of the rules and of the lessons for similar tasks.
+
+    The second list has all these lessons, with the rules that do not fit in as rules.
+    """
+    lessons = _with_spare_rules(similar, rules)
+    ranked = rank(task, lessons, len(lessons), now)
     of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
-    candidates = [match for match in ranked if match not in of_episodes[1:]]
+    surplus = of_episodes[1:]
+    candidates = [match for match in ranked if match not in surplus]
     advice = any(not match.example.accepted for match in (*rules, *candidates))
-    return choose(candidates, now=now, advice=advice, rules=rules)
+    return choose(candidates, now=now, advice=advice, rules=rules), lessons
 
 
 def _set_vague_apart(
@@ -587,7 +593,7 @@ def _set_vague_apart(
         or rule.useful > 1
     ]
     vague_rules = [rule for rule in rules if rule not in clear_rules]
-    chosen = _choose_with(clear_rules, similar, task, now)
+    chosen, _ = _choose_with(clear_rules, similar, task, now)
     if not vague_rules or sum(match.own for match in chosen) < MAX_PROMPT_LESSONS:
         return []
     rules[:] = clear_rules
@@ -725,6 +731,22 @@ def explain_unshown(
     nearest = min(with_overlap(task, matches), key=_distance)
     obstacle = _obstacle_of(nearest, tell)
     return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
+
+
+def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:
+    """Add to the lessons for similar tasks the rules that do not fit in as rules.
+
+    So a loop about the same task, such as a stage, is shown more of its rules: they are
+    near. The example of a rule comes with the rule, so it is shown again only if its
+    task is similar.
+    """
+    late = [match for match in rules[MAX_PROMPT_RULES:] if match.verified]
+    matches = [*similar, *(replace(match, cause=None) for match in late)]
+    worked = {match.worked.digest for match in rules[:MAX_PROMPT_RULES] if match.worked}
+    return [
+        replace(match, own=match.own and match.example.digest not in worked)
+        for match in matches
+    ]
 
 
 def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match]:
