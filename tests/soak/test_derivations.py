@@ -192,7 +192,7 @@ class World:
             was[name_of(before[id])].append(before[id])
         confirmation: dict[str, Any] = {}
         if self.chance.random() < 0.25:
-            confirmation = {"trust": "user", "by": "ann", "why": "it is ours"}
+            confirmation = {"origin": "user", "by": "ann", "why": "it is ours"}
         await other.export(file := BytesIO())
         file.seek(0)
         await memory.import_(file, **confirmation)

@@ -159,7 +159,7 @@ def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> No
         high += ever(large)
     assert max(low, high) <= at_most(RUNS, LEVEL)
     (percent,) = read_documented(
-        r"the interval was wrong in at most ([\d.]+) % of the simulations"
+        r"simulations each \(`make soak`\): in at most ([\d.]+) %"
     )
     assert low + high <= (
         RUNS * percent / 100 if RUNS >= 2_000 else at_most(RUNS, percent / 100)
@@ -229,7 +229,7 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
                 assert (effect.low <= gain <= effect.high) == covered
     assert misses <= at_most(RUNS, 2 * LEVEL)
     (percent,) = read_documented(
-        r"([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was"
+        r"in ([\d.]+) % of [\d,]+ simulated runs"
     )
     assert near(misses, percent / 100)
 
@@ -257,7 +257,7 @@ def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     misses = sum(
         ever(np.maximum(*wealth_of_both(run, 0.0, share=0.1))) for run in simulations
     )
-    (percent,) = read_documented(r"The interval of heedful did so in (\d+) %")
+    (percent,) = read_documented(r"claimed an effect in \d+ %, heedful's in (\d+) %")
     assert near(misses, percent / 100, runs)
 
 
@@ -353,8 +353,8 @@ def test_the_width_is_the_documented_one() -> None:
 
 
 RECENT = (
-    r"cost (\d+) points for ([\d,]+) loops and then did no more harm: in nine of ten "
-    r"scopes, lessons were shown again to all loops after at most ([\d,]+) further"
+    r"cost (\d+) points for ([\d,]+) loops, nine of ten scopes showed lessons again "
+    r"after at most ([\d,]+) more"
 )
 
 

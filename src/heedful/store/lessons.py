@@ -106,23 +106,46 @@ def scope_key(scope: Scope) -> Plain:
     return {**key_of(scope), "scope": token(scope)}
 
 
+# An answer of at least this many words is rejected for every task, a shorter one only
+# together with its task.
+MIN_REJECTED_ANSWER_WORDS = 5
+
+
 def words_digest(text: str) -> str:
     """Return the digest of the example row that holds only `text`, a lesson's words."""
     return f"{LESSON_DIGEST_PREFIX} {Example(text, '').digest}"
 
 
-def refusable_digests(kind: str, text: str, example: Example | None) -> str:
+def refusable_digests(
+    kind: str, text: str, example: Example | None, with_task: bool
+) -> str:
     """Return the digests of the words of a lesson, which a person may refuse, as JSON.
 
-    These are its text, without letter case and blanks, and the accepted answer of its
-    example to the task.
+    Letter case and blanks do not matter. A short answer counts only together with its
+    task. With `with_task`, includes the words of the example's task.
     """
+    texts = [] if kind == "example" else [text]
     digests = set[str]()
-    folded = " ".join(storable(text).casefold().split()).strip(" .!")
-    if folded and kind != "example":
-        digests.add(short_digest(folded))
-    if example is not None and example.accepted:
-        digests.add(example.digest)
+
+    if example is not None:
+        for answer_or_task in (example.accepted, example.task):
+            is_long = len(answer_or_task.split()) >= MIN_REJECTED_ANSWER_WORDS
+            is_task = answer_or_task == example.task
+            if is_long and (with_task or not is_task):
+                texts.append(answer_or_task)
+
+        # A lesson whose text begins with what was wrong says the same words.
+        if with_task or text.startswith(example.wrong.rstrip(". ")):
+            texts.append(example.wrong)
+
+        if example.accepted:
+            digests.add(example.digest)
+
+    for refusable_text in texts:
+        folded = " ".join(storable(refusable_text).casefold().split()).strip(" .!")
+        if folded:
+            digests.add(short_digest(folded))
+
     return json.dumps(sorted(digests))
 
 
@@ -154,7 +177,9 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     lesson = _with_all_parts(lesson, trust)
     # Only an operator may write again what a person has refused.
     is_operator = trust == "user"
-    digests = refusable_digests(lesson.kind, lesson.text, lesson.example)
+    digests = refusable_digests(
+        lesson.kind, lesson.text, lesson.example, with_task=not is_operator
+    )
     if is_operator:
         db.send("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
@@ -220,10 +245,18 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     """Replace the sources and parents of an example; return True if it had some before.
 
     `values` holds the `scope_key`, the new `source`, its other `sources`, and the
-    new `parents` as a JSON list of ids.
+    new `parents` as a JSON list of ids. If a new parent derives from this example, the
+    old sources and parents are kept besides the new ones.
     """
-    had_origins = db.delete("origin", {"example": example}) > 0
-    db.delete("lineage", {"child": example})
+    # Without parents, the search through all ancestors is needless.
+    had_origins = (
+        values["parents"] != "[]"
+        and db.first("is_own_ancestor", {**values, "example": example}) is not None
+    )
+    if not had_origins:
+        had_origins = db.delete("origin", {"example": example}) > 0
+        db.delete("lineage", {"child": example})
+
     for source in {values["source"], *values.get("sources", ())}:
         origin = {
             "example": example,
@@ -651,7 +684,9 @@ def add_example(
 
     # What a person has refused does not wait for a review again.
     if values["state"] == "quarantined":
-        digests = refusable_digests(values["kind"], values["text"], example)
+        digests = refusable_digests(
+            values["kind"], values["text"], example, with_task=True
+        )
         if db.first("is_refused", {**values, "words": digests}) is not None:
             values["state"] = "retired"
 
@@ -1000,7 +1035,7 @@ def edit(
         "about": search_text(text, lesson["pattern"]),
     }
 
-    digests = refusable_digests(lesson["kind"], text, example=None)
+    digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
     db.send("allow_words", {**values, "words": digests})
 
     place = placed(db, space, blob(vector)) if vector is not None else None

@@ -294,7 +294,7 @@ def _set_state(
 
 def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     """Allow the words of an entry, and let its lesson show them if it has no better."""
-    digests = refusable_digests(entry.kind, entry.lesson, entry.example)
+    digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
     db.send("allow_words", {**values, "words": digests})
 
     lesson = _read_author(db, values)
@@ -322,7 +322,9 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
 
 def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     """Refuse the words of an entry; its lesson shows its best other example."""
-    digests = refusable_digests(entry.kind, entry.lesson, entry.example)
+    digests = refusable_digests(
+        entry.kind, entry.lesson, entry.example, with_task=False
+    )
     key = {"tenant": values["tenant"], "project": values["project"]}
     for digest in json.loads(digests):
         db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
@@ -378,7 +380,9 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
     waiting = {"state": "quarantined", "trust": trust}
     db.update("example", {"id": entry.id}, waiting)
     if ruling["action"] == "reject":
-        digests = refusable_digests(entry.kind, entry.lesson, entry.example)
+        digests = refusable_digests(
+            entry.kind, entry.lesson, entry.example, with_task=False
+        )
         db.send("allow_words", {**key, "words": digests})
 
     (row,) = db.select("lesson_id", "example", {"id": entry.id})

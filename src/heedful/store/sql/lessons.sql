@@ -157,6 +157,14 @@ where scope = :scope and example in (select atom from json_each(:parents));
 select distinct e.atom as id from exposure x, json_each(x.examples) e
 where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
 
+-- name: is_own_ancestor
+-- Whether the example is among its new parents, or among what these derive from.
+with recursive before (id) as (
+  select atom from json_each(:parents)
+  union select l.parent from lineage l join before b on l.child = b.id
+)
+select 1 from before where id = :example;
+
 -- name: held_of
 -- What one source wrote that waits in quarantine.
 select e.id from origin o join example e on e.id = o.example
