@@ -135,6 +135,12 @@ def find_wrong(
             id="a list in Markdown",
         ),
         pytest.param(
+            WATER,
+            "From March 1, 2021 to March 4, 2021 the level reached 3.75.",
+            [],
+            id="a span of days",
+        ),
+        pytest.param(
             MODELS,
             "Ridge has the lowest RMSE.",
             ["lowest RMSE"],
@@ -348,6 +354,24 @@ TRAINS = [
             "Wine fell by 24.9 %.",
             "Wine rose by 24.9 %.",
             id="a signed change",
+        ),
+        pytest.param(
+            PLANT,
+            "Output was more than 5,000 tonnes in 2024.",
+            "Output was 4,200 tonnes in 2024.",
+            id="prose about another year",
+        ),
+        pytest.param(
+            TRAINS,
+            "IC 5 leaves at 1:40 pm.",
+            "IC 5 leaves at 06:15.",
+            id="a time of day",
+        ),
+        pytest.param(
+            TRAINS,
+            "IC 5 leaves at 11:40 UTC.",
+            "IC 5 leaves at 13:40 UTC.",
+            id="a zone",
         ),
     ],
 )

@@ -23,7 +23,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "not_empty": {},
     "precision": {"at_most": 1},
     "predictions": {},
-    "python_tests": {"tests": "assert f() == 1", "entry_point": "f", "unsafe": True},
+    "python_tests": {"tests": "assert f() == 1", "unsafe": True},
     "ranges": {"actual": [0, 60], "predicted": [0, 60]},
     "regex": {"pattern": "a+"},
     "results": {"path": "nowhere.csv"},

@@ -114,6 +114,45 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     assert problems == expected
 
 
+TIDE = [4 + 3 * np.sin(hour / 2) for hour in range(60)]
+STEP = [1, 5, 2, 6, 3, 7, 2, 5, 1, 6, *[4] * 20]
+
+
+@pytest.mark.parametrize(
+    ("actual", "predicted", "expected"),
+    [
+        pytest.param(TIDE, [*TIDE[:9], *[4.1] * 51], True, id="settles early"),
+        pytest.param(TIDE, [*TIDE[:30], *[4.1] * 30], True, id="settles half way"),
+        pytest.param(
+            TIDE,
+            [4 + 3 * 0.4**hour for hour in range(60)],
+            True,
+            id="comes nearer and nearer to one value",
+        ),
+        pytest.param(
+            TIDE, [*TIDE[:45], *[4.1] * 15], False, id="only the last quarter"
+        ),
+        pytest.param(
+            STEP, [*STEP[1:10], 3, *[4] * 20], False, id="the actual settles too"
+        ),
+        pytest.param(TIDE[:6], [3, 5, 4, 4, 4, 4], False, id="too few rows to say"),
+        pytest.param(None, [*TIDE[:9], *[4.1] * 51], True, id="no actual values"),
+    ],
+)
+@pytest.mark.parametrize("size", [7, 1000], ids=["many batches", "one batch"])
+def test_a_forecast_that_settles_is_constant(
+    actual, predicted, expected, size, monkeypatch
+):
+    monkeypatch.setattr(tables, "BATCH_ROWS", size)
+    data = {"actual": actual, "predicted": predicted}
+    options: dict[str, Any] = {}
+    if actual is None:
+        data.pop("actual")
+        options["actual"] = None
+    problems = findings(checks.predictions(**options), data)
+    assert (CONSTANT in names(problems)) == expected
+
+
 # Leakage and skill
 
 

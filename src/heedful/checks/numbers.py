@@ -34,7 +34,7 @@ from heedful.validation import MAX_SCORE, check_integer, check_number, require
 MAX_FINITE_VALUE = 1e150
 # A value passes if it exceeds a bound by less than this share of the bound.
 ROUNDING_SHARE = 1e-9
-MIN_SKILL_ROWS = 10  # for the findings `leakage`, `shuffled` and `skill`
+MIN_SKILL_ROWS = 10  # for `leakage`, `shuffled`, `skill` and a constant end
 MAX_SHUFFLED_CORRELATION = 0.2
 
 Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
@@ -695,20 +695,50 @@ def _are_constant(actual: Column, predicted: Column, limits: PredictionLimits) -
     return predicted.std < least_share * abs(predicted.mean)
 
 
+def _judge_tail(pairs: "Pairs") -> Iterator[Finding]:
+    """Yield a finding if the predictions hardly vary from some row to the last.
+
+    These are half of the rows or more, and ten at least. If there are actual values,
+    they must go on varying there.
+    """
+    tail = pairs.tail_predicted
+    has_actual = len(pairs.columns) > 1
+    goes_on = 2 * pairs.tail_actual.std >= pairs.actual.std > 0
+    if tail.n < MIN_SKILL_ROWS or 2 * tail.n < pairs.predicted.n:
+        return
+    if has_actual and not goes_on:
+        return
+
+    yield table_finding(
+        "constant_predictions",
+        kind=f"{tail.name} tail",
+        what=f"{tail.name} is nearly constant in its last {tail.n} of "
+        f"{pairs.predicted.n} rows: {short(tail.least)} to {short(tail.most)}",
+        fix="check that the forecast does not only repeat its own last value, and that "
+        "the features reach the model",
+        severity=0.9,
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class Pairs:
     """Statistics of pairs of an actual and a predicted value, updated batch by batch.
 
     `actual` and `predicted` have the rows with a number in every column; `columns` are
-    the columns with all of their rows. `joint` is the sum, over the pairs, of the
-    distance of the actual value from its `Column.origin` times that of the prediction.
-    `fractional` counts the actual values that are not whole numbers; `copied` counts
-    the predictions that equal such a value exactly.
+    the columns with all of their rows. `tail_actual` and `tail_predicted` have the last
+    of these rows, those whose predictions differ by no more than `tail_share` of the
+    standard deviation. `joint` is the sum, over the pairs, of the distance of the
+    actual value from its `Column.origin` times that of the prediction. `fractional`
+    counts the actual values that are not whole numbers; `copied` counts the predictions
+    that equal such a value exactly.
     """
 
     columns: Sequence[Column]
     actual: Column
     predicted: Column
+    tail_actual: Column
+    tail_predicted: Column
+    tail_share: float
     joint: float = 0.0
     fractional: int = 0
     copied: int = 0
@@ -735,6 +765,26 @@ class Pairs:
         fractional = np.floor(actual) != actual
         self.fractional += int(fractional.sum())
         self.copied += int(((actual == predicted) & fractional).sum())
+        if len(predicted):
+            self._add_tail(actual, predicted)
+
+    def _add_tail(self, actual: "tables.Floats", predicted: "tables.Floats") -> None:
+        """Add the last rows of a batch to the tail, or begin the tail with them."""
+        import numpy as np
+
+        tail = self.tail_predicted
+        width = self.tail_share * self.actual.std
+        backwards = predicted[::-1]
+        highs = np.maximum.accumulate(backwards)
+        lows = np.minimum.accumulate(backwards)
+        count = int((highs - lows <= width).sum())
+
+        extent = max(tail.most, highs[-1]) - min(tail.least, lows[-1])
+        if count < len(predicted) or extent > width:
+            self.tail_actual = Column(name=self.tail_actual.name)
+            self.tail_predicted = Column(name=tail.name)
+        self.tail_actual.add(actual[-count:])
+        self.tail_predicted.add(predicted[-count:])
 
     @property
     def covariance(self) -> float:
@@ -836,6 +886,9 @@ def _judge_predictions(
         columns=[Column(name=name) for name in names],
         actual=Column(name=names[0]),
         predicted=Column(name=names[-1]),
+        tail_actual=Column(name=names[0]),
+        tail_predicted=Column(name=names[-1]),
+        tail_share=limits.constant_relative_std,
     )
     for batch in tables.open_table(data, names).batches(names):
         pairs.add(batch)
@@ -849,7 +902,8 @@ def _judge_predictions(
     if pairs.predicted.n < 2:
         yield _too_few_rows(pairs, predicted_column.rows)
     elif not actual_columns:
-        yield from _judge_constant(Column(name=""), pairs.predicted, limits)
+        findings = list(_judge_constant(Column(name=""), pairs.predicted, limits))
+        yield from findings or _judge_tail(pairs)
     else:
         yield from _judge_pairs(pairs, limits)
 
@@ -876,10 +930,11 @@ def _too_few_rows(pairs: Pairs, rows_count: int) -> Finding:
 def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
     """Yield findings about predictions that have actual values to compare with."""
     actual = pairs.actual
+    constant = list(_judge_constant(actual, pairs.predicted, limits))
     findings = [
         *_judge_mean(actual, pairs.predicted, limits),
         *_judge_spread(actual, pairs.predicted, limits),
-        *_judge_constant(actual, pairs.predicted, limits),
+        *(constant or _judge_tail(pairs)),
         *_judge_leakage(pairs),
     ]
     yield from findings
@@ -916,8 +971,9 @@ def predictions(
       or the actual values have no spread (a warning if neither have one).
     - `constant_predictions`, an error: the standard deviation is 0, or below
       `constant_relative_std` times abs(mean) unless the actual values vary as little,
-      or below `constant_relative_std` times that of the actual values. Not if the
-      actual values are all equal.
+      or below `constant_relative_std` times that of the actual values; or the last half
+      of the predictions, ten or more, differ by no more than that while the actual
+      values go on varying. Not if the actual values are all equal.
     - `leakage`: ten or more actual values are not whole numbers, and more than half of
       these are predicted exactly; an error if all are, else a warning.
     - `finite`, an error: cells that are missing, NaN, infinite, beyond 1e150 or not

@@ -247,8 +247,8 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     """Check that the text matches `pattern`, a regular expression of Python.
 
     `fix` replaces the advice in the finding. With `full` the whole text must match,
-    including whitespace at its ends. Raises InvalidInput for a pattern that does not
-    compile.
+    including whitespace at its ends. Matching has no limit of time. Raises InvalidInput
+    for a pattern that does not compile.
     """
     is_text = isinstance(pattern, str) and pattern
     require(is_text, "pattern", pattern, "text that is not empty")

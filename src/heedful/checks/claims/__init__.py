@@ -79,10 +79,6 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
             )
             yield _date_claim(sentence, token, supported=supported)
 
-    for token, time in words.times(sentence.tokens):
-        if evidence.times:  # else "3:15" may be a ratio
-            yield _date_claim(sentence, token, supported=time in evidence.times)
-
     for date in sentence.dates:
         supported = any(date.agrees(other) for other in known_dates)
         name = sentence.text[date.start : date.end].casefold()

@@ -484,6 +484,7 @@ class Evidence:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, EvidenceTable] = defaultdict(EvidenceTable)
         self.dates: list[tuple[Date, EvidenceRow]] = []
+        self.passages: list[tuple[str, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
         # Maps the words of each name, in lower case, to the rows that it names.
@@ -501,6 +502,7 @@ class Evidence:
         self.singles: list[EvidenceRow] = [
             table.rows[0] for table in row_tables if len(table.rows) == 1
         ]
+        self.has_times: bool = any(date.hour is not None for date, _ in self.dates)
         self._index_words()
         self._longest_name: int = max(map(len, self._names), default=0)
 
@@ -528,11 +530,9 @@ class Evidence:
         self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
 
         self.words: set[str] = set()
-        self.times: set[tuple[int, int]] = set()
         numbers = set(self._cell_numbers)
         for text in chain(self._texts, names, map(" ".join, split_names)):
             tokens = tokenize(text)
-            self.times.update(time for _, time in words.times(tokens))
             lows = (token.low for token in tokens if token.kind == "word")
             self.words.update(words.content_stems(lows))
             numbers.update(abs(quantity.value) for quantity in words.quantities(tokens))
@@ -560,7 +560,9 @@ class Evidence:
                 elif isinstance(value, str):
                     self._texts[value] = None
                     self.dates += [(date, row) for date in words.dates(value)]
-                    if path and len(value) <= MAX_COLUMN_NAME_CHARS:
+                    if len(value) > MAX_COLUMN_NAME_CHARS:
+                        self.passages.append((value, row))
+                    elif path:
                         self._index_name(row, value)
 
     def _index_name(self, row: EvidenceRow, text: str) -> None:

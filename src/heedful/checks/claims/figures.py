@@ -10,6 +10,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from heedful.checks.claims.sentence import (
     Claim,
     Sentence,
     Verdict,
+    sentences,
     table_cells,
 )
 from heedful.checks.claims.words import Quantity, figure, likeness, split_name
@@ -89,6 +91,8 @@ def _judge_alone(
         return claim
 
     cells = _other_cells(sentence, quantity)
+    if not cells and not sentence.mentions:
+        cells = other_numbers(sentence, quantity)
     if not cells or _is_derived(sentence, quantity):
         return claim
     return _compared(sentence, quantity, cells, "contradicted")
@@ -194,6 +198,45 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         if any(quantity.fits(abs(cell.value)) for cell in others):
             return [cell for cell in cells if cell.row.table == table]
     return []
+
+
+def other_numbers(sentence: Sentence, quantity: Quantity) -> list[Cell]:
+    """Return the numbers of prose that the words after this number belong to.
+
+    It is empty if the words after a number of the evidence that fits do not belong to
+    another number of its sentence: "in 2023" for a number that is one "in 2024".
+    """
+    after = _stems_after(sentence, quantity)
+    rivals: list[Cell] = []
+    for source, row in _prose_sentences(sentence.evidence):
+        for number in source.quantities:
+            if not quantity.fits(number.value):
+                continue
+            own = _stems_after(source, number)
+            count = len(rivals)
+            for other in source.quantities:
+                others = _stems_after(source, other)
+                is_named = after & (others - own) and own - others - after
+                if is_named and other.percent == number.percent:
+                    rivals.append(Cell(other.value, row, ()))
+            if len(rivals) == count:
+                return []
+    return rivals
+
+
+@lru_cache(maxsize=4)
+def _prose_sentences(evidence: Evidence) -> list[tuple[Sentence, EvidenceRow]]:
+    """Return the sentences in the long texts of evidence, with their rows."""
+    return [
+        (sentence, row)
+        for text, row in evidence.passages
+        for sentence in sentences(text, evidence)
+    ]
+
+
+def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
+    """Return the stems of the words after a number."""
+    return set(words.content_stems(sentence.phrase(quantity.last + 1, 1)))
 
 
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:

@@ -32,6 +32,8 @@ _PHRASE_BREAKS = frozenset(
 )
 # These tie a number to the row that follows: "266 in Berlin".
 _ROW_PREPOSITIONS = frozenset("in for at of on".split())
+# Between two dates that are the ends of a span.
+_SPAN_WORDS = frozenset("to and through until - –".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,17 @@ class Sentence:
     def mentions(self) -> list[Mention]:
         """The names and dates of rows, with these rows, in order."""
         mentions = list(self.names)
+        last = len(self.lows)
         for date in self.dates:
             positions = self._positions(date)
-            if positions:
+            between = self.lows[last + 1 : positions[0]] if positions else ()
+            # The two ends of a span, as of "May to June", name no row.
+            if between and _SPAN_WORDS.issuperset(between):
+                mentions.pop()
+            elif positions:
                 rows = self.evidence.on(date)
                 mentions.append(Mention(positions[0], positions[-1], rows))
+            last = positions[-1] if positions else last
         return sorted(filter(_names_rows, mentions), key=_first_position)
 
     def _positions(self, date: Date) -> list[int]:
@@ -327,6 +335,9 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
     tokens = evidence.lexicon.read(words.tokenize(text))
     dates = list(words.dates(text))
+    if not evidence.has_times:  # "3:15" may be a ratio
+        dates = [date for date in dates if date.hour is None]
+    dates.sort(key=lambda date: date.start)
 
     topic: Sequence[EvidenceRow] = ()
     header: Sequence[Sequence[Token]] = ()

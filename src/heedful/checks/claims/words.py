@@ -9,13 +9,14 @@ and "temp", "points" and "pts", or "fourth" and "4".
 import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, time as day_time, tzinfo
 from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 from unicodedata import normalize
 
 # The groups are named after the kinds of tokens; the first kind that fits is used.
-# - clock: "19:00", a time of day.
 # - times: the "x" in "8x4".
 # - ordinal: "3rd".
 # - number: "12", "1,234.5", "$5" or ".5"; a minus sign is part of it only at the start
@@ -23,8 +24,7 @@ from unicodedata import normalize
 # - word: "don't", "R2" or "A-12"; digits are part of it only after Latin letters.
 # - sign: the ending "'s", or any other character, such as "%".
 _CLAIM_TOKEN_PATTERN = re.compile(
-    r"(?P<clock>(?:(?<=\d)T)?\d\d?(?::\d\d)+\b|\b\d\d?(?=\s?[AaPp][Mm]\b))"
-    r"|(?P<times>(?<=\d)[x×](?=\d))"
+    r"(?P<times>(?<=\d)[x×](?=\d))"
     r"|(?P<ordinal>\d+(?:st|nd|rd|th)\b)"
     r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
@@ -150,19 +150,6 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-def times(tokens: Sequence[Token]) -> Iterator[tuple[Token, tuple[int, int]]]:
-    """Yield each time of day, as "7 pm" and "19:30", with its hour and minute."""
-    lows = [*(token.low for token in tokens), ""]
-    for token, half in zip(tokens, lows[1:], strict=True):
-        if token.kind == "clock":
-            hour, minute, *_ = map(int, f"{token.low.lstrip('t')}:0".split(":"))
-            if half in ("am", "pm"):
-                hour %= 12
-            if half == "pm":
-                hour += 12
-            yield token, (hour, minute)
-
-
 def parse_number(text: str) -> float | None:
     """Return the number in a text that is only a number, or None.
 
@@ -217,7 +204,7 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
 
         half_step = step * scale / 2 * (1 + 1e-9)
         if first and lows[first - 1] in _APPROXIMATE_WORDS:
-            half_step += abs(value) * scale / 50
+            half_step += abs(value) * scale / 20
 
         percent = lows[position] in _PERCENT_WORDS
         points = percent and lows[position + 1].startswith("point")
@@ -294,7 +281,8 @@ _MONTH_REGEX = (
 _ORDINAL_SUFFIX_REGEX = r"(?:st|nd|rd|th)?"
 # A date in one of four forms: "2017-03-02"; "2/3/2017" or "02.03.17"; "2017-03"; with
 # the name of the month, as "2nd of March 2017", "March 2, 2017" or "2017 March". No
-# letter or digit follows it, except for a time: "2017-03-02T10:00".
+# letter or digit follows it, except for a time: "2017-03-02T10:00". The "link" leads
+# to a time.
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
@@ -309,35 +297,74 @@ _CLAIM_DATE_PATTERN = re.compile(
         (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}(?![\d:]))?
         (?:\s*,?\s+(?:of\s+)?(?P<after>\d{{4}}))?
     )
-    (?!(?!T\d\d:)\w)
+    (?!(?!T\d\d:)\w)(?=(?P<link>T|,?\s+(?:at\s+)?|))
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# "19:00", "7 pm", "7:30 a.m.", "02:00 UTC", "19:00:00-07:00". Without seconds,
+# 19:00-07:00 is a span of time.
+_TIME_PATTERN = re.compile(
+    r"""
+    (?:(?<=\dT)|(?<![\w.:,]))(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?
+    (?P<seconds>:\d\d(?:\.\d+)?)?(?:\s?(?P<half>[ap])\.?m\b)?
+    (?(seconds)(?P<zone>[+-]\d\d:?\d\d)?)(?P<utc>\s?(?:Z|UTC|GMT))?(?![\w:])
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 
 
 class Date(NamedTuple):
-    """A date at the characters `start` to `end` (excluded); a missing part is 0."""
+    """A date or a time, or both, at the characters `start` to `end` (excluded).
+
+    A missing part of a date is 0, of a time None.
+    """
 
     start: int
     end: int
     year: int = 0
     month: int = 0
     day: int = 0
+    hour: int | None = None
+    minute: int | None = None
+    zone: tzinfo | None = None
 
     def agrees(self, other: "Date") -> bool:
-        """Return whether the parts that both dates have are equal."""
-        for part, other_part in zip(self[2:], other[2:], strict=True):
-            if part and other_part and part != other_part:
+        """Return whether the parts that both dates have are equal.
+
+        If this time has a zone, the other is compared in that zone.
+        """
+        own_parts = zip(self[2:7], (0, 0, 0, None, None), strict=True)
+        others = other.in_zone(self.zone)[2:7]
+        for (own, missing), part in zip(own_parts, others, strict=True):
+            if own != part and missing not in (own, part):
                 return False
         return True
 
+    def in_zone(self, zone: tzinfo | None) -> "Date":
+        """Return the same time in another zone, if both zones and the day are known."""
+        if zone and self.zone and self.year and self.day:
+            with suppress(OverflowError):
+                day = datetime(self.year, self.month, self.day, tzinfo=self.zone)
+                time = day.replace(hour=self.hour or 0, minute=self.minute or 0)
+                time = time.astimezone(zone)
+                return self._replace(
+                    year=time.year,
+                    month=time.month,
+                    day=time.day,
+                    hour=time.hour,
+                    minute=time.minute,
+                    zone=zone,
+                )
+        return self
+
 
 def dates(text: str) -> Iterator[Date]:
-    """Yield the dates in a text that exist.
+    """Yield the dates and times in a text that exist, the times without a date last.
 
     In 02/03/2017, which is ambiguous, the month is first; in 02.03.2017 the day is
     first.
     """
+    times = {time.start: time for time in _times(text)}
     for match in _CLAIM_DATE_PATTERN.finditer(text):
         # The groups that matched digits; a group that matched nothing is None.
         parts = {
@@ -359,7 +386,32 @@ def dates(text: str) -> Iterator[Date]:
         if day > monthrange(year or 2000, month)[1]:
             continue
 
-        yield Date(match.start(), match.end(), year=year, month=month, day=day)
+        date = times.pop(match.end("link"), Date(0, match.end()))
+        yield date._replace(start=match.start(), year=year, month=month, day=day)
+
+    yield from times.values()
+
+
+def _times(text: str) -> Iterator[Date]:
+    """Yield the times in a text that exist."""
+    for match in _TIME_PATTERN.finditer(text):
+        hour = int(match["hour"])
+        minute = match["minute"]
+        if match["half"]:
+            hour = hour % 12 + (12 if match["half"] in "pP" else 0)
+        elif not minute:
+            continue
+
+        zone = match["zone"] or ("Z" if match["utc"] else "")
+        with suppress(ValueError):
+            time = day_time.fromisoformat(f"{hour:02}:{minute or '00'}{zone}")
+            yield Date(
+                match.start(),
+                match.end(),
+                hour=hour,
+                minute=time.minute if minute else None,
+                zone=time.tzinfo,
+            )
 
 
 def _year_month_day(
