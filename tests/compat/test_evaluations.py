@@ -80,12 +80,6 @@ def results(**result: Any) -> dict[str, Any]:
         pytest.param(
             BARELY, "quality_improvement", ROSE + "0.10: Fine.", id="the least rise"
         ),
-        pytest.param(
-            results(status="unverified", claim_text=None),
-            "unverified_claim",
-            CLAIM + "Unknown",
-            id="a claim without a text",
-        ),
     ],
 )
 def test_the_first_that_applies_counts(changes, error_type, text):
@@ -103,15 +97,6 @@ def test_the_first_that_applies_counts(changes, error_type, text):
     [
         pytest.param({}, id="no change"),
         pytest.param(
-            {
-                "verification_results": None,
-                "critique": None,
-                "quality_before": None,
-                "quality_after": None,
-            },
-            id="nothing is known",
-        ),
-        pytest.param(
             {"verification_results": [FINE, {"status": "whatever"}]},
             id="no status that counts",
         ),
@@ -128,17 +113,10 @@ def test_nothing_to_learn_from_an_evaluation(changes):
     ("changes", "field"),
     [
         pytest.param({"critique": 7}, "critique", id="critique"),
-        pytest.param({"query": ["x"]}, "query", id="query"),
-        pytest.param({"context": {}}, "context", id="context"),
         pytest.param(
             {"verification_results": "conflict"},
             "verification",
             id="one text",
-        ),
-        pytest.param(
-            {"verification_results": [FINE, "conflict"]},
-            "verification[1]",
-            id="a result as text",
         ),
         pytest.param(
             {"verification_results": [{"status": None}]},
@@ -150,19 +128,11 @@ def test_nothing_to_learn_from_an_evaluation(changes):
             "conflict_reason",
             id="a reason as a number",
         ),
-        pytest.param(
-            results(status="unverified", claim_text=[]),
-            "claim_text",
-            id="a claim as a list",
-        ),
         pytest.param({"iteration": -1}, "iteration", id="iteration below zero"),
         pytest.param(
             {"quality_before": float("nan")},
             "quality_before",
             id="quality before is no number",
-        ),
-        pytest.param(
-            {"quality_after": "0.5"}, "quality_after", id="quality after as text"
         ),
     ],
 )

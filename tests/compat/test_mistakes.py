@@ -43,39 +43,6 @@ def memory(store):
 # -- corrected errors
 
 
-def test_a_reflection_is_what_the_evaluation_teaches():
-    """The types and their order are tested in tests/lessons/test_learn.py."""
-    conflict = {
-        "status": "conflict",
-        "conflict_reason": "The report says 7, the answer 9.",
-    }
-    content = "Detected conflict: The report says 7, the answer 9."
-    exact = hashlib.sha256(f"conflict:{content.lower()}".encode()).hexdigest()[:16]
-    context = "the quarterly report"
-    query = "How much was sold?"
-    expected = compat.Reflection("conflict", exact, content, context, query, 2, 0.25)
-    reflection = compat.create_reflection_from_evaluation(
-        critique="Fine.",
-        verification_results=[conflict],
-        query=query,
-        context=context,
-        iteration=2,
-        quality_before=0.5,
-        quality_after=0.75,
-    )
-    assert reflection == expected
-    nothing = compat.create_reflection_from_evaluation(
-        critique="Fine.",
-        verification_results=[],
-        query=query,
-        context=context,
-        iteration=2,
-        quality_before=0.5,
-        quality_after=0.5,
-    )
-    assert nothing is None
-
-
 def test_a_signature_is_of_type_and_text_without_case_and_ends():
     digest = hashlib.sha256(b"conflict:the same").hexdigest()[:16]
     assert compat.compute_error_signature("conflict", "  The SAME\n") == digest
@@ -359,13 +326,6 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
         pytest.param(
             f"Please kindly {PROMPT}", 0.7, "user", False, id="four of six words"
         ),
-        pytest.param(
-            "What is the capital of France?",
-            0.0,
-            "user",
-            False,
-            id="an unrelated prompt",
-        ),
     ],
 )
 def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
@@ -405,20 +365,7 @@ def test_a_prompt_gets_entries_as_data():
             "iteration",
             id="iteration",
         ),
-        pytest.param(
-            lambda m: compat.persist_reflection(
-                replace(ONE, quality_delta=float("nan")), m, True
-            ),
-            "quality_delta",
-            id="quality_delta",
-        ),
-        pytest.param(
-            lambda m: compat.persist_reflection(ONE, m, True, 1.5),
-            "similarity_threshold",
-            id="similarity_threshold",
-        ),
         pytest.param(lambda m: compat.store(m, "", "m", "c"), "prompt", id="prompt"),
-        pytest.param(lambda m: compat.store(m, "p", " ", "c"), "mistake", id="mistake"),
         pytest.param(
             lambda m: compat.store(m, "p", "m", None), "correction", id="correction"
         ),

@@ -51,14 +51,6 @@ def judge_by(levels: dict[str, float]) -> Any:
             id="nothing is left to criticise",
         ),
         pytest.param(
-            {"draft": 0.8, "another one": 0.5},
-            "another one",
-            "another one",
-            False,
-            0.3,
-            id="less is left",
-        ),
-        pytest.param(
             {"draft": 0.8, "another one": 0.75},
             "another one",
             "another one",
@@ -83,20 +75,9 @@ def judge_by(levels: dict[str, float]) -> Any:
             id="more is left",
         ),
         pytest.param(
-            {"draft": 0.9, "another one": 0.2},
-            "another one",
-            "another one",
-            True,
-            0.7,
-            id="much less is left, of much",
-        ),
-        pytest.param(
             {"draft": 0.8}, "draft", "draft", True, 0.0, id="the same revision"
         ),
         pytest.param({}, "never", "draft", True, 0.0, id="nothing to revise"),
-        pytest.param(
-            {"draft": 0.2}, "never", "draft", True, 0.0, id="little to revise"
-        ),
     ],
 )
 def test_one_iteration_judges_revises_and_judges_again(
@@ -128,12 +109,6 @@ def test_one_iteration_judges_revises_and_judges_again(
 @pytest.mark.parametrize(
     ("critique", "issues", "suggestions"),
     [
-        pytest.param(
-            {"severity": 0.9, "issues": ["blunt"], "suggestions": ["say please"]},
-            ["blunt"],
-            ["say please"],
-            id="all three",
-        ),
         pytest.param(
             {
                 "severity": np.float32(0.9),
@@ -204,9 +179,7 @@ def iterate(changes: dict[str, Any]) -> Any:
     [
         pytest.param("candidate", None, id="no candidate"),
         pytest.param("evaluate", None, id="no evaluation"),
-        pytest.param("revise", None, id="no revision"),
         pytest.param("policy", "none", id="an unknown policy"),
-        pytest.param("policy", 3, id="a number as policy"),
     ],
 )
 def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
@@ -238,7 +211,6 @@ def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     ("attempts", "converged"),
     [
         pytest.param([["a"]], False, id="one attempt"),
-        pytest.param([["a", "b"], ["c"]], False, id="fewer findings"),
         pytest.param(
             [["a", "b", "c"], ["d", "e"], ["f"]],
             False,
@@ -256,7 +228,6 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
     ("before", "after", "score"),
     [
         pytest.param((0.8,), (0.5,), 0.3, id="less severe"),
-        pytest.param((), (0.4,), -0.4, id="worse than none"),
         pytest.param((1.0, 0.2), (), 1.0, id="none are left"),
     ],
 )
@@ -267,7 +238,6 @@ def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
 @pytest.mark.parametrize(
     ("after", "field"),
     [
-        pytest.param(0.2, "after", id="a number"),
         pytest.param({"issues": []}, "severity of after", id="no severity"),
         pytest.param({"severity": 2}, "severity of after", id="severity above 1"),
     ],

@@ -116,21 +116,11 @@ SHAPES = [
     ),
     pytest.param(AGNO, "hi", SEVEN, id="Agno"),
     pytest.param(("hi", AGNO), "hi", SEVEN, id="a text with a run of Agno"),
-    pytest.param(
-        JSON, JSON, Usage(1), id="JSON data is a candidate"
-    ),  # JSON data is a candidate
-    pytest.param(("hi", JSON), "hi", SEVEN, id="a text with an answer"),
+    pytest.param(JSON, JSON, Usage(1), id="JSON data is a candidate"),
     pytest.param(("hi", OPENAI.usage), "hi", SEVEN, id="a text with usage"),
-    pytest.param(
-        (Person(name="Ada"), Usage(2, 7, completion_tokens=2)),
-        Person(name="Ada"),
-        Usage(2, 7, completion_tokens=2),
-        id="an object with usage",
-    ),
     pytest.param(
         [OPENAI, "ho"], "hi", Usage(2, 7, completion_tokens=2), id="a list of answers"
     ),
-    pytest.param(heedful.Answer("hi", SEVEN), "hi", SEVEN, id="an Answer"),
     pytest.param(("hi", "ho"), "hi", Usage(2), id="two texts"),
 ]
 

@@ -41,7 +41,7 @@ from tests.store.support import rows
         pytest.param(False, 3, "", 6, id="other checks"),
         pytest.param(
             True, 1, "a", 2, id="a loop that is named is claimed by one commit more"
-        ),  # a loop that is named is claimed by one commit more
+        ),
     ],
 )
 async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(

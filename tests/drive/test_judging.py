@@ -81,21 +81,13 @@ async def judge_candidate(
 @pytest.mark.parametrize(
     ("checks", "evaluate", "met"),
     [
-        pytest.param([], None, None, id="nothing was asked"),  # nothing was asked
+        pytest.param([], None, None, id="nothing was asked"),
         pytest.param(
             [Asking(None, 3, "warning")], None, 1.0, id="warnings weigh nothing"
         ),
-        pytest.param([Asking(None, 0), Asking(None, 1)], None, 0.5, id="two checks"),
-        pytest.param([Asking(4, 1)], None, 0.75, id="a check of four things"),
         pytest.param(
             [Asking(4, 9)], None, 0.0, id="more errors than there are things asked"
-        ),  # more errors than there are things asked
-        pytest.param(
-            [Asking(3, 0), Asking(None, 1)],
-            None,
-            0.75,
-            id="a check that asks more weighs more",
-        ),  # a check that asks more weighs more
+        ),
         pytest.param(
             [judge_that_gives(findings=ONE_ERROR, scores={"q": 1.0})],
             None,
@@ -129,10 +121,7 @@ async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluat
 @pytest.mark.parametrize(
     "asks",
     [
-        pytest.param(0, id="0"),
-        pytest.param(1.5, id="1.5"),
         pytest.param(True, id="a flag"),
-        pytest.param("2", id="a text"),
         pytest.param(float("nan"), id="not a number"),
     ],
 )
@@ -170,28 +159,20 @@ def of(
             [of(0.9, 0.1), of(0.6, 0.4, preference=0.1)],
             1,
             id="preference comes before the margin",
-        ),  # preference comes before the margin
+        ),
         pytest.param(
             [of(0.6, 0.4), of(0.4, 0.4, preference=9.0)], 0, id="but after the goals"
-        ),  # but after the goals
+        ),
         pytest.param(
             [of(0.6, 0.4), of(0.9, 0.1, preference=9.0, errors=1)],
             0,
             id="and after the errors",
-        ),  # and after the errors
-        pytest.param(
-            [of(0.6, 0.4, errors=2), of(0.1, 0.9, errors=1)], 1, id="fewer errors"
         ),
         pytest.param(
             [of(0.6, 0.4, preference=0.5), of(0.9, 0.1, preference=0.5)],
             1,
             id="equally preferred: the margin",
-        ),  # equally preferred: the margin
-        pytest.param(
-            [of(0.6, 0.4, preference=0.5), of(0.6, 0.4, preference=0.5)],
-            0,
-            id="then the first",
-        ),  # then the first
+        ),
     ],
 )
 async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
@@ -223,9 +204,7 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
 @pytest.mark.parametrize(
     ("generate", "options", "greedy"),
     [
-        pytest.param(
-            model(), {}, [True, True, False], id="a greedy model"
-        ),  # the first repeat was greedy: a warmer one is asked
+        pytest.param(model(), {}, [True, True, False], id="a greedy model"),
         pytest.param(
             Writer(model(), temperature=0.2), {}, [False, False], id="a warm model"
         ),
@@ -235,7 +214,7 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
             {},
             [False, False],
             id="a generator of which nobody knows how it samples",
-        ),  # nobody knows how it samples
+        ),
     ],
 )
 async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(

@@ -162,9 +162,7 @@ DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
 @pytest.mark.parametrize(
     ("rule", "reports", "stopped"),
     [
-        pytest.param(
-            Repeat(), DIGESTS, ["repeat"], id="digests alone repeat"
-        ),  # digests alone repeat; without any, nothing does
+        pytest.param(Repeat(), DIGESTS, ["repeat"], id="digests alone repeat"),
         pytest.param(
             Repeat(),
             [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}],

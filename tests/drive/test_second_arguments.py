@@ -44,10 +44,6 @@ def positional(task: str, what: str, /) -> str:
     return f"hint {what}"
 
 
-def starred(*arguments: str) -> str:
-    return f"hint {arguments[1]}"
-
-
 def modelled(model: str, task: str, hint: str) -> str:
     return f"{model} hint {hint}"
 
@@ -61,16 +57,11 @@ HEARING: list[Any] = [
     pytest.param(keyword_only, id="keyword-only"),
     pytest.param(after_defaults, id="after one with a default"),
     pytest.param(positional, id="positional-only"),
-    pytest.param(starred, id="any number"),
     pytest.param(coroutine, id="async, by the name feedback"),
     pytest.param(Caller().method, id="a method"),
-    pytest.param(Caller.bare, id="a static method"),
     pytest.param(Caller(), id="an object"),
     pytest.param(recording(after_defaults), id="decorated"),
     pytest.param(functools.partial(modelled, "large"), id="partial, from the left"),
-    pytest.param(
-        functools.partial(after_defaults, style="long"), id="partial, by keyword"
-    ),
 ]
 
 

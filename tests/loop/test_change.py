@@ -122,25 +122,10 @@ CASES = [
         id="an error beside the score",
     ),
     pytest.param(
-        q(0.5),
-        MaxAttempts(2),
-        (
-            "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
-            "1/2: stopped"
-        ),
-        id="an attempt is left",
-    ),
-    pytest.param(
         q(0.8),
         MaxAttempts(1),
         "score q 0.749/0.8: stopped, threshold of q 0.801/0.75: stopped",
         id="the score meets its goal at the last attempt",
-    ),
-    pytest.param(
-        q(0.8),
-        MaxAttempts(9),
-        "score q 0.749/0.8: again, threshold of q 0.801/0.75: again",
-        id="the score meets its goal",
     ),
     pytest.param(
         loop_of(XY, XY, X, X),
@@ -187,12 +172,6 @@ CASES = [
             "2/1: again"
         ),
         id="a combination",
-    ),
-    pytest.param(
-        loop_of(X, X, texts="aa"),
-        All(MaxAttempts(3), All(Repeat(1), Plateau(1))),
-        "attempts+repeat+plateau: attempts.limit 2/3: stopped",
-        id="a combination of a combination",
     ),
     pytest.param(Loop("new"), MaxAttempts(2), "", id="no attempt"),
     pytest.param(loop_of(None, goals=(Q,)), MaxAttempts(1), "", id="no evaluation"),

@@ -9,7 +9,6 @@ from heedful.loop.decide import triggers
 from heedful.loop.feedback import (
     FEEDBACK_HEADING,
     MAX_FEEDBACK_CHARS,
-    MAX_FEEDBACK_TEXT_CHARS,
     MIN_FEEDBACK_LINE_CHARS,
     feedback,
 )
@@ -89,22 +88,6 @@ def test_every_failed_check_has_a_line(checks, length, times, tail):
     assert len(text) <= MAX_FEEDBACK_CHARS or all(
         len(line) <= MIN_FEEDBACK_LINE_CHARS for line in check_lines
     )
-
-
-@given(nasty, st.integers(0, 4))
-def test_nothing_goes_uncounted(evaluation, lead):
-    long = tuple(
-        Finding("c", f"{n} " + "x" * MAX_FEEDBACK_TEXT_CHARS) for n in range(lead)
-    )
-    evaluation = Evaluation((*long, *evaluation.findings), evaluation.scores)
-    text = feedback(evaluation, GOALS)
-    lines = text.split("\n")[1:]
-    alone = (feedback(Evaluation((finding,))) for finding in evaluation.findings)
-    wanted = len({part for part in alone if part}) + 1
-    more = 0
-    if lines[-1].startswith("- and ") and lines[-1].endswith(" more."):
-        more = int(lines.pop().split()[2])
-    assert len(lines) + more == wanted
 
 
 def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():

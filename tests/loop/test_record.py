@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heedful.loop.record import Evaluation, Finding, Improvement, Loop
-from heedful.loop.stop import Plateau
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import (
@@ -43,10 +42,8 @@ def loop_of_errors_and_quality(*attempts: tuple[str, float]) -> Loop:
 @pytest.mark.parametrize(
     ("loop", "best"),
     [
-        pytest.param(
-            history("ab", "a", "ab"), 2, id="the fewest errors"
-        ),  # the fewest errors
-        pytest.param(history("a", "b"), 1, id="then the earlier"),  # then the earlier
+        pytest.param(history("ab", "a", "ab"), 2, id="the fewest errors"),
+        pytest.param(history("a", "b"), 1, id="then the earlier"),
         pytest.param(
             loop_of(None, evaluated("a", "b", "c")),
             2,
@@ -57,27 +54,20 @@ def loop_of_errors_and_quality(*attempts: tuple[str, float]) -> Loop:
             1,
             id="warnings weigh less than errors",
         ),
-        pytest.param(
-            loop_of_scores((0.7, 0.5), (0.7, 0.2)), 2, id="more goals met"
-        ),  # more goals met
-        pytest.param(
-            loop_of_scores((0.8, 0.9), (0.74, 0.26)),
-            1,
-            id="one met beats none met by little",
-        ),  # one met beats none met by little
+        pytest.param(loop_of_scores((0.7, 0.5), (0.7, 0.2)), 2, id="more goals met"),
         pytest.param(
             loop_of_scores((0.70, 0.9), (0.60, 0.3)), 2, id="the worst margin"
-        ),  # worst margins −0.65 and −0.15
+        ),
         pytest.param(
             loop_of_scores((0.745, 0.5), (0.744, 0.5)),
             1,
             id="equal worst margins, the larger sum, first",
-        ),  # equal worst margin: the larger sum
+        ),
         pytest.param(
             loop_of_errors_and_quality(("a", 1.0), ("", 0.1)),
             2,
             id="errors before goals",
-        ),  # errors come before goals
+        ),
     ],
 )
 def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(
@@ -88,49 +78,28 @@ def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(
 
 # Quality and drift before and after; better than the best, better than the previous.
 ROWS = [
-    pytest.param((0.50, 0.50), (0.55, 0.50), True, True, id="enough"),
-    pytest.param(
-        (0.50, 0.50), (0.5496, 0.50), True, True, id="enough in thousandths"
-    ),  # 550 thousandths
+    pytest.param((0.50, 0.50), (0.5496, 0.50), True, True, id="enough in thousandths"),
     pytest.param(
         (0.50, 0.50), (0.50, 0.45), True, True, id="at_most: lower is the gain"
-    ),  # at_most: lower is the gain
+    ),
     pytest.param(
         (0.50, 0.50),
         (0.60, 0.501),
         False,
         True,
         id="the worst margin decides against the best",
-    ),  # the worst margin decides against the best
-    pytest.param((0.50, 0.70), (0.40, 0.65), True, True, id="the worst margin rises"),
+    ),
     pytest.param(
         (0.50, 0.50), (0.00, 0.45), False, True, id="a goal gains, the worst falls"
     ),
     pytest.param(
         (0.50, 0.50), (0.54, 0.46), False, False, id="a little of each is not enough"
-    ),  # a little of each is not enough
-    pytest.param(
-        (0.50, 0.76),
-        (0.54, 0.75),
-        False,
-        False,
-        id="a larger sum is not, if the worst moves less",
-    ),  # nor is a larger sum if the worst moves less
-    pytest.param(
-        (None, 0.50), (0.05, 0.50), True, True, id="the previous: a missing score is 0"
-    ),  # the previous: a missing score is 0 or 1
-    pytest.param(
-        (0.50, 0.50), (None, 0.45), False, True, id="a score is lost, the other gains"
     ),
     pytest.param(
-        (0.50, 0.50),
-        (None, 0.50),
-        False,
-        False,
-        id="a score that is missing now gains nothing",
-    ),  # a score that is missing now gains nothing
+        (None, 0.50), (0.05, 0.50), True, True, id="the previous: a missing score is 0"
+    ),
     pytest.param(
-        (0.50, 0.50), (0.50, None), False, False, id="the other score is missing now"
+        (0.50, 0.50), (None, 0.45), False, True, id="a score is lost, the other gains"
     ),
 ]
 
@@ -148,19 +117,12 @@ def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, prev
         pytest.param(
             scored(0.5, 0.3, 0.4), "100", "101", id="worse, then a little better"
         ),
-        pytest.param(
-            scored(0.5, 0.54, 0.58), "100", "100", id="little by little"
-        ),  # the best moves to 0.54
+        pytest.param(scored(0.5, 0.54, 0.58), "100", "100", id="little by little"),
         pytest.param(
             scored(0.5, 0.6, 0.5, 0.55), "1100", "1101", id="better, then back"
         ),
-        pytest.param(
-            history("ab", "a"), "11", "11", id="errors count without goals"
-        ),  # without goals errors count
+        pytest.param(history("ab", "a"), "11", "11", id="errors count without goals"),
         pytest.param(history("a", "b"), "10", "10", id="another error is no gain"),
-        pytest.param(
-            history("a", "abc", "ab"), "100", "101", id="more errors, then fewer"
-        ),
         pytest.param(
             history("abc", "ab", "abc", "ab", "a"), "11001", "11011", id="up and down"
         ),
@@ -171,22 +133,10 @@ def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, prev
             id="errors before scores",
         ),
         pytest.param(
-            loop_of_errors_and_quality(("a", 0.5), ("", 0.5), ("ab", 0.55)),
-            "110",
-            "101",
-            id="an error goes, then two come",
-        ),
-        pytest.param(
             loop_of(None, evaluated("a"), None, evaluated("a")),
             "0100",
             "0100",
             id="attempts without evaluation",
-        ),
-        pytest.param(
-            replace(scored(0.5, 0.54, 0.59), goals=()),
-            "100",
-            "100",
-            id="goals are gone",
         ),
     ],
 )
@@ -228,17 +178,9 @@ def test_the_beginning_of_a_loop_does_not_depend_on_its_end(loop, improvement, e
 # / those of its warnings; the best attempt, and which attempts improve (1).
 SEVERE = [
     pytest.param("9 2", 2, "11", id="milder"),
-    pytest.param("9 7 8 6", 4, "1101", id="milder, then mixed"),
-    pytest.param(
-        "22 9", 2, "11", id="one error fewer, though more severe"
-    ),  # one error fewer, although it is more severe
-    pytest.param("2 99 1", 3, "101", id="as many again"),
-    pytest.param(
-        "99 91", 1, "10", id="the most severe counts"
-    ),  # the most severe error counts
-    pytest.param(
-        "9/4 9/55 8/9", 3, "101", id="errors before warnings"
-    ),  # errors come before warnings
+    pytest.param("22 9", 2, "11", id="one error fewer, though more severe"),
+    pytest.param("99 91", 1, "10", id="the most severe counts"),
+    pytest.param("9/4 9/55 8/9", 3, "101", id="errors before warnings"),
     pytest.param("/9 /2 /22 /", 4, "1101", id="warnings alone"),
 ]
 
@@ -281,9 +223,7 @@ def test_of_equally_many_errors_the_milder_are_better(
 @pytest.mark.parametrize(
     ("after", "improved"),
     [
-        pytest.param(0.851, False, id="too little"),
         pytest.param(0.8504, True, id="enough in thousandths"),
-        pytest.param(0.849, True, id="enough"),
     ],
 )
 def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improvement(
@@ -307,45 +247,3 @@ def test_an_attempt_improves_only_if_it_becomes_the_best(loop, gain):
     assert all(leads for better, leads in zip(improved, leading, strict=True) if better)
     # Each attempt that becomes the best improves if a thousandth is enough.
     assert replace(loop, improves=Improvement(0.001)).improved == leading
-
-
-@given(support.loops(), support.improvements, st.builds(Plateau, st.integers(1, 3)))
-def test_the_words_of_a_finding_play_no_part(loop, improvement, plateau):
-    loop = replace(loop, improves=improvement)
-    attempts = []
-    for attempt in loop.attempts:
-        evaluation = attempt.evaluation
-        if evaluation is not None:
-            word = f"attempt {attempt.number}, finding"
-            numbered = enumerate(evaluation.findings)
-            findings = (
-                replace(f, message=f"{word} {n}", key=f"{word} {n}")
-                for n, f in numbered
-            )
-            evaluation = replace(evaluation, findings=tuple(findings))
-        attempts.append(replace(attempt, evaluation=evaluation))
-    reworded = replace(loop, attempts=tuple(attempts))
-    assert reworded.best == loop.best
-    assert reworded.improved == loop.improved
-    assert plateau(reworded) == plateau(loop)
-
-
-@given(support.evaluations, support.evaluations, support.goals, gains)
-def test_one_error_fewer_always_wins(one, other, goals, gain):
-    few, many = sorted((one, other), key=lambda evaluation: len(evaluation.errors))
-    if len(few.errors) < len(many.errors):
-        better = Improvement(gain)
-        for order in ((few, many), (many, few)):
-            loop = loop_from(order, goals=goals, improves=better)
-            assert loop.attempts[(loop.best or 0) - 1].evaluation is few
-            assert loop.improved[1] is (order[1] is few)
-
-
-@given(support.loops())
-def test_a_repeat_is_counted_where_a_candidate_was_seen_before(loop):
-    seen = [a.candidate.digest for a in loop.attempts]
-    again = [
-        a.repeats is not None or a.candidate.digest in seen[: a.number - 1]
-        for a in loop.attempts
-    ]
-    assert [of is not None for of in loop.repeats()] == again

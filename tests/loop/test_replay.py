@@ -88,23 +88,22 @@ CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
 @pytest.mark.parametrize(
     ("policy", "attempts", "exact"),
     [
-        pytest.param(Policy((Budget(calls=9),)), 3, True, id="calls to spare"),
         pytest.param(
             Policy((Budget(calls=4),)),
             3,
             False,
             id="after the second where both calls came first",
-        ),  # after the second where both calls came first
+        ),
         pytest.param(
             Policy((Budget(calls=1),)), 1, False, id="without any where both came first"
-        ),  # without any where both came first
+        ),
         pytest.param(Policy((Budget(seconds=16),)), 3, True, id="seconds to spare"),
         pytest.param(
             Policy((Budget(seconds=11),)),
             3,
             False,
             id="it would have cut the third attempt",
-        ),  # it would have cut the third attempt
+        ),
         pytest.param(Policy((MaxAttempts(2),)), 2, True, id="no budget"),
     ],
 )
@@ -165,19 +164,16 @@ GOALS = (QUALITY, DRIFT)
             id="passed",
         ),
         pytest.param(
-            evaluated("x", scores={"quality": 0.9, "drift": 0.1}), 0.0, id="an error"
-        ),
-        pytest.param(
             replace(evaluated("x"), met=0.75), 0.75, id="the share that is met"
         ),
         pytest.param(
             Evaluation(scores={"quality": 0.7, "drift": 0.1}, met=1.0),
             0.999,
             id="a goal is missed",
-        ),  # a goal is missed
+        ),
         pytest.param(
             Evaluation(scores={"quality": 0.9}, met=1.0), 0.999, id="a score is missing"
-        ),  # and one is unscored
+        ),
     ],
 )
 def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
@@ -193,10 +189,6 @@ SILENT = Attempt(1, Candidate.of("a"), evaluation=Evaluation())
         pytest.param(SILENT, (), False, id="nothing judged it"),
         pytest.param(SILENT, (1,), True, id="its quality is known"),
         pytest.param(replace(SILENT, judged_by=("a",)), (), True, id="a check passed"),
-        pytest.param(
-            replace(SILENT, evaluation=evaluated("x")), (), True, id="a check failed"
-        ),
-        pytest.param(replace(SILENT, evaluation=None), (), True, id="not evaluated"),
     ],
 )
 def test_a_loop_that_nothing_judged_is_not_compared(attempt, quality, judged):
@@ -219,7 +211,6 @@ def test_a_known_quality_replaces_the_checks():
     [
         pytest.param((0, 0.999, 0), 1, id="never right"),
         pytest.param((0, 0, 1), 3, id="right at last"),
-        pytest.param((0, 1, 1), 2, id="right at the second"),
         pytest.param((1, 0, 0), 1, id="right at once"),
     ],
 )
@@ -232,10 +223,8 @@ def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle)
     "quality",
     [
         pytest.param((1,), id="too few"),
-        pytest.param((1, 1, 1), id="too many"),
         pytest.param((1, -0.1), id="below 0"),
         pytest.param((math.nan, 1), id="not a number"),
-        pytest.param((1, "1"), id="a text"),
     ],
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):

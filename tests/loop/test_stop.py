@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 import heedful
 from heedful.loop.record import (
@@ -26,7 +25,6 @@ from heedful.loop.stop import (
     Repeat,
 )
 from heedful.testing import history
-from tests.loop import support
 from tests.loop.support import (
     evaluated,
     finding,
@@ -156,24 +154,6 @@ CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
         ),
         True,
     ),
-    "another text is another finding": (
-        Echo(),
-        loop_of(
-            finding_says("three units"),
-            finding_says("four units"),
-            finding_says("three units"),
-        ),
-        False,
-    ),
-    "a warning echoes": (
-        Echo(),
-        loop_of(
-            evaluated("e0", warnings=["w"]),
-            evaluated("e1", warnings=["w"]),
-            evaluated("e2", warnings=["w"]),
-        ),
-        True,
-    ),
     "a note does not echo": (
         Echo(1),
         loop_of(Evaluation((finding("n", level="note"),))),
@@ -184,9 +164,7 @@ CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
         falling_errors(persistent=True),
         True,
     ),
-    "another finding does not": (Echo(), falling_errors(persistent=False), False),
     "echoes of the scope count": (Echo(3, across="scope"), ECHOED, True),
-    "echoes of the scope are too few": (Echo(4, across="scope"), ECHOED, False),
     "echoes of the scope do not count in a loop": (Echo(3), ECHOED, False),
     "one repeat after an improvement": (Repeat(1), BETTER_THEN_SAME, True),
     "of two repeats one is before an improvement": (
@@ -205,9 +183,7 @@ CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
         False,
     ),
     "a note is not severe": (FLOOR, severe(0.0, note=1.0), True),
-    "below the floor": (FLOOR, severe(0.299, note=1.0), True),
     "at the floor in thousandths": (FLOOR, severe(0.2996), False),
-    "the worst severity counts": (FLOOR, severe(0.0, 0.3), False),
     "without findings there is no severity": (FLOOR, severe(), False),
     "tokens below the budget": (
         Budget(tokens=100),
@@ -219,9 +195,7 @@ CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
         spending(prompt_tokens=60, completion_tokens=40),
         True,
     ),
-    "cost below the budget": (Budget(cost=0.5), spending(cost=0.49), False),
     "cost at the budget": (Budget(cost=0.5), spending(cost=0.5), True),
-    "calls below the budget": (Budget(calls=4), spending(calls=2), False),
     "calls at the budget": (Budget(calls=4), spending(calls=4), True),
     "one of two budgets is spent": (
         Budget(tokens=9, calls=99),
@@ -318,9 +292,7 @@ LEVELS = {
     "one attempt": (Fatigue(), "ab", 0.0),
     "never below 0": (Fatigue(), "ab,a", 0.0),
     "once up and once down": (Fatigue(), "abc,abc,ab", 0.10),
-    "up again": (Fatigue(), "abc,abc,ab,ab,ab", 0.40),
     "7 × 0.15 = 1.05, never above 1": (Fatigue(), "a,a,a,a,a,a,a,a", 1.0),
-    "down from 1": (Fatigue(), "ab,ab,ab,ab,ab,ab,ab,ab,a", 0.95),
     "other steps": (Fatigue(increment=0.5, decay=0.2), "ab,ab,a", 0.3),
     "another top": (Fatigue(0.1, 0.5, decay=0.2, most=0.3), "ab,ab,a", 0.1),
 }
@@ -329,28 +301,6 @@ LEVELS = {
 @pytest.mark.parametrize(("rule", "errors", "level"), LEVELS.values(), ids=LEVELS)
 def test_fatigue_rises_without_improvement_and_falls_with_one(rule, errors, level):
     assert rule.level(loop_of_errors(errors)) == level
-
-
-@given(support.loops(), st.integers(1, 3), st.booleans())
-def test_fewer_repeats_count_without_near_ones_and_where_sampling_was_greedy(
-    loop, times, near
-):
-    def repeats(loop: Loop, near: bool = near) -> bool:
-        return bool(Repeat(times, near)(loop))
-
-    cold = replace(loop, attempts=tuple(replace(a, greedy=True) for a in loop.attempts))
-    warm = replace(
-        loop, attempts=tuple(replace(a, greedy=False) for a in loop.attempts)
-    )
-    assert repeats(cold) <= repeats(loop) <= repeats(warm)
-    assert repeats(loop, near=False) <= repeats(loop, near=True)
-    assert times == 1 or repeats(cold) == repeats(warm)
-
-
-@given(support.loops(), support.usages)
-def test_spending_more_never_silences_a_budget(loop, usage):
-    rule = Budget(tokens=300, cost=1.0, seconds=20, calls=4)
-    assert not rule(loop) or rule(replace(loop, extra=loop.extra + usage))
 
 
 def test_two_combinations_of_equal_rules_are_equal():
@@ -381,15 +331,12 @@ def shout(count: int) -> str:
 NEAR = {
     "the same text": (TEXT, TEXT),
     "one word of many": (TEXT, TEXT.replace("parcel", "packet")),
-    "nine tenths of the words": (shout(0), shout(2)),
 }
 NOT_NEAR = {
     "the same digits in another order": (TEXT, TEXT.replace("12.5", "5.12")),
     "a negation less": (TEXT, TEXT.replace("must not", "must")),
-    "half of the text": (TEXT, TEXT[: len(TEXT) // 2]),
     "no text": (TEXT, ""),
     "less than nine tenths of the words": (shout(0), shout(3)),
-    "negations of a short form": ("it does work " * 5, "it doesn't work " * 5),
     "one negation of a short form": (
         "it can work " * 9,
         "it can work " * 8 + "it can’t work ",
@@ -410,17 +357,6 @@ def test_two_candidates_are_near_unless_what_differs_always_matters(case):
         assert near(Candidate.of(second), earlier) == expected
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_nearness_is_symmetric_and_every_text_is_near_itself(one, two):
-    a = Candidate.of(one)
-    b = Candidate.of(two)
-    assert near(a, [Attempt(1, a)]) == 1
-    assert near(a, [Attempt(1, b)]) == near(b, [Attempt(1, a)])
-    assert (
-        near(Candidate("d"), [Attempt(1, Candidate("d"))]) is None
-    )  # there is no text
-
-
 def cycle(texts: str, *errors: int, **fields) -> Loop:
     """A loop of these candidates, each with its number of errors."""
     evaluations = [evaluated(*"wxyz"[:count]) for count in errors]
@@ -431,10 +367,6 @@ def cycle(texts: str, *errors: int, **fields) -> Loop:
     ("rule", "loop", "ends"),
     [
         pytest.param(Repeat(), cycle("ababab", 1, 1, 1, 1, 1, 1), 3, id="of two"),
-        pytest.param(Repeat(), cycle("abcabc", 1, 1, 1, 1, 1, 1), 4, id="of three"),
-        pytest.param(
-            Repeat(2), cycle("ababab", 1, 1, 1, 1, 1, 1), 4, id="the second repeat"
-        ),
         pytest.param(
             Repeat(2), cycle("ababab", 2, 1, 2, 1, 2, 1), 4, id="after an improvement"
         ),
@@ -444,10 +376,6 @@ def cycle(texts: str, *errors: int, **fields) -> Loop:
             4,
             id="of which every second attempt is better than the previous one",
         ),
-        pytest.param(
-            Repeat(2), cycle("abcacb", 3, 3, 2, 3, 2, 3), 5, id="in another order"
-        ),
-        pytest.param(Repeat(), cycle("abcdef", 1, 1, 1, 1, 1, 1), None, id="none"),
     ],
 )
 def test_a_cycle_is_a_repeat(rule, loop, ends):

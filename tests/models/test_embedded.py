@@ -103,7 +103,6 @@ async def test_a_schema_is_kept_or_refused():
 @pytest.mark.parametrize(
     ("context", "holds"),
     [
-        pytest.param(512, 512, id="a context below the model's"),
         pytest.param(8192, 2048, id="a context above the model's"),
     ],
 )
@@ -124,13 +123,6 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
     [
         pytest.param(
             "smollm2", {"threads": 0}, errors.InvalidInput, "threads", id="no threads"
-        ),
-        pytest.param(
-            "smollm2",
-            {"context": 10},
-            errors.InvalidInput,
-            "context",
-            id="a context of 10 tokens",
         ),
         pytest.param(
             "smollm2", {"timeout": 0}, errors.InvalidInput, "timeout", id="no time"

@@ -75,7 +75,6 @@ GARBAGE = "did not answer with a completion"
     [
         pytest.param(completion("x", choices=[]), GARBAGE, id="no choices"),
         pytest.param(b"<html>a proxy's page</html>", GARBAGE, id="a page of a proxy"),
-        pytest.param(b"\xff\xfe", GARBAGE, id="no UTF-8"),
     ],
 )
 def test_garbage_is_malformed(server, endpoint, body, words):
@@ -225,13 +224,6 @@ def test_google(server, monkeypatch):
             "pydantic_ai.direct",
             "models",
             id="openai",
-        ),
-        pytest.param(
-            "http://127.0.0.1:9/v1#m",
-            "",
-            "pydantic_ai.models.openai",
-            "models",
-            id="an address",
         ),
         pytest.param(
             "anthropic:m",
