@@ -6,10 +6,10 @@ return a text. The name of a rule is its attribute `name` or the name of the fun
 Each rule alone stops a loop; `All` stops only if all of its members stop.
 
 All about a rule of heedful stands in its class: `words` say what it stops loops for,
-`say` makes a sentence of the figures of a stop, and `limits` are the words for its
-numbers in an explanation. A rule with `final` ends a loop on any rung of its ladder,
-and an override may suspend any other rule. Its place in `RULES` is its
-precedence in a verdict.
+`say` makes a sentence of the figures of a stop, `limits` are the words for its numbers
+in an explanation, and `meter` is what a page shows of it. A rule with `final` ends a
+loop on any rung of its ladder, and an override may suspend any other rule. Its place in
+`RULES` is its precedence in a verdict.
 """
 
 import inspect
@@ -169,6 +169,10 @@ class MaxAttempts:
             return "the only attempt is made"
         return f"all {count} attempts are made"
 
+    def meter(self, loop: Loop) -> tuple[float, float]:
+        """Return the value that the rule compares, and its limit."""
+        return len(loop.attempts), self.limit_of(loop.rung)
+
     def __call__(self, loop: Loop) -> Stop | None:
         limit = self.limit_of(loop.rung)
         count = len(loop.attempts)
@@ -211,9 +215,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         limits = self._limits()
-        if not limits:
-            allowed = "one or more of tokens, cost, seconds, calls"
-            raise InvalidInput("budget", "empty", allowed)
+        allowed = "one or more of tokens, cost, seconds, calls"
+        require(limits, "budget", "empty", allowed)
         for unit, limit in limits.items():
             check_number(f"budget {unit}", limit, low=1e-9, high=MAX_SCORE)
 
@@ -305,6 +308,10 @@ class Fatigue:
         new_level = max(0, record.thousandths(level) + change)
         return min(record.thousandths(self.most), new_level) / 1000
 
+    def meter(self, loop: Loop) -> tuple[float, float]:
+        """Return the value that the rule compares, and its limit."""
+        return self.level(loop), self.limit
+
     @staticmethod
     def say(figures: Figures) -> str:
         """Return the sentence of a stop with these figures."""
@@ -353,6 +360,10 @@ class Echo:
         counts = loop.count_findings()
         keys = [finding.key for finding in last.findings if finding.level != "note"]
         return {key: earlier.get(key, 0) + counts[key] for key in keys}
+
+    def meter(self, loop: Loop) -> tuple[float, float]:
+        """Return the value that the rule compares, and its limit."""
+        return max(self.counts(loop).values(), default=0), self.times
 
     @staticmethod
     def say(figures: Figures) -> str:
@@ -435,6 +446,10 @@ class Repeat:
             },
         )
 
+    def meter(self, loop: Loop) -> tuple[float, float]:
+        """Return the value that the rule compares, and its limit."""
+        return self.count(loop), self.limit_of(loop)
+
     def count(self, loop: Loop) -> int:
         """Count the repeated candidates since the last improvement on the best one."""
         if loop.improves.against == "previous":
@@ -503,6 +518,11 @@ class Plateau:
             since = loop.attempts[index].number
             figures = {"since": since, "later": later, "patience": self.patience}
         return Stop(self.name, figures=figures) if figures else None
+
+    def meter(self, loop: Loop) -> tuple[float, float]:
+        """Return the value that the rule compares, and its limit."""
+        without_gain = len(loop.attempts) - 1 - loop.last_improvement
+        return max(0, without_gain), self.patience or 0
 
     def _is_below_floor(self, last: record.Evaluation) -> bool:
         """Return True if there are findings, and none is as severe as the floor."""

@@ -12,12 +12,7 @@ from heedful.loop.ladder import figure_loop
 from heedful.loop.record import Loop
 from heedful.loop.stop import (
     LIFTABLE_RULES,
-    Echo,
-    Fatigue,
-    MaxAttempts,
     NothingMet,
-    Plateau,
-    Repeat,
     StopRule,
     ask,
     flat,
@@ -209,20 +204,8 @@ def _is_unknown(loop: Loop, rule: StopRule) -> bool:
 
 def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
     """Return the value that a rule compares and its limit; 0 and 0 if it has none."""
-    match rule:
-        case MaxAttempts():
-            return len(loop.attempts), rule.limit_of(loop.rung)
-        case Fatigue():
-            return rule.level(loop), rule.limit
-        case Echo():
-            return max(rule.counts(loop).values(), default=0), rule.times
-        case Repeat():
-            return rule.count(loop), rule.limit_of(loop)
-        case Plateau():
-            without_gain = len(loop.attempts) - 1 - loop.last_improvement
-            return max(0, without_gain), rule.patience or 0
-        case _:
-            return 0, 0
+    meter = getattr(rule, "meter", None)
+    return (0, 0) if meter is None else meter(loop)
 
 
 async def override(visit: Visit) -> str:
