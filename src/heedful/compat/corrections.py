@@ -36,6 +36,7 @@ from heedful.validation import (
     check_sequence,
     check_share,
     check_texts,
+    require,
 )
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.
@@ -321,10 +322,9 @@ def _lesson_of(reflection: Any) -> Lesson:
 
     error_type = texts["error_type"]
     text = texts["content"]
-    exact = texts["error_signature"]
     query = texts["query"]
     context = texts["context"]
-    error = signature(error_type, text)
+    exact = texts["error_signature"]
     # Only the difference is known.
     example = Example(
         query or text,
@@ -342,7 +342,7 @@ def _lesson_of(reflection: Any) -> Lesson:
 
     return Lesson(
         "error",
-        error,
+        signature(error_type, text),
         error_type=error_type,
         text=text,
         sighting=text,
@@ -445,10 +445,12 @@ async def _with_signature(
             tag=tag,
         )
 
-    if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
-        raise InvalidInput(
-            "memory_manager", manager, "a Memory, or one with remember and recall"
-        )
+    require(
+        hasattr(manager, "remember") and hasattr(manager, "recall"),
+        "memory_manager",
+        manager,
+        "a Memory, or one with remember and recall",
+    )
 
     answer = await _value_of(
         manager.recall(

@@ -350,12 +350,12 @@ class GuardedLoops:
             updated=0.0,
         )
 
-    async def find_stored(self, name: str) -> StoredLoop:
-        """Return the stored loop with an attempt called `name`. Raises NotFound."""
-        stored_loop, _ = await self.find(name)
+    async def find_stored(self, name: str) -> tuple[StoredLoop, int]:
+        """Return what `find` returns. Raises NotFound if the loop is not stored."""
+        stored_loop, number = await self.find(name)
         if not stored_loop.created:
             raise NotFound("loop", name, self.store.url)
-        return stored_loop
+        return stored_loop, number
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Override all of these rules, or none if one is refused.
@@ -593,9 +593,7 @@ async def get_guardrails_status(
     Raises NotFound, StoreError.
     """
     loops = GuardedLoops.of(store)
-    stored_loop, number = await loops.find(loop_id)
-    if not stored_loop.created:
-        raise NotFound("loop", loop_id, loops.store.url)
+    stored_loop, number = await loops.find_stored(loop_id)
     view = await loops.view(stored_loop.id)
 
     # The reasons logged for the decided attempt, or for the rerun that is asked about.
@@ -631,7 +629,7 @@ async def override_guardrails(
     require(rules, "override_fatigue", override_fatigue, allowed)
 
     loops = GuardedLoops.of(store)
-    stored_loop = await loops.find_stored(loop_id)
+    stored_loop, _ = await loops.find_stored(loop_id)
     await loops.lift(stored_loop.id, rules, _actor(override_by), override_reason or "")
 
     return {

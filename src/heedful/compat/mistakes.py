@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import Any
 
 from heedful.compat.answers import Records
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.origin import read_origin
 from heedful.lessons.words import words
@@ -135,9 +134,8 @@ async def count(memory: Memory) -> int:
 
 def _check_memory(memory: object) -> None:
     """Raise InvalidInput if `memory` is not a Memory."""
-    if not isinstance(memory, Memory):
-        allowed = "a Memory, such as heedful.Memory('heedful.db')"
-        raise InvalidInput("memory", memory, allowed)
+    allowed = "a Memory, such as heedful.Memory('heedful.db')"
+    require(isinstance(memory, Memory), "memory", memory, allowed)
 
 
 def _mistake_entry(

@@ -389,9 +389,8 @@ def _fields_of(result: object) -> ReflectionResult:
         mapping = {
             name: getattr(result, name) for name in names if hasattr(result, name)
         }
-    if "reflection_text" not in mapping:
-        allowed = "a ReflectionResult, or a mapping or an object with its fields"
-        raise InvalidInput("result", result, allowed)
+    allowed = "a ReflectionResult, or a mapping or an object with its fields"
+    require("reflection_text" in mapping, "result", result, allowed)
 
     fields = ReflectionResult(
         **{name: mapping[name] for name in names if name in mapping}
@@ -491,24 +490,20 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         state="quarantined",
     )
 
-    strategy = None
-    if fields.strategy_text:
-        strategy = _strategy_of(lesson, redact(fields.strategy_text))
-    return Reflected(lesson, strategy)
+    if not fields.strategy_text:
+        return Reflected(lesson, strategy=None)
 
-
-def _strategy_of(lesson: Lesson, text: str) -> Lesson:
-    """Return the strategy with this text that belongs to a lesson."""
-    text = text[:MAX_EXAMPLE_TEXT_CHARS]
-    return replace(
+    text = redact(fields.strategy_text)[:MAX_EXAMPLE_TEXT_CHARS]
+    strategy = replace(
         lesson,
         kind="strategy",
-        signature=strategy_signature(lesson.signature),
+        signature=strategy_signature(pattern),
         text=text,
         sighting=text,
         importance=strategy_importance(lesson.importance),
         tags=_strategy_tags(lesson.tags),
     )
+    return Reflected(lesson, strategy)
 
 
 async def query_reflections(

@@ -301,15 +301,13 @@ class Run(Generic[C]):
             )
             verdict = await self._word_verdict(after, verdict)
 
-            entry = JournalEntry(id=self.id, epoch=0)
-            if isinstance(state.verdict, decide.Done):
-                # The loop opens again, so it needs lessons and a recorded decision.
-                if self._memory is not None:
-                    await self._memory.brief(self.id, begins=False)
-                entry = journal.decision_entry(before, self.policy, verdict)
+            if isinstance(state.verdict, decide.Done) and self._memory is not None:
+                # The loop opens again, so it needs lessons.
+                await self._memory.brief(self.id, begins=False)
 
-            added = after.overrides[len(before.overrides) :]
-            entry = replace(entry, overrides=added)
+            entry = journal.override_entry(
+                before, after, self.policy, state.verdict, verdict
+            )
             await self._journal.write(entry, before)
             return replace(state, loop=after, verdict=verdict)
 

@@ -238,8 +238,29 @@ class Producer:
 
     async def produce(self, context: Context) -> CandidateBatch:
         """Make the candidates of an attempt. Raises GenerateFailed, ModelError."""
-        batch = await produce(self.generate, context, self.blocks, self.output)
-        return self.priced(batch)
+        generate = self.generate
+        if not isinstance(generate, Writer):
+            hint = whole_hint(context)
+            ask = with_second(generate, context.task, hint, HINT_PARAMETERS)
+            return self.priced(
+                await _ask_function(
+                    "generate", ask, context, thread=self.blocks, output=self.output
+                )
+            )
+
+        if self.output is not None:
+            context = replace(context, previous=self.output.plain(context.previous))
+        answer = await complete(
+            generate.model,
+            generate.messages(context),
+            schema=generate.schema,
+            max_tokens=generate.max_tokens,
+            temperature=context.temperature,
+            seed=context.seed,
+        )
+        # The name that the user gave stays the same if the provider serves a newer one.
+        answer = replace(answer, model=generate.model.name)
+        return self.priced(_batch_of([answer]))
 
     def declaring(self, output: Output) -> Producer:
         """Return the producer of candidates of a declared type."""
@@ -395,35 +416,6 @@ class CandidateBatch:
         usage = codec.from_document(Usage, costs)
         faults = [fault and codec.from_document(Finding, fault) for fault in documents]
         return cls(tuple(values), usage, model, faults=tuple(faults))
-
-
-async def produce(
-    generate: Generate | Writer,
-    context: Context,
-    thread: bool,
-    output: Output | None = None,
-) -> CandidateBatch:
-    """Make the candidates of an attempt; with `thread`, call the function in a thread.
-
-    `output` is their declared type. Raises GenerateFailed, ModelError.
-    """
-    if isinstance(generate, Writer):
-        if output is not None:
-            context = replace(context, previous=output.plain(context.previous))
-        answer = await complete(
-            generate.model,
-            generate.messages(context),
-            schema=generate.schema,
-            max_tokens=generate.max_tokens,
-            temperature=context.temperature,
-            seed=context.seed,
-        )
-        # The name that the user gave stays the same if the provider serves a newer one.
-        answer = replace(answer, model=generate.model.name)
-        return _batch_of([answer])
-
-    ask = with_second(generate, context.task, whole_hint(context), HINT_PARAMETERS)
-    return await _ask_function("generate", ask, context, thread=thread, output=output)
 
 
 async def revised(

@@ -133,6 +133,19 @@ def cancel_loop(
     return loop, verdict, replace(entry, cancelled=loop.cancelled)
 
 
+def override_entry(
+    before: Loop, after: Loop, policy: Policy, last: Verdict, verdict: Verdict
+) -> JournalEntry:
+    """Return the entry for the overrides that a loop has got, and for its new verdict.
+
+    A loop goes on with its `last` verdict unless that ended it.
+    """
+    entry = JournalEntry(id=before.id, epoch=0)
+    if isinstance(last, Done):
+        entry = decision_entry(before, policy, verdict)
+    return replace(entry, overrides=after.overrides[len(before.overrides) :])
+
+
 class Journal:
     """The journal of one loop; without a store, only memory gets what is written.
 
@@ -156,11 +169,6 @@ class Journal:
         # True until the first entry has written that earlier calls died.
         self.died: bool = False
         self._writer = writer
-
-    @property
-    def briefing(self) -> Briefing | None:
-        """What memory tells the loop; None if no memory was asked yet."""
-        return self.memory.briefing if self.memory else None
 
     async def write(self, entry: JournalEntry, loop: Loop) -> None:
         """Write `entry`, exposures and lessons; `loop` includes the entry.

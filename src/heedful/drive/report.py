@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, check_id, evaluated, whole_hint
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
+from heedful.drive.judging import find_repeated
 from heedful.drive.options import (
     knows_options,
     validate_options,
@@ -30,7 +31,6 @@ from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
-from heedful.loop.similarity import find_near_repeat
 from heedful.memory.memory import Memory, open_memory
 from heedful.memory.vectors import embed, space_of
 from heedful.models.answers import answer_of, unfinished, usage_of
@@ -57,7 +57,6 @@ from heedful.validation import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# An id appears in addresses and lists.
 # The name of a report's own evaluation among the judges of an attempt.
 REPORT_JUDGE = "report"
 
@@ -188,10 +187,6 @@ class AttemptReport:
             if self.digest:
                 candidate = replace(candidate, digest=self.digest)
 
-        near_repeat = None
-        if loop.attempts and loop.rung == rung:
-            near_repeat = find_near_repeat(candidate, loop.of_rung().attempts)
-
         usage = self.usage
         if evaluation is not None:
             usage = usage + evaluation.usage
@@ -206,7 +201,7 @@ class AttemptReport:
             candidate,
             evaluation=evaluation,
             usage=usage,
-            repeats=near_repeat,
+            repeats=find_repeated(candidate, loop, rung),
             labels=self.labels,
             report=self.name,
             reported_as=self.reported_as,
@@ -291,10 +286,8 @@ async def report(
         is_decidable = not (needs_judgement and ends_unscored)
         require(is_decidable, "evaluation", value=None, allowed=allowed)
         call = partial(_decide, snapshot, policy, number, report=new_report)
-        decided = await _call(large, call, evaluation=evaluation)
-        loop = decided.loop
-        verdict = decided.verdict
-        entry = replace(decided.entry, value=value)
+        loop, verdict, entry = await _call(large, call, evaluation=evaluation)
+        entry = replace(entry, value=value)
         if large:
             entry = replace(entry, columns=await offload(entry_columns, entry))
         await _write_entry(
@@ -324,22 +317,17 @@ async def _call(
     return function(*args, **kwargs)
 
 
-class _Decided(NamedTuple):
-    """A loop with its reported attempt, the verdict on it, and the entry for both."""
-
-    loop: record.Loop
-    verdict: decide.Verdict
-    entry: JournalEntry
-
-
 def _decide(
     snapshot: journal.Snapshot,
     policy: decide.Policy,
     number: int,
     report: AttemptReport,
     evaluation: record.Evaluation | None,
-) -> _Decided:
-    """Decide on an attempt. Raises UsageUnknown before another that nobody counts."""
+) -> tuple[record.Loop, decide.Verdict, JournalEntry]:
+    """Return the loop with the attempt, the verdict on it, and the entry for both.
+
+    Raises UsageUnknown before another attempt that nobody counts.
+    """
     stored_loop = snapshot.state.stored
     verdict = stored_loop.verdict
     rung = verdict.rung if isinstance(verdict, decide.Again) else stored_loop.loop.rung
@@ -359,7 +347,7 @@ def _decide(
     if units and isinstance(verdict, decide.Again):
         raise errors.UsageUnknown("the report", units)
     entry = journal.decision_entry(loop, policy, verdict, attempt=attempt)
-    return _Decided(loop, verdict, entry)
+    return loop, verdict, entry
 
 
 def _decided_before(
@@ -716,11 +704,7 @@ async def override(
         snapshot.check_free()
         verdict = runs.with_stage_feedback(verdict, after, stored_loop.head.stage)
 
-        entry = JournalEntry(id=loop, epoch=0)
-        if isinstance(last, decide.Done):
-            entry = journal.decision_entry(before, policy, verdict)
-        added = after.overrides[len(before.overrides) :]
-        entry = replace(entry, overrides=added)
+        entry = journal.override_entry(before, after, policy, last, verdict)
         await snapshot.journal().write(entry, before)
         return verdict
 

@@ -64,8 +64,12 @@ class Policy:
             if not callable(rule) or isinstance(rule, type):
                 raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
 
-        if type(self.improvement) is not Improvement:
-            raise InvalidInput("improvement", self.improvement, "an Improvement")
+        require(
+            type(self.improvement) is Improvement,
+            "improvement",
+            self.improvement,
+            "an Improvement",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,16 +260,13 @@ def describe_closings(loop: Loop, verdict: Verdict) -> tuple[str, ...]:
 
 
 def _view_of_rung(loop: Loop, policy: Policy) -> Loop:
-    """Return what the rules of a policy see: the attempts of the last rung."""
-    return _with_improvement(loop, policy).of_rung()
-
-
-def _with_improvement(loop: Loop, policy: Policy) -> Loop:
-    """Return the loop, with the policy's idea of an improvement."""
-    # Nearly always it is the same object, and `replace` takes longer than both tests.
-    if loop.improves is policy.improvement or loop.improves == policy.improvement:
-        return loop
-    return replace(loop, improves=policy.improvement)
+    """Return what the rules of a policy see: the attempts of the last rung, with the
+    policy's idea of an improvement.
+    """
+    # Nearly always it is the same, and `replace` takes longer than the test.
+    if loop.improves != policy.improvement:
+        loop = replace(loop, improves=policy.improvement)
+    return loop.of_rung()
 
 
 def _lifting_override(loop: Loop, rules: frozenset[str]) -> int | None:
@@ -386,17 +387,16 @@ def _find_stops(
     """Return the stops by precedence, each with the rules whose override lifts it."""
     stops: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
-        cancelled = Stop("cancelled", figures={"why": loop.cancelled})
-        stops.append((cancelled, frozenset()))
+        figures: dict[str, object] = {"why": loop.cancelled}
+        stops.append((Stop("cancelled", figures=figures), frozenset()))
 
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         # Who raised about a candidate gave it no score; the next one may get it.
         raised = evaluation and any(finding.raised for finding in evaluation.findings)
         if not raised and (missing or evaluation is None):
-            scores = [goal.score for goal in missing]
-            unscored = Stop("unscored", figures={"scores": scores})
-            stops.append((unscored, frozenset()))
+            figures = {"scores": [goal.score for goal in missing]}
+            stops.append((Stop("unscored", figures=figures), frozenset()))
 
     for rule in policy.rules:
         stop = ask(rule, loop)

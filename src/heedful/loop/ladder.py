@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date, timedelta
 
-from heedful.errors import InvalidInput
 from heedful.validation import require
 
 MAX_RUNGS = 16
@@ -162,8 +161,12 @@ class Ladder:
         count = len(self.names)
         allowed = f"2 to {MAX_RUNGS} rungs, cheapest first"
         require(2 <= count <= MAX_RUNGS, "ladder", self.names, allowed)
-        if not all(1 <= rung <= count for rung in self.closed):
-            raise InvalidInput("closings", self.closings, f"rungs from 1 to {count}")
+        require(
+            all(1 <= rung <= count for rung in self.closed),
+            "closings",
+            self.closings,
+            f"rungs from 1 to {count}",
+        )
 
     @property
     def start(self) -> int:

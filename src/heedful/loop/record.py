@@ -280,8 +280,12 @@ class Goal:
         check_number(
             f"threshold of {self.score}", self.threshold, -MAX_SCORE, MAX_SCORE
         )
-        if self.direction not in ("at_least", "at_most"):
-            raise InvalidInput("direction", self.direction, "at_least or at_most")
+        require(
+            self.direction in ("at_least", "at_most"),
+            "direction",
+            self.direction,
+            "at_least or at_most",
+        )
 
     def margin(self, value: float) -> int:
         """Return by how many thousandths `value` meets the goal; negative if it misses
@@ -742,9 +746,8 @@ class Loop:
         numbers = [a.number for a in self.attempts]
         first = 1
         if self.ladder is not None and numbers:
-            first = numbers[
-                0
-            ]  # the attempts of a later rung, as `of_rung` returns them
+            # The attempts of a later rung, as `of_rung` returns them.
+            first = numbers[0]
         if numbers != [*range(first, first + len(numbers))]:
             raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
 

@@ -429,13 +429,11 @@ def with_reported_names(
     `reported_names` says which check has another name there.
     """
     labels = reported_names(attempts, known)
-    return tuple(_with_labels(attempt, labels) for attempt in attempts)
-
-
-def _with_labels(attempt: Attempt, labels: Mapping[str, str]) -> Attempt:
-    """Return an attempt whose checks have these labels."""
-    judges = tuple(labels.get(name, name) for name in attempt.judged_by)
-    return replace(attempt, judged_by=judges)
+    renamed = []
+    for attempt in attempts:
+        judges = tuple(labels.get(name, name) for name in attempt.judged_by)
+        renamed.append(replace(attempt, judged_by=judges))
+    return tuple(renamed)
 
 
 def reported_names(

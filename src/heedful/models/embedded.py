@@ -17,7 +17,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from heedful.errors import (
     InvalidInput,
@@ -209,15 +209,11 @@ class EmbeddedModel:
 
     def _read_answer(self, reply: Reply) -> Answer:
         """Return the answer in a reply. Raises PromptTooLong, ModelError."""
-        error = reply.get("error")
-        if error is not None:
-            raise self._refusal_error(error)
+        if "error" in reply:
+            raise self._refusal_error(reply["error"])
 
         (choice,) = reply["choices"]
-        finish: Literal["stop", "length"] = "stop"
-        if choice["finish_reason"] == "length":
-            finish = "length"
-
+        is_cut = choice["finish_reason"] == "length"
         counts = reply["usage"]
         usage = Usage(
             1,
@@ -225,7 +221,8 @@ class EmbeddedModel:
             completion_tokens=counts["completion_tokens"],
             seconds=reply["seconds"],
         )
-        return Answer(choice["message"]["content"] or "", usage, finish)
+        text = choice["message"]["content"] or ""
+        return Answer(text, usage, "length" if is_cut else "stop")
 
     def _refusal_error(self, error: Mapping[str, Any]) -> ModelError:
         """Return the error of heedful for an error of the native server."""
