@@ -349,7 +349,8 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     assert dropped["text"] == "Ask 17 cooks."
     assert dropped["part"] == "strategy"
     assert list(dropped["unsupported"]) == ["17"]
-    answer["reflection"], reflection = "", answer["reflection"]
+    reflection = answer["reflection"]
+    answer["reflection"] = ""
     assert (
         "MalformedAnswer"
         in run_async(engine.generate_reflection(SPOKEN))["model_error"]

@@ -702,8 +702,8 @@ def test_an_override_needs_no_name(store):
         override_guardrails("loop_001", override_fatigue=True, store=store)
     )
     assert answer["overridden_by"] is None
-    stored = run_async(store.read(Scope(), loop_store.read, "loop_001"))
-    actors = {override.by for override in stored.loop.overrides}
+    stored_loop = run_async(store.read(Scope(), loop_store.read, "loop_001"))
+    actors = {override.by for override in stored_loop.loop.overrides}
     assert actors == {"unnamed"}
 
 

@@ -262,7 +262,9 @@ async def test_a_person_brings_back_what_is_kept_from_a_model(memory: Memory) ->
     await record_evidence(memory, lesson, SMALL, helps=True)
     await memory.look()
 
-    await memory.quarantine.restore(lesson.lesson_id, by="Ada", why="the model was changed")
+    await memory.quarantine.restore(
+        lesson.lesson_id, by="Ada", why="the model was changed"
+    )
     await memory.look()
 
     result = await drive(memory, "a typo", model=LARGE)

@@ -228,9 +228,7 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
                 covered = all(side[look - 1] < -log(LEVEL) for side in sides)
                 assert (effect.low <= gain <= effect.high) == covered
     assert misses <= at_most(RUNS, 2 * LEVEL)
-    (percent,) = read_documented(
-        r"in ([\d.]+) % of [\d,]+ simulated runs"
-    )
+    (percent,) = read_documented(r"in ([\d.]+) % of [\d,]+ simulated runs")
     assert near(misses, percent / 100)
 
 

@@ -306,7 +306,7 @@ class Run(Generic[C]):
                 await self._memory.brief(self.id, begins=False)
 
             entry = journal.override_entry(
-                before, after, self.policy, state.verdict, verdict
+                before, after, policy=self.policy, last=state.verdict, verdict=verdict
             )
             await self._journal.write(entry, before)
             return replace(state, loop=after, verdict=verdict)

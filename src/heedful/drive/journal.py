@@ -134,7 +134,7 @@ def cancel_loop(
 
 
 def override_entry(
-    before: Loop, after: Loop, policy: Policy, last: Verdict, verdict: Verdict
+    before: Loop, after: Loop, *, policy: Policy, last: Verdict, verdict: Verdict
 ) -> JournalEntry:
     """Return the entry for the overrides that a loop has got, and for its new verdict.
 

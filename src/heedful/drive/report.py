@@ -704,7 +704,9 @@ async def override(
         snapshot.check_free()
         verdict = runs.with_stage_feedback(verdict, after, stored_loop.head.stage)
 
-        entry = journal.override_entry(before, after, policy, last, verdict)
+        entry = journal.override_entry(
+            before, after, policy=policy, last=last, verdict=verdict
+        )
         await snapshot.journal().write(entry, before)
         return verdict
 
