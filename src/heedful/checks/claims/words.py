@@ -54,12 +54,15 @@ NUMBER_SCALES = {
     **dict.fromkeys(("trillion", "t"), 1e12),
 }
 _PERCENT_WORDS = ("%", "percent", "pct", "percentage")
-
-
-# The last word before a number that is only near the true one: "more than 5,000".
-_APPROXIMATE_WORDS = frozenset(
-    "about around roughly approximately ~ over than nearly almost".split()
-)
+# How far below and above a number the true one may lie after such a word, as shares
+# of it: "under 5,000", "more than 5,000".
+_APPROXIMATIONS = {
+    **dict.fromkeys("about around roughly approximately ~".split(), (0.05, 0.05)),
+    **dict.fromkeys(
+        "over above least exceeding more greater higher".split(), (0, 0.25)
+    ),
+    **dict.fromkeys("under below most nearly almost less fewer".split(), (0.25, 0)),
+}
 _RISE_STEMS = frozenset(
     "ros ris risen grew grow grown growth increas climb gain surg jump soar up".split()
 )
@@ -203,8 +206,8 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
             position += 1
 
         half_step = step * scale / 2 * (1 + 1e-9)
-        if first and lows[first - 1] in _APPROXIMATE_WORDS:
-            half_step += abs(value) * scale / 20
+        lead = lows[first - 2] if lows[first - 1] == "than" else lows[first - 1]
+        below, above = _APPROXIMATIONS.get(lead, (0, 0))
 
         percent = lows[position] in _PERCENT_WORDS
         points = percent and lows[position + 1].startswith("point")
@@ -213,8 +216,8 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
             last=position - 1,
             value=value * scale,
             step=step * scale,
-            least=value * scale - half_step,
-            greatest=value * scale + half_step,
+            least=value * scale - below * abs(value) * scale - half_step,
+            greatest=value * scale + above * abs(value) * scale + half_step,
             scale=scale,
             digits=digits,
             percent=percent and not points,
