@@ -362,6 +362,18 @@ TRAINS = [
             id="prose about another year",
         ),
         pytest.param(
+            [{"player": "Ida Kern", "goals": 1}, {"player": "Ann Reed", "goals": 3}],
+            "Kern had 1 goal.",
+            "Kern had 3 goals.",
+            id="a part of a name",
+        ),
+        pytest.param(
+            WARDS,
+            "Oncology has fewer than 20 beds.",
+            "Oncology has more than 20 beds.",
+            id="one side of a number",
+        ),
+        pytest.param(
             TRAINS,
             "IC 5 leaves at 1:40 pm.",
             "IC 5 leaves at 06:15.",

@@ -487,8 +487,10 @@ class Evidence:
         self.passages: list[tuple[str, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
-        # Maps the words of each name, in lower case, to the rows that it names.
+        # Maps the words of each name, in lower case, to the rows that it names; and so
+        # each word of it that has a capital.
         self._names: dict[Words, list[EvidenceRow]] = defaultdict(list)
+        self._named: dict[str, list[EvidenceRow]] = defaultdict(list)
 
         data = _parse_text(evidence) if isinstance(evidence, str) else evidence
         for row in read_rows(data, (), "$", depth=0):
@@ -504,7 +506,7 @@ class Evidence:
         ]
         self.has_times: bool = any(date.hour is not None for date, _ in self.dates)
         self._index_words()
-        self._longest_name: int = max(map(len, self._names), default=0)
+        self._longest_name: int = max(map(len, self._names), default=1)
 
         # Beginnings of words, for names in another form: "Germ" for Germany and German.
         self._roots: set[str] = set()
@@ -571,6 +573,9 @@ class Evidence:
         name = tuple(token.low for token in tokens)
         if name and not (len(name) == 1 and name[0] in words.STOP_WORDS - {"a", "i"}):
             self._names[name].append(row)
+        for token in tokens:
+            if token.text[0].isupper() and token.low not in words.STOP_WORDS:
+                self._named[token.low].append(row)
 
     def knows(self, word: str) -> bool:
         """Return whether the evidence has the stem `word` or a column named alike."""
@@ -606,6 +611,8 @@ class Evidence:
     def _rows_named(self, tokens: Sequence[Token]) -> tuple[int, list[EvidenceRow]]:
         """Return how many of the first tokens are the longest name of rows, and these.
 
+        Without one, a capitalised word may be a part of a name.
+
         What is in very many cells names no rows.
         """
         for count in range(len(tokens), 0, -1):
@@ -615,4 +622,7 @@ class Evidence:
                 rows = []
             if rows and len(rows) <= MAX_WORD_CELLS:
                 return count, list(dict.fromkeys(rows))
-        return 0, []
+
+        is_written_alike = tokens[0].text[0].isupper() and len(tokens[0].low) > 1
+        rows = self._named.get(tokens[0].low, []) if is_written_alike else []
+        return 1, rows if len(rows) <= MAX_WORD_CELLS else []
