@@ -340,18 +340,6 @@ def test_a_call_sent_at_once_takes_effect_once(tmp_path, case, service_count):
 
 
 PAIRS = {
-    "outcomes": (
-        Request(
-            "POST", "/v1/outcomes", {"loop": "1", "right_at_once": True, "calls": 1}
-        ),
-        Request(
-            "POST", "/v1/outcomes", {"loop": "2", "right_at_once": True, "calls": 1}
-        ),
-    ),
-    "loops cancelled": (
-        Request("POST", "/v1/loops/1/cancel", {"why": "b"}),
-        Request("POST", "/v1/loops/2/cancel", {"why": "b"}),
-    ),
     "lessons": (
         HELD_LESSON,
         Request(*HELD_LESSON[:2], {"error_type": "E", "text": "c"}),

@@ -80,11 +80,6 @@ def test_an_attempt_that_nobody_judged_is_refused_and_the_loop_stays_open(api):
     assert report(api, "unjudged", 1).json()["decision"] == "again"
 
 
-def test_an_attempt_that_nobody_judged_counts_if_the_policy_says_so(api):
-    open_loop(api, "again", policy="default, unscored=again")
-    assert report(api, "again", 1, judged=None).json()["decision"] == "again"
-
-
 def test_an_attempt_has_its_own_model_or_that_of_the_loop(api):
     assert open_loop(api, "models", model="small-1b").json()["model"] == "small-1b"
     assert report(api, "models", 1).status_code == 200

@@ -90,17 +90,6 @@ MEASURED = ("verified", "local")
             "write",
             True,
             "a",
-            [
-                {"output": LONG, "evaluation": WRONG},
-                {"output": RIGHT, "checks": [{"name": "not_empty"}]},
-            ],
-            WAITS,
-            id="a check after its own word",
-        ),
-        pytest.param(
-            "write",
-            True,
-            "a",
             [{"output": RIGHT, "evaluation": {}}],
             WAITS,
             id="its own word",
@@ -112,14 +101,6 @@ MEASURED = ("verified", "local")
             [LONG, RIGHT],
             MEASURED,
             id="a pinned check",
-        ),
-        pytest.param(
-            "write",
-            True,
-            "pinned",
-            [LONG, {"output": RIGHT, "checks": [CHECK]}],
-            MEASURED,
-            id="a pinned check that is sent, too",
         ),
         pytest.param(
             "write",

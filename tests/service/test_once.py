@@ -93,23 +93,6 @@ def test_a_key_is_for_one_request_printable_and_short(api):
         problem(answer, 422, "idempotency_key_invalid")
 
 
-def test_two_at_once_have_one_effect(api):
-    async def both() -> list[Any]:
-        requests = (
-            api.ask("POST", REMEMBER, json=LESSON, headers=once("f")) for _ in range(8)
-        )
-        return await asyncio.gather(*requests)
-
-    answers = api.run(both())
-    repeated = api.post(REMEMBER, json=LESSON, headers=once("f"))
-    for answer in answers:
-        if answer.status_code == 409:
-            assert answer.headers["Retry-After"] == "1"
-        else:
-            assert answer.json() == repeated.json()
-    assert api.run(api.setup.memory(MINE).seen(**LESSON)).count == 1
-
-
 def test_no_secret_is_kept_for_the_next_time(api):
     token = "sk-proj-" + "a1B2" * 8
     episode = {
@@ -186,11 +169,9 @@ def remember_released(api: Any, key: str) -> str:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        pytest.param("/v1/recall", {"task": LESSON["text"]}, id="recall"),
         pytest.param(
             "/v1/recall", {"task": LESSON["text"], "loop": "a"}, id="recall for a loop"
         ),
-        pytest.param("/v1/reflections/query", {"text": LESSON["text"]}, id="query"),
         pytest.param("/v1/seen", LESSON, id="seen"),
     ],
 )

@@ -4,23 +4,16 @@ may approve says whose words a run has.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.service.jobs import TASKS, Tools
 from heedful.store.keys import KEY_PERMISSIONS
 from tests.service.support import Api, Project, problem, read_data
 
 pytestmark = pytest.mark.both_nightly
 
 TASK = "What does the red kettle cost?"
-RULE = (
-    "When price `kettle` fails with “Error: no such item”, call price `red kettle` "
-    "instead."
-)
 RUN = {
     "events": [
         {"type": "tool_call", "tool": "price", "arguments": {"item": "kettle"}},
@@ -53,13 +46,6 @@ GENERATE = {
 @pytest.fixture
 def project(api: Api) -> Project:
     return Project(api, "main", "recall", "write")
-
-
-def reflect_on(api: Api, digest: str) -> None:
-    """Do the job that reflects on a run."""
-    tools = Tools(store=api.setup.store)
-    work: Any = TASKS["reflect"].run(tools, Scope("acme", "main"), digest=digest)
-    api.run(work)
 
 
 def memory_of(api: Api) -> Memory:
@@ -115,11 +101,6 @@ def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):
     answer = project.post("recall", {"task": TASK, "form": "text"})
     assert "Ask for the colour, too." in answer["text"]
     assert answer["silence"] == ""
-
-
-def test_a_loop_that_is_told_nothing_says_why(project):
-    answer = project.post("recall", {"task": TASK, "loop": "loop-1"})
-    assert "no lesson is about a similar task" in answer["silence"]
 
 
 @pytest.mark.parametrize("may", KEY_PERMISSIONS)
@@ -204,10 +185,3 @@ def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(api, text):
     assert answer["reflections"][-1]["reflection_id"] == reflection["reflection_id"]
     assert "silence" not in answer
     assert read_data(api.post(NATIVE_QUERY, json={}, key=reader))["silence"] == ""
-
-
-def test_lessons_that_are_no_reflections_are_named_as_such(api):
-    api.run(memory_of(api).remember("price", "no price"))
-    [answer] = [read_data(api.post(OLD_QUERY, json={}, key=api.key("read")))]
-    assert answer["reflections"] == []
-    assert "it does not match the filter" in answer["silence"]

@@ -92,12 +92,6 @@ def words_of(page: str) -> str:
     return re.sub(r" (?=[,.:;])", "", words)
 
 
-def facts_of(sentence: str) -> list[str]:
-    """Return the facts of what a proof says, as words of a page in small letters."""
-    facts = sentence.lower().replace("yet: ", "yet ")
-    return facts.split("; ")
-
-
 @contextmanager
 def browsing(folder: Path, read_only: bool = False, **setup: Any) -> Iterator[Browser]:
     with opened(folder / "heedful.db") as store:

@@ -6,9 +6,6 @@ import runpy
 
 import pytest
 
-from heedful.lessons.lesson import Scope
-from heedful.web import figures
-from tests.service.support import read_data
 from tests.web.support import browsing, words_of
 
 
@@ -51,31 +48,3 @@ def test_others_are_not_told_the_file(tmp_path):
         assert "/v1/loops/ID" in browser.get("").text
         # Only Home says how to begin; Loops leads there.
         assert "Next: how to begin" in words_of(browser.get("/loops").text)
-
-
-def test_an_empty_page_is_live(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open()
-        assert 'data-live="/ui/events' in browser.get("").text
-        assert 'data-live="/ui/events' in browser.get("/loops").text
-        store = browser.api.setup.store
-        scope = Scope("acme", "main")
-        before = browser.api.run(store.read(scope, figures.latest))
-        body = {"task": "a task"}
-        answer = browser.api.put("/v1/loops/first", json=body)
-        read_data(answer, 201)
-        after = browser.api.run(store.read(scope, figures.latest))
-        assert after != before
-
-
-def test_a_note_on_a_loop_is_sent_to_open_pages(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        answer = browser.api.put("/v1/loops/first", json={"task": "a task"})
-        read_data(answer, 201)
-        store = browser.api.setup.store
-        scope = Scope("acme", "main")
-        before = browser.api.run(store.read(scope, figures.latest))
-        note = {"text": "Ask Ada first."}
-        read_data(browser.api.post("/v1/loops/first/notes", json=note), 201)
-        assert browser.api.run(store.read(scope, figures.latest)) != before

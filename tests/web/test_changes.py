@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing
+from tests.web.support import Browser
 
 pytestmark = pytest.mark.both_nightly
 LINES = [f"line {number} of an answer: value {number * 7}" for number in range(1, 303)]
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def report_outputs(browser: Browser, *outputs: Any, findings: Any = ()) -> None:
@@ -55,25 +49,6 @@ def test_a_change_of_the_last_line_is_marked_and_what_is_unchanged_is_folded(bro
     assert "… 300 unchanged lines …" in second
     assert "line 301 of an answer" in second
     assert "line 5 of an answer" not in second
-
-
-def test_a_new_line_and_a_line_that_is_gone_are_marked(browser):
-    report_outputs(
-        browser, "\n".join(LINES), "\n".join([*LINES[:150], *LINES[151:], "end"])
-    )
-    second = attempt_of(browser, 2)
-
-    assert LINES[150] in "".join(changed(second, "del"))
-    assert "end" in "".join(changed(second, "ins"))
-
-
-def test_a_change_far_into_one_long_line_is_marked(browser):
-    old = " ".join(LINES)
-    report_outputs(browser, old, old.replace("value 2100", "value 9999"))
-    second = attempt_of(browser, 2)
-
-    assert changed(second, "del") == ["2100"]
-    assert changed(second, "ins") == ["9999"]
 
 
 def test_equal_attempts_in_succession_are_one_row(browser):
@@ -139,26 +114,6 @@ def test_a_large_answer_that_is_repeated_is_said_to_be_the_same(browser):
 
     assert "The same answer as" in second
     assert "differs after" not in second
-
-
-def test_a_changed_word_far_into_the_words_of_a_lesson_is_marked(browser):
-    api = browser.api
-    example = {"task": "t", "rejected": "npm test", "accepted": "pnpm test"}
-    body = {"error_type": "Bash", "text": "npm", "lesson": " ".join(LINES[:90])}
-    read_data(api.post("/v1/reflections", json={**body, "example": example}), 201)
-    lesson = browser.data("/lessons")["lessons"][0]
-    browser.do(
-        "amend",
-        id=str(lesson["id"]),
-        edition=lesson["edition"],
-        why="clearer",
-        change="edit",
-        text=" ".join([*LINES[:89], "end"]),
-    )
-
-    assert "630" in "".join(
-        changed(browser.get(f"/lessons/{lesson['id']}").text, "del")
-    )
 
 
 @pytest.mark.parametrize(

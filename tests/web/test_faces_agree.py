@@ -9,24 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings, strategies as st
 
 from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.loop.share import percent
-from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.connection import Db, token
 from heedful.store.store import Store
 from tests.cli.support import Desk
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, facts_of, fill, words_of
+from tests.web.support import Browser, browsing, fill, words_of
 
 SCOPE = Scope("acme", "main")
 DIGESTS = ("0" * 15 + "1", "0" * 15 + "2")
-# One loop of a made-up database: whether it was shown lessons, whether its first answer
-# was right, its model calls.
-LOOP = st.tuples(st.booleans(), st.booleans(), st.integers(0, 12))
 Compared = tuple[bool, bool, int]
 LESSON = {
     "error_type": "Bash",
@@ -92,78 +86,6 @@ def type_command(desk: Desk, line: str) -> Any:
 
 
 # To shrink would open hundreds of databases.
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
-@given(st.lists(LOOP, min_size=1, max_size=40))
-def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
-    with database(loops) as (browser, desk):
-        page = words_of(browser.get("/proof").text)
-        home = words_of(browser.get("/home").text)
-        home_data = browser.data("/home")
-        data = browser.data("/proof")
-        wire = read_data(browser.api.get("/v1/proof"))
-        terminal = type_command(desk, "proof").out
-        document = type_command(desk, "proof --json").json
-        proven = asyncio.run(Memory(browser.api.setup.store, SCOPE).prove())
-
-    assert data["pooled"] | wire["pooled"] == data["pooled"]
-    assert document["pooled"] | wire["pooled"] == document["pooled"]
-    assert data["balance"] == wire["balance"] == document["balance"]
-    assert data["sentence"] == wire["sentence"] == document["sentence"]
-    assert home_data["proof"]["sentence"] == data["sentence"]
-    facts = facts_of(data["sentence"])
-    for fact in (facts[0], facts[-1]):
-        assert fact in page.lower()
-    assert terminal.startswith(data["sentence"])
-    uplift = data["pooled"]["uplift"]
-    if uplift["gain"] is None:
-        assert data["sentence"].startswith("No verdict yet: ")
-        return
-
-    with_memory = data["pooled"]["shown"]
-    without = data["pooled"]["withheld"]
-    assert facts[0].partition(")")[0] in home.lower()
-
-    net = data["balance"]["net"]
-    right = data["balance"]["right"]
-    wrong = data["pooled"]["shown"] - right
-    assert -wrong <= net["low"] <= net["high"] <= right
-    saved = data["balance"]["calls_saved"]
-    low = points(uplift["low"])
-    high = points(uplift["high"])
-    gain = f"{points(uplift['gain'])} points right at the first try ({low} to {high}): "
-    if may_be_0(uplift):
-        gain = f"No difference shown yet at the first try ({low} to {high} points): "
-    assert data["sentence"].startswith(gain)
-    assert ("more right at the first try" in data["sentence"]) <= (uplift["low"] > 0)
-    assert f"gain {points(uplift['gain'])} points, between {low} and {high}" in terminal
-    assert f"{points(uplift['gain'])} points, between {low} and {high}" in str(
-        proven.pooled
-    )
-    net_ends = f"{signed(net['low'])} and {signed(net['high'])}"
-    assert f"net {signed(net['gain'])}, between {net_ends}" in terminal
-    net_row = f"net {signed(net['gain'])} {signed(net['low'])} to {signed(net['high'])}"
-    in_all = f"right in all {right} of {with_memory} about "
-    assert in_all in page
-    assert net_row in page
-    # Each row has one unit: a share is not beside a number of loops.
-    row = f"{points(uplift['gain'])} points {low} to {high}"
-    assert f"loops {with_memory} {without} right at the first try" in page
-    assert row in page
-    recurrence = data["pooled"]["recurrence"]
-    if recurrence["gain"] is not None:
-        error_again = f"same error again {percent(recurrence['shown'])} "
-        assert error_again in page
-        word = "more" if recurrence["gain"] < 0 else "fewer"
-        assert f"{abs(100 * recurrence['gain']):.0f} points {word}" in page
-    if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
-        saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
-        assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
-        ends = f"{signed(saved['low'])} to {signed(saved['high'])}"
-        assert f"calls saved {signed(saved['gain'])} {ends}" in page
-        doubt = ": no difference shown yet"
-        is_doubtful = may_be_0(data["pooled"]["calls"])
-        assert (f"calls a loop{doubt}" in data["sentence"]) == is_doubtful
-        assert (f"between {saved_ends}{doubt}" in terminal) == is_doubtful
 
 
 @pytest.mark.both_nightly

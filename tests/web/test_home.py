@@ -16,10 +16,6 @@ from tests.service.support import read_data
 from tests.web.support import Browser, browsing, fill, words_of
 
 DAY = 86_400
-EPISODE = {
-    "events": [{"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}],
-    "outcome": "error",
-}
 FAIL = """
 update episode
 set state = 'failed',
@@ -147,18 +143,6 @@ def test_an_open_loop_whose_driver_failed_needs_a_person_until_it_ends(site):
     assert needs_about(site.data("/home"), "driver failed") == []
 
 
-@pytest.mark.both_nightly
-def test_equal_errors_of_reflections_are_one_row_with_a_count(site, file):
-    for number in range(3):
-        episode = {**EPISODE, "task": f"t {number}"}
-        read_data(site.api.post("/v1/episodes", json=episode), 202)
-    change_rows(file, FAIL)
-
-    _, home = read_home(site)
-    (failure,) = needs_about(home, "reflection failed")
-    assert failure["number"] == 3
-
-
 def test_keys_say_how_their_loops_went_and_what_they_used(site):
     for number in range(3):
         report(site, f"good-{number}", key="triage")
@@ -177,12 +161,6 @@ def test_keys_say_how_their_loops_went_and_what_they_used(site):
         assert listed["totals"]["loops"] == row["loops"]
         assert listed["totals"]["calls"] == row["calls"]
     assert home["totals"] == site.data("/loops")["totals"]
-
-
-def test_home_without_anything_says_how_to_begin(site):
-    page = site.get("").text
-    assert 'id="begin"' in page
-    assert "needs you" not in words_of(page)
 
 
 def test_who_has_sessions_only_sees_these_and_no_page_for_beginners(site):

@@ -1,18 +1,14 @@
 """The pages of loops with several generators."""
 
-from typing import Any
-
 import pytest
 
 from heedful.drive.drive import run
 from heedful.drive.generate import Rung
-from heedful.errors import ModelError
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.service.support import read_data
-from tests.web.support import browsing, fill, words_of
+from tests.web.support import browsing, words_of
 
 
 def report_ladder(browser, loop: str, *passed: bool) -> None:
@@ -52,27 +48,6 @@ def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
         assert row["rung"] == item["rung"] == "rung 2 (large)"
         assert row["cost"] == item["cost"] == 0.75
         assert "rung 2 (large)" in browser.get("/loops").text
-
-
-@pytest.mark.both_nightly
-def test_a_loop_that_has_not_passed_was_answered_by_no_rung(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open()
-        report_ladder(browser, "unsolved", False, False)
-        [row] = browser.data("/loops")["loops"]
-        [item] = read_data(browser.api.get("/v1/loops"))["items"]
-        assert row["rung"] == item["rung"] == ""
-
-
-@pytest.mark.both_nightly
-def test_a_loop_without_a_ladder_has_no_rungs(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open()
-        fill(browser.api)
-        data = browser.data("/loops/stopped")
-        assert data["rungs"] == []
-        assert "rung" not in browser.get("/loops/stopped").text
-        assert "rung" not in browser.get("/loops").text
 
 
 @pytest.mark.both_nightly
@@ -137,60 +112,3 @@ def test_a_loop_says_which_rung_has_spent_its_limit(tmp_path):
         assert "Closed:" not in browser.get("/loops/first").text
         explained = read_data(browser.api.get("/v1/loops/ended/explain"))
         assert explained["closed"] == [sentence]
-
-
-@pytest.mark.both_nightly
-def test_a_loop_has_one_cost_on_every_page(tmp_path):
-    class Judge:
-        """The first call fails, but costs something; each of the others costs less."""
-
-        calls = 0
-
-        async def __call__(self, candidate, context):
-            self.calls += 1
-            if self.calls == 1:
-                error: Any = ModelError("overloaded")
-                error.usage = Usage(2, 50, cost=0.25)  # it was asked twice
-                raise error
-            findings = () if candidate == "right" else (Finding("queue", "wrong"),)
-            return Evaluation(findings=findings, usage=Usage(1, 5, cost=0.05))
-
-    def small(task, hint):
-        return "wrong", Usage(1, 10, cost=0.1)
-
-    def large(task, hint):
-        return "right", Usage(1, 10, cost=1.0)
-
-    with browsing(tmp_path) as browser:
-        browser.open()
-        judge = Judge()
-
-        def work():
-            return run(
-                "t",
-                generate=[small, large],
-                evaluate=judge,
-                policy="default, attempts.limit=1",
-                store=browser.api.setup.store,
-                scope=Scope("acme", "main"),
-                id="climbed",
-            )
-
-        with pytest.raises(ModelError):
-            browser.api.run(work())
-        usage = browser.api.run(work()).usage
-        assert usage.cost == pytest.approx(0.25 + 0.15 + 1.05)
-
-        home = browser.data("/home")["totals"]
-        page = browser.data("/loops/climbed")
-        [row] = browser.data("/loops")["loops"]
-        [item] = read_data(browser.api.get("/v1/loops"))["items"]
-        ladders = read_data(browser.api.get("/v1/proof"))["ladders"]
-        costs = [home["cost"], page["cost"], row["cost"], item["cost"]]
-        assert costs == [pytest.approx(usage.cost)] * 4
-        assert [home["calls"], page["calls"], item["calls"]] == [usage.calls] * 3
-        assert [home["tokens"], page["tokens"]] == [usage.tokens] * 2
-        assert ladders["overhead"]["cost"] == 0.25
-        assert sum(rung["cost"] for rung in ladders["rungs"]) == pytest.approx(1.2)
-        sentence = "calls that failed or were cut off, and drafts: calls 2, tokens 50"
-        assert sentence in browser.get("/loops/climbed").text

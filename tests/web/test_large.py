@@ -3,7 +3,6 @@
 import asyncio
 import json
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from heedful.store import recent
 from heedful.store.offload import take_turn
 from heedful.web import figures, window
 from tests.service.support import Api, read_data
-from tests.web.support import Browser, browsing
+from tests.web.support import Browser
 
 DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON
 DENSE_CHARS = len(json.dumps(DENSE, separators=(",", ":")))
@@ -46,13 +45,6 @@ def report(
     }
     body = {"output": output, "evaluation": evaluation}
     read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
-
-
-@pytest.fixture
-def browser(tmp_path: Path):
-    """A browser that is signed in with a key that may all."""
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def test_pages_of_large_tasks_are_short_and_say_what_they_left_out(browser: Browser):

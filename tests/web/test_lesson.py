@@ -14,17 +14,11 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, words_of
 
 SCOPE = Scope("acme", "main")
 LESSON = {"error_type": "Bash", "text": "npm is not used here", "lesson": "Use pnpm."}
 WRONG = {"check": "unit", "message": "no unit", "fix": "add the unit"}
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def store_lesson(browser: Browser) -> dict[str, Any]:
@@ -92,30 +86,6 @@ def test_loops_count_for_the_present_words_alone(browser: Browser):
 
 
 @pytest.mark.both_nightly
-def test_a_lesson_names_the_tasks_in_which_it_was_learnt(browser: Browser):
-    api = browser.api
-    for loop in ("first", "second"):
-        body = {"task": "measure <b>it</b>", "policy": "default", "memory_key": "k"}
-        read_data(api.put(f"/v1/loops/{loop}", json=body), 201)
-        for number, findings in enumerate(([WRONG], []), 1):
-            report = {
-                "output": f"{loop} {number}",
-                "evaluation": {"findings": findings},
-            }
-            read_data(api.put(f"/v1/loops/{loop}/attempts/{number}", json=report))
-
-    lesson = check_lesson(browser)
-    data = browser.data(f"/lessons/{lesson['id']}")
-    page = browser.get(f"/lessons/{lesson['id']}").text
-    for place, loop in zip(data["places"], ("second", "first"), strict=True):
-        assert place["task"] == "measure <b>it</b>"
-        assert place["loop"] == loop
-        assert place["state"] == "passed"
-    assert page.count("measure &lt;b&gt;it&lt;/b&gt;</a>") == 2
-    assert not [source for source in data["sources"] if source.startswith("loop:")]
-
-
-@pytest.mark.both_nightly
 def test_a_lesson_names_the_last_three_loops_in_which_it_was_learnt(browser: Browser):
     for loop in ("first", "second", "third", "fourth"):
         body = {"task": loop, "policy": "default", "memory_key": "k"}
@@ -145,12 +115,6 @@ def test_the_place_of_a_loop_that_is_gone_has_its_name(browser: Browser):
         f"values ({lesson['id']}, 'gone-loop', 'x', 1.0)",
     )
     assert "gone-loop gone" in words_of(browser.get(f"/lessons/{lesson['id']}").text)
-
-
-def test_a_lesson_that_no_loop_was_shown_says_so(browser: Browser):
-    lesson = store_lesson(browser)
-    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
-    assert "Never shown." in page
 
 
 def test_more_of_the_same_error_has_no_double_negative(browser: Browser):
@@ -191,19 +155,6 @@ def test_a_lesson_that_waits_shows_its_words_and_offers_them_for_an_edit(
 
     browser.open(browser.api.key("recall"))
     assert "Update the driver." not in browser.get(f"/lessons/{lesson.id}").text
-
-
-def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
-    lesson = store_lesson(browser)
-    show_to_loops(browser, lesson, right=3, wrong=1)
-    page = words_of(browser.get("/lessons").text)
-    assert "0 of 1 lesson proven to help at the first try 1 not known yet" in page
-    (listed,) = browser.data("/lessons")["lessons"]
-    assert listed["ends"] == "shown 4: 3 right, 0 again, 1 other"
-    for path in ("/lessons", f"/lessons/{lesson['id']}"):
-        assert listed["ends"] in words_of(browser.get(path).text).lower()
-    proof = words_of(browser.get("/proof").text)
-    assert "By chance, memory was withheld in none of the 4 loops" in proof
 
 
 def test_loops_that_a_comparison_leaves_out_are_not_said_to_run(browser: Browser):

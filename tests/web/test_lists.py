@@ -16,7 +16,6 @@ from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 
 SCOPE = Scope("acme", "main")
-DAY_SECONDS = 86_400
 # id, memory key, model, policy, the checks that failed in each attempt, cost of each.
 LOOPS: Sequence[tuple[str, str, str, str, Sequence[list[str]], float]] = (
     ("sql-1", "sql", "small", "default", ([],), 0.002),
@@ -241,24 +240,6 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
 
 
 @both_nightly
-def test_a_search_has_the_same_orders(browser):
-    change_times(browser, {"sql-1": 5000.0, "sql-2": 3000.0, "sql-3": 4000.0})
-    ids = ids_of(read(browser, query="?text=sql-"))
-    assert ids == ["sql-1", "sql-3", "sql-2"]
-
-
-@both_nightly
-def test_pages_of_an_order_follow_each_other(browser, monkeypatch):
-    monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 4)
-    first = read(browser, query="?sort=-cost")
-    second = read(browser, query=first["next"])
-    assert len(first["loops"]) == 4
-    assert len(second["loops"]) == 2
-    assert not second["next"]
-    assert set(ids_of(first)).isdisjoint(ids_of(second))
-
-
-@both_nightly
 def test_a_loop_that_changed_is_counted_again(browser):
     before = read(browser)["totals"]
     report(browser, "ticket", 2, [], 0.5)
@@ -297,20 +278,6 @@ def test_all_projects_are_listed_in_order(browser):
     assert names == ["Alpha", "beta", "main", "zebra", "\u00e9mile"]
 
 
-@both_nightly
-def test_a_search_narrows_facets_and_totals(browser):
-    page = read(browser, query="?text=sql-")
-    assert page["totals"]["loops"] == 3
-    assert counts_of(page, "check") == {"columns": 2, "runs": 1}
-
-
-@pytest.mark.parametrize("name", ["days", "model", "policy", "rule", "notes"])
-def test_a_filter_that_is_gone_is_named_and_all_loops_are_shown(browser, name):
-    page = browser.get(f"/loops?{name}=7")
-    assert f"This page has no filter {name}." in words_of(page.text)
-    assert len(read(browser, query=f"?{name}=7")["loops"]) == len(LOOPS)
-
-
 def test_a_note_stands_on_its_loop(browser):
     note = "Ask again <b>tomorrow</b>"
     assert browser.do("note", id="sql-2", text=note) == "The note is saved."
@@ -319,11 +286,6 @@ def test_a_note_stands_on_its_loop(browser):
     (written,) = read(browser, "/loops/sql-2")["notes"]
     assert written == read_data(browser.api.get("/v1/loops/sql-2"))["notes"][0]
     assert written["text"] == note
-
-
-def test_who_may_not_write_is_offered_no_note(browser):
-    browser.open(browser.api.key("read"))
-    assert "Write a note" not in browser.get("/loops/sql-2").text
 
 
 @both_nightly

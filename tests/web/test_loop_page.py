@@ -17,17 +17,10 @@ from heedful.web.loop_memory import describe_memory
 from tests.service.support import read_data
 from tests.web.support import (
     Browser,
-    browsing,
     record_loop,
     run_with_memory,
     words_of,
 )
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def choice(
@@ -73,12 +66,6 @@ def choice(
 )
 def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence: str):
     assert describe_memory(choices, Counter({"check/7": 2})) == sentence
-
-
-def test_the_attempts_stand_before_the_side_column(browser: Browser):
-    record_loop(browser.api, "one", ["a", "b"])
-    page = browser.get("/loops/one").text
-    assert page.index('id="attempt-1"') < page.index("<aside")
 
 
 def test_a_passed_loop_folds_its_rules(browser: Browser):
@@ -130,41 +117,6 @@ def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
     assert [check["check_name"] for check in first["checks"]] == ["vowels"]
     assert [check["check_name"] for check in second["checks"]] == ["no_vowel", "short"]
     assert "✓ Passed: no_vowel, short" in page
-
-
-@pytest.mark.both_nightly
-def test_a_check_has_the_name_in_its_findings(browser: Browser):
-    record_loop(browser.api, "one", ["a", "b"], passes=True)
-    page = words_of(browser.get("/loops/one").text)
-    assert "pytest ✗ ✓ answer" in page
-
-
-@pytest.mark.both_nightly
-def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
-    api = browser.api
-    run = heedful.run(
-        "answer",
-        generate=lambda task, hint: "b",
-        checks=[no_vowel, short],
-        store=api.setup.store,
-        scope=Scope("acme", "main"),
-    )
-    loop = browser.data(f"/loops/{api.run(run).loop.id}")
-    rows = [row for row in loop["matrix"]["rows"] if row["about"] == "check"]
-    assert [row["name"] for row in rows] == ["no_vowel", "short"]
-    assert [row["cells"][0]["text"] for row in rows] == ["✓", "✓"]
-
-
-def test_one_attempt_has_a_table_as_several_have(browser: Browser):
-    record_loop(browser.api, "one", ["a"])
-    page = words_of(browser.get("/loops/one").text)
-    assert "attempt 1 pytest ✗ answer a decision again" in page
-
-
-def test_the_answers_of_a_stopped_loop_come_before_its_forms(browser: Browser):
-    record_loop(browser.api, "one", ["a", "a", "a"])
-    page = browser.get("/loops/one").text
-    assert page.index('id="attempt-1"') < page.index('id="override"')
 
 
 def test_an_open_loop_says_what_would_stop_it(browser: Browser):
@@ -229,12 +181,6 @@ def test_what_was_masked_says_so_with_its_kind(browser: Browser):
     assert secret not in page
     assert f"<h1>call with {mark}</h1>" in page
     assert f"use {mark}</pre>" in page
-
-
-def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browser):
-    record_loop(browser.api, "one", ["a", "b"], passes=True)
-    page = words_of(browser.get("/loops/one").text)
-    assert "Passed at attempt 2. Before, pytest failed in attempt 1 (wrong)." in page
 
 
 @pytest.mark.parametrize(
@@ -345,13 +291,6 @@ def check_words_then(browser: Browser, form: str, words: str) -> None:
     assert "(reworded since)" in page
 
 
-@pytest.mark.both_nightly
-def test_memory_has_the_words_of_a_rule_that_the_loop_was_shown(browser: Browser):
-    for name in ("first", "second", "third"):
-        run_with_memory(browser, name, ["guess", f"{name} source"])
-    check_words_then(browser, "rule", "name the source")
-
-
 def test_memory_has_the_words_that_the_lesson_of_an_example_had(weighing: Browser):
     check_words_then(weighing, "example", "name it")
 
@@ -411,26 +350,12 @@ def test_what_was_told_with_other_words_each_time_is_counted(browser: Browser):
 
 # -- several rules stopped a loop
 
-ATTEMPTS_WORDS = "all 4 attempts are made"
-REPEAT_WORDS = "the answer repeats attempt 2"
-
 
 @pytest.fixture
 def stopped_twice(browser: Browser) -> Browser:
     """Add a loop that two rules stopped at once."""
     record_loop(browser.api, "one", ["five", "5", "5", "5"])
     return browser
-
-
-def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
-    stopped_twice: Browser,
-):
-    page = stopped_twice.get("/loops/one").text
-    verdict, _, form = map(words_of, page.partition('id="override"'))
-    assert ATTEMPTS_WORDS in verdict
-    assert REPEAT_WORDS in verdict
-    assert "all attempts made" in form
-    assert "repeated answer" in form
 
 
 @pytest.mark.both_nightly
@@ -469,11 +394,6 @@ def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
     assert answer["briefing"]["prompt"] == prompt
     assert re.match(r"<summary>What the prompt got, about \d+ tokens<", folded)
     assert prompt.splitlines()[0] in folded
-
-
-def test_a_loop_without_memory_has_no_text_of_a_prompt(weighing: Browser):
-    assert weighing.data("/loops/first")["prompt"] == ""
-    assert 'id="prompt"' not in weighing.get("/loops/first").text
 
 
 # -- a limit that holds only while something else does

@@ -9,17 +9,11 @@ from heedful.lessons.lesson import Scope
 from heedful.web.matrix import MAX_CHECK_ROWS
 from heedful.web.window import MAX_PAGE_ATTEMPTS
 from tests.service.support import Api, read_data
-from tests.web.support import ATTACK, Browser, browsing, words_of
+from tests.web.support import ATTACK, Browser, words_of
 
 pytestmark = pytest.mark.both_nightly
 LONG_LOOP_ATTEMPTS = 10_000
 USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def record_loop(
@@ -96,19 +90,6 @@ def test_what_a_check_said_last_is_named_as_the_last(browser: Browser):
     assert failed == "name failed in all 4 attempts (around)"
 
 
-def test_other_causes_are_named_by_attempt(browser: Browser):
-    path = "/v1/loops/causes"
-    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
-    for number, check in enumerate(["date", "total", "total", "total"], 1):
-        evaluation = {"findings": [{"check": check, "message": "wrong"}]}
-        attempt = {"output": f"answer {number}", "evaluation": evaluation}
-        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
-
-    assert browser.data("/loops/causes")["failed"] == (
-        "total failed in 3 of 4 attempts (wrong); date failed in attempt 1"
-    )
-
-
 def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
     data = report_failures(browser, "default")
     page = words_of(browser.get("/loops/failed").text)
@@ -118,13 +99,6 @@ def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
     assert data["matrix"]["best"] is None
     assert "1 best" not in page
     assert "None is better than the others." in page
-
-
-def test_the_list_says_what_was_wrong_at_last(browser: Browser):
-    record_loop(browser.api, "four", ["a", "b", "c", "d"])
-    (row,) = browser.data("/loops")["loops"]
-    assert row["finding"] == "wrong"
-    assert "four wrong" in words_of(browser.get("/loops").text)
 
 
 def answer_cells(browser: Browser) -> Any:
@@ -164,14 +138,6 @@ def test_a_repeated_answer_names_the_attempt_that_it_repeats(browser: Browser):
     record_loop(browser.api, "loop", ["a", "b", "a"])
     page = browser.data("/loops/loop")
     assert row_texts(page, "change") == ["begins", "rewritten", "repeats 1"]
-
-
-def test_each_column_leads_to_its_attempt(browser: Browser):
-    record_loop(browser.api, "loop", ["a", "b", "c"])
-    page = browser.get("/loops/loop").text
-    for number in (1, 2, 3):
-        assert page.count(f'id="attempt-{number}"') == 1
-        assert f'href="#attempt-{number}"' in page
 
 
 def test_names_of_checks_and_outputs_are_data_in_a_matrix(browser: Browser):

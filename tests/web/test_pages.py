@@ -7,12 +7,10 @@ import re
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given, strategies as st
 
-from heedful import Finding, Memory, Pipeline
+from heedful import Memory, Pipeline
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.loop.share import Share
 from heedful.store import exposures, keys
 from heedful.store.episodes import record_failure
 from heedful.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
@@ -79,27 +77,6 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         assert "Attempt 2" in page_of_loop
         assert "&lt;script&gt;" in page_of_loop
         assert browser.data("/")["totals"]["right"]["of"] == 2
-
-
-@given(st.integers(0, 300), st.integers(0, 300))
-def test_an_interval_holds_its_share_and_shrinks(right, wrong):
-    share = Share(right, right + wrong)
-    more = Share(3 * right, 3 * (right + wrong))
-    low, high = share.interval
-    assert 0 <= low <= (share.value or 0) <= high <= 1
-    assert more.interval[1] - more.interval[0] <= high - low + 1e-6
-
-
-def test_a_loop_says_how_near_each_rule_is(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        browser.open(browser.api._all)
-        page = browser.data("/loops/a/b")
-        near = {
-            reading["rule"]: (reading["now"], reading["of"])
-            for reading in page["readings"]
-        }
-        assert near["attempts"] == (2, 4)
 
 
 @pytest.mark.both_nightly
@@ -278,13 +255,6 @@ def test_the_list_of_lessons_escapes_the_type_of_an_error(tmp_path):
         assert "evil.py" not in page.text
 
 
-def test_a_search_that_finds_no_lesson_says_why(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.api.post("/v1/reflections", json={"error_type": "x", "text": "odd"})
-        page = browser.open(browser.api._all).get("/lessons?text=river")
-        assert "No lesson fits: no lesson is about a similar task" in page.text
-
-
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
@@ -341,21 +311,6 @@ def test_an_address_that_is_no_page_says_so(tmp_path):
             browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
         )
         assert browser.get("/static/../site.py").status_code in (303, 404)
-
-
-def test_a_run_calls_the_level_of_a_finding_as_its_loop_does(tmp_path):
-    def few(output, context):
-        return [Finding("few", "only 7 rows were sold")]
-
-    with browsing(tmp_path) as browser:
-        store = browser.api.setup.store
-        scope = Scope("acme", "main")
-        pipeline = Pipeline("p", store=store, scope=scope, progress=False)
-        pipeline.stage(name="load", checks=[few])(lambda state: {"sold": 7})
-        run = browser.api.run(pipeline.run({})).run
-        browser.open(browser.api._all)
-        for path in (f"/runs/{run}", f"/loops/{run}/load"):
-            assert "few error only 7 rows" in words_of(browser.get(path).text), path
 
 
 def test_pipelines_projects_and_runs_that_wait(tmp_path):
@@ -431,28 +386,6 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
 
 
 @pytest.mark.both_nightly
-def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
-    with browsing(tmp_path) as browser:
-        api = browser.api
-        fill(api)
-        home = browser.open(api._all).get("/home.json").json()
-        assert home["totals"]["loops"] == 3
-        loops = browser.data("/loops")["loops"]
-        assert [row["finding"][:11] for row in loops] == 2 * ["no severity"] + [""]
-        assert loops[2]["first_finding"][:11] == "no severity"
-        assert browser.data("/work")["agents"][0]["where"] == "step 1 sh"
-        for query in ("", "?text=PageError"):
-            listed = browser.get(f"/lessons.json{query}").json()["lessons"]
-            assert "quarantined" not in {row["state"] for row in listed}
-        read_data(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
-        read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
-        (choice,) = read_data(api.get("/v1/loops/told"))["briefing"]["choices"]
-        page = browser.get("/loops/told").text
-        assert f"/ui/lessons/{choice['lesson']}?" in page
-        assert '<details id="memory" open>' in page
-
-
-@pytest.mark.both_nightly
 def test_the_page_of_the_proof_is_split_by_model(tmp_path):
     digest = "0123456789abcdef"
     models = ("small-1b", "<script>alert(1)</script>")
@@ -516,36 +449,6 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
         assert "right at the first try 0 % 100 % −100 points" in page
         assert answer["verdict"] == "hurts"
         assert answer["balance"]["net"]["gain"] == -30
-
-
-@pytest.mark.both_nightly
-def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
-    wrong = {
-        "findings": [{"check": "unit", "message": "no unit", "fix": "name it"}],
-    }
-    with browsing(tmp_path) as browser:
-        api = browser.api
-        for model in ("small-1b", "large-70b"):
-            loop = {
-                "task": "weigh it",
-                "memory_key": "weights",
-                "model": model,
-            }
-            read_data(api.put(f"/v1/loops/{model}", json=loop), 201)
-            recall = {"task": "weigh it", "loop": model}
-            read_data(api.post("/v1/recall", json=recall))
-            for number, evaluation in enumerate((wrong, {}), 1):
-                report = {
-                    "output": f"{number} kg",
-                    "evaluation": evaluation,
-                }
-                path = f"/v1/loops/{model}/attempts/{number}"
-                read_data(api.put(path, json=report))
-        browser.open(api._all)
-
-        of_large = browser.get("/loops/large-70b").text
-
-        assert "model large-70b" in words_of(of_large)
 
 
 def test_rare_pages_and_refusals(tmp_path):

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 
 import pytest
 from starlette.routing import Route
 
-from heedful.web.menu import MENU
 from heedful.web.site import READING, Document, Site, SitePage, Visit
-from tests.web.support import Browser, browsing, fill, words_of
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
+from tests.web.support import Browser, fill, words_of
 
 
 async def fail(visit: Visit) -> Document:
@@ -33,11 +25,6 @@ def add_broken_page(browser: Browser) -> None:
     site = Site(app, app.state.setup, app.state.admission, pages=(broken,), actions=())
     site.sessions = browser.site.sessions
     app.routes.insert(0, Route("/ui/broken{rest:path}", site))
-
-
-def links_of(page: str) -> set[str]:
-    """Return the addresses to which a page leads, without their project."""
-    return {link.partition("?")[0] for link in re.findall(r'href="([^"]*)"', page)}
 
 
 def test_a_page_with_a_defect_answers_with_a_page_and_an_id_of_the_log(
@@ -61,24 +48,6 @@ def test_the_data_of_a_page_with_a_defect_stay_data(browser: Browser):
     answer = browser.get("/broken.json?project=main")
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"
-
-
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        pytest.param("/nothing?project=main", 404, id="no such page"),
-        pytest.param("/lessons/99?project=main", 404, id="no such lesson"),
-        pytest.param("/loops?project=main&sort=zqw", 422, id="a wrong filter"),
-        pytest.param("/broken?project=main", 500, id="a defect"),
-    ],
-)
-def test_each_error_has_the_menu_of_all_pages(browser: Browser, path: str, status: int):
-    add_broken_page(browser)
-    answer = browser.get(path)
-    assert answer.status_code == status
-    addresses = {page.address for page in MENU if page.may != "admin"}
-    expected = {f"/ui{address}".removesuffix("/") for address in addresses}
-    assert expected <= links_of(answer.text)
 
 
 @pytest.mark.parametrize(

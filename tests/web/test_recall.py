@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from heedful import Context, Finding, run
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from tests.cli.support import Desk
-from tests.service.support import read_data
-from tests.web.support import ATTACK, Browser, browsing, words_of
-
-ANSWER = {"task": "sort the colours red and blue", "rejected": "x", "accepted": "blue"}
-LESSON = {
-    "error_type": "Order",
-    "text": "the order of colours is wrong",
-    "lesson": "Sort colours by name.",
-    "example": ANSWER,
-}
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
-
-
-def test_a_task_shows_what_the_command_prints(browser: Browser, tmp_path):
-    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
-    query = "?task=sort+the+colours+red+and+blue"
-    recall = browser.data(f"/lessons{query}")["recall"]
-    page = words_of(browser.get(f"/lessons{query}").text)
-    printed = Desk(tmp_path).heedful(
-        "recall 'sort the colours red and blue' --db heedful.db",
-        HEEDFUL_TENANT="acme",
-        HEEDFUL_PROJECT="main",
-        HEEDFUL_EMBEDDER="none",
-    )
-    assert "accepted: blue" in recall["answer"]
-    assert printed.out.startswith(recall["answer"])
-    assert words_of(recall["answer"]) in page
+from tests.web.support import ATTACK, Browser
 
 
 def test_nothing_is_asked_without_a_task(browser: Browser):

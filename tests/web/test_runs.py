@@ -12,16 +12,10 @@ from heedful.memory.memory import Memory
 from heedful.pages.report import lasted
 from heedful.testing import ScriptedModel
 from heedful.web import work
-from tests.web.support import browsing, words_of
+from tests.web.support import words_of
 
 pytestmark = pytest.mark.both_nightly
 SCOPE = Scope("acme", "main")
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def test_a_run_shows_what_each_stage_was_given(browser):

@@ -191,22 +191,6 @@ def test_a_used_address_of_heedful_ui_brings_one_fresh_one(tmp_path):
         assert browser.get(f"/open?token={fresh}").status_code == 303
 
 
-def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        form = {"token": browser.token}
-
-        async def read_stream() -> str:
-            """Return what a stream says that ends when its session does."""
-            stream = await begin_stream(browser)
-            await browser.client.post(
-                "/ui/sign-out", data=form, headers={"origin": HERE}
-            )
-            return await stream.read()
-
-        assert "event: ended" in browser.api.run(read_stream())
-
-
 def test_a_service_that_stops_ends_the_streams_of_live_pages(browser):
     async def read_stream() -> str:
         """Return what a live page's stream says until the service stops."""
@@ -331,13 +315,6 @@ async def slow_form(
     yield b"ful"
 
 
-def neighbour_of(browser: Browser) -> Browser:
-    """Return the browser of a key of another tenant, on the same pages."""
-    neighbour = Browser(browser.api)
-    neighbour.site = browser.site
-    return neighbour.open(browser.api.key("read", tenant="other", projects=()))
-
-
 def test_slow_sign_ins_are_cut(tmp_path):
     limits = RequestLimits(seconds=0.3)
     with browsing(tmp_path, limits=limits) as browser:
@@ -399,32 +376,6 @@ def test_so_many_pages_at_most_are_kept_up_to_date(tmp_path, monkeypatch):
 
         # A browser asks again after 5 seconds.
         assert browser.api.run(ask_beside_another()) == "retry: 5000\n\n"
-
-
-def test_a_key_that_signs_in_often_ends_its_own_sessions_alone(tmp_path):
-    with browsing(tmp_path) as browser:
-        api = browser.api
-        others = []
-        for key in (api._all, api.key("read", tenant="other", projects=())):
-            other = Browser(api)
-            other.site = browser.site
-            others.append(other.open(key))
-
-        recaller = api.key("recall")
-        first = sign_in(browser, recaller).cookies
-        second = sign_in(browser, recaller).cookies
-        for _ in range(MAX_KEY_SESSIONS - 1):
-            sign_in(browser, recaller)
-
-        def status(cookies: Any) -> int:
-            """Return how a page answers to these cookies."""
-            browser.client.cookies = cookies
-            return browser.get("/loops.json").status_code
-
-        assert status(first) == 401
-        assert status(second) == 200
-        for other in others:
-            assert other.get("/loops.json").status_code == 200
 
 
 def test_ten_thousand_sign_ins_end_no_session_of_another_key():

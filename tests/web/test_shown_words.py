@@ -130,14 +130,6 @@ def test_a_reviewer_sees_what_memory_showed(taken_back):
     assert WORDS not in texts["MCP shown"]
 
 
-@pytest.mark.parametrize("taken_back", ["rule"], indirect=True)
-def test_a_reviewer_sees_on_the_page_of_a_run_what_memory_showed(taken_back):
-    browser, run = taken_back
-    browser.open(browser.api.key("read"))
-
-    assert WORDS in browser.get(f"/runs/{run}").text
-
-
 def test_who_may_not_see_the_words_still_sees_that_memory_showed_something(taken_back):
     browser, run = taken_back
     answer = browser.api.get("/v1/loops/shown", key=browser.api.key("recall"))

@@ -9,16 +9,10 @@ from heedful.memory.sessions import learn_session
 from tests.engines import change_rows
 from tests.episodes.runs import ROOT, document, span
 from tests.service.support import PROJECT, TENANT, read_data
-from tests.web.support import Browser, browsing, fill, words_of
+from tests.web.support import Browser, words_of
 
 EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
 FAIL = "update episode set state = 'failed', error = '{error}' where name = '{name}'"
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def fail_reflections(browser: Browser, errors: dict[str, str]) -> None:
@@ -104,18 +98,6 @@ def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
     page = browser.get("/home").text
     assert "away" in page
     assert "secret words" not in page
-
-
-def test_the_list_of_traces_has_the_command_that_starts_a_worker(browser: Browser):
-    fill(browser.api)
-    page = words_of(browser.get("/work").text)
-    command = "Next: heedful worker --once"
-    assert page.count(command) == 1
-    assert "1 run of an agent: failed." in page
-
-
-def test_a_project_without_runs_says_so(browser: Browser):
-    assert "Nothing has run yet." in words_of(browser.get("/work").text)
 
 
 def learn(browser: Browser, session: str, task: str, parts: int) -> None:

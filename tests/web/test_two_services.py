@@ -94,19 +94,3 @@ def test_each_service_has_its_own_limits(services):
         assert browser.post("/do/cancel", form).status_code == status
     assert read_data(first.api.get("/v1/loops/mine"))["cancelled"]
     assert not read_data(second.api.get("/v1/loops/mine"))["cancelled"]
-
-
-def test_each_service_counts_its_own_requests(services):
-    first, second = services
-    read_data(first.api.get("/v1/proof"))
-
-    assert 'route="/v1/proof"' in first.api.get("/metrics").text
-    assert 'route="/v1/proof"' not in second.api.get("/metrics").text
-
-
-def test_a_route_that_one_service_gets_is_none_of_the_other(services):
-    first, second = services
-    first.api.app.add_api_route("/v1/mine", lambda: {"own": True})
-
-    assert read_data(first.api.get("/v1/mine")) == {"own": True}
-    problem(second.api.get("/v1/mine"), 404, "unknown_path")

@@ -13,7 +13,7 @@ All that belongs to a page is in this room:
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
 - `lists.py`, `templates/ui/list.html.j2`, `rows.html.j2`: what all lists have alike.
   `summaries.py`: what the list of loops shows.
-- `menu.py`: the pages of the menu, and where those of earlier versions are now.
+- `menu.py`: the pages of the menu.
 - `site.py`: who may see a page, and the way from an address to a page; `addresses.py`
   reads what a request asks for.
 """
