@@ -30,7 +30,7 @@ from heedful.store.connection import Db, token
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from heedful.web import add_pages
+from heedful.web.site_map import add_pages
 
 SIZES = (45, 2_000, 100_000)  # loops, and as many lessons
 ATTEMPTS = 10_000  # of the long loop

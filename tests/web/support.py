@@ -30,7 +30,7 @@ class Browser:
     """Somebody who looks at the pages, with the cookies and headers of a browser."""
 
     def __init__(self, api: Api, read_only: bool = False) -> None:
-        from heedful.web import add_pages
+        from heedful.web.site_map import add_pages
 
         self.api = api
         self.site = add_pages(api.app, read_only)

@@ -226,7 +226,7 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
     times = {"sql-1": 5000.5, "sql-2": 3000.0, "sql-3": 4000.0}
     times |= {"bug-1": 3000.0, "bug-2": 1000.25, "ticket": 2000.0}
     change_times(browser, times)
-    monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 2)
+    monkeypatch.setattr("heedful.web.loops.MAX_PAGE_ROWS", 2)
     expected = [["sql-1", "sql-3"], ["bug-1", "sql-2"], ["ticket", "bug-2"]]
     assert read_pages(browser, "") == expected
     assert read_pages(browser, "?sort=-changed") == expected

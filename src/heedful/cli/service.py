@@ -42,7 +42,7 @@ from heedful.service.server import HAS_FAST_EXTRA, bound, listen, loopback, url_
 from heedful.service.setup import RequestLimits, Setup
 from heedful.store import POSTGRES_PREFIXES, keys, shown
 from heedful.store.store import Store
-from heedful.web import add_pages
+from heedful.web.site_map import add_pages
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
 PAGES_HOST = "127.0.0.1"

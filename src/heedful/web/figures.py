@@ -25,7 +25,6 @@ from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.web.steps import first_failure, steps_of
 
 FIGURE_DAY_SECONDS = 86_400.0
-MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 # Pages show only the beginning of a longer task.
 MAX_SHOWN_TASK_CHARS = 4_000
 # A list does not read longer records of an attempt, a decision or an episode, so that

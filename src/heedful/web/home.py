@@ -27,9 +27,6 @@ MAX_HOME_ROWS = 5  # rows of each kind
 MAX_HOME_KEYS = 10
 MAX_COUNTED_PROJECTS = 10  # whose loops are counted; of more, the names are shown
 NEED_SECONDS = 7 * 86_400.0  # how long a stopped loop needs a person
-MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
-MIN_UNHEEDED_SESSIONS = 3  # in which a lesson was told, and its mistake came again
-MAX_COUNTED_REVIEWS = 100  # lessons that hurt
 
 
 async def home(visit: Visit) -> Document:
@@ -98,13 +95,9 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
     if visit.may("read"):
         needs += await visit.caller.read(_waiting_texts)
     needs += await visit.caller.read(_broken_loops)
-    failures = await visit.caller.read(
-        figures.rows, "failures", limit=MAX_GROUPED_ERRORS
-    )
+    failures = await visit.caller.read(figures.rows, "failures", limit=100)
     needs += group_errors(failures, reviews=visit.may("read"))
-    reviews = await visit.caller.read(
-        figures.rows, "reviews", limit=MAX_COUNTED_REVIEWS
-    )
+    reviews = await visit.caller.read(figures.rows, "reviews", limit=100)
     for row in reviews:
         kind = "lesson that hurts: edit or retire it"
         path = f"/lessons/{row['id']}"
@@ -112,8 +105,8 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
     unheeded = await visit.caller.read(
         figures.rows,
         "unheeded",
-        least=MIN_UNHEEDED_SESSIONS,
-        limit=MAX_COUNTED_REVIEWS,
+        least=3,
+        limit=100,
     )
     for row in unheeded:
         kind = f"lesson told {row['told']} times, again {row['again']} times: reword it"
@@ -186,7 +179,7 @@ def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
 
 def _broken_loops(db: Db, scope: Scope) -> list[Document]:
     """Return the open loops whose driver failed."""
-    rows = figures.rows(db, scope, "broken", limit=MAX_COUNTED_REVIEWS)
+    rows = figures.rows(db, scope, "broken", limit=100)
     loops = read_recent(db, scope, numbers=[row["n"] for row in rows]).loops
     kind = "open loop whose driver failed: run it again, or cancel it"
     return [

@@ -27,11 +27,11 @@ from heedful.store import (
 )
 from heedful.store.connection import token
 from heedful.web import figures
+from heedful.web.lists import MAX_PAGE_ROWS
 from heedful.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
 Case = list[QuarantinedLesson]
 MAX_QUEUE_TEXTS = 200  # the newest ones, of which the queue consists
-MAX_QUEUE_ROWS = 50
 MAX_CASE_TEXTS = 50  # the others of a run are the next case
 MAX_RULINGS = 500  # the newest ones, among which decisions are looked for
 MAX_DECISIONS = 20
@@ -104,8 +104,8 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
         "texts": await caller.read(quarantine_store.count_waiting),
         "case": facts,
         "following": following,
-        "queue": queue[:MAX_QUEUE_ROWS],
-        "others": others[:MAX_QUEUE_ROWS],
+        "queue": queue[:MAX_PAGE_ROWS],
+        "others": others[:MAX_PAGE_ROWS],
         "sources": len(set(names)),
         "decided": await _read_decided(visit),
     }

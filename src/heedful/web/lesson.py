@@ -16,9 +16,6 @@ from heedful.web import figures
 from heedful.web.lessons import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
-MAX_LESSON_PAGE_ROWS = 20  # versions and decisions
-MAX_PLACES = 3  # in which it was learnt
-MAX_PLACE_TASK_CHARS = 1_000
 LOOP_SOURCE_PREFIX = "loop:"
 UNSHOWN_STATES: Mapping[str, str] = {
     "quarantined": "it waits for a review",
@@ -37,9 +34,9 @@ async def lesson(visit: Visit, n: int) -> Document:
         "token": token(visit.caller.scope),
         "name": name,
         "digest": record["signature"],
-        "limit": MAX_LESSON_PAGE_ROWS,
-        "places": MAX_PLACES,
-        "chars": MAX_PLACE_TASK_CHARS,
+        "limit": 20,
+        "places": 3,
+        "chars": 1_000,
         "reviews": review.may_review(visit.caller),
     }
     places = await _rows_of(visit, "loops_of", values)

@@ -30,11 +30,10 @@ from heedful.pages.report import counted
 from heedful.service import review
 from heedful.store import editions, exposures
 from heedful.web import figures
-from heedful.web.lists import facet, table, unknown_filters
+from heedful.web.lists import MAX_PAGE_ROWS, facet, table, unknown_filters
 from heedful.web.site import READING, Document, SitePage, Visit, page_links
 
 LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
-MAX_PAGE_LESSONS = 50
 # The newest lessons in a state are sorted, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
 MAX_RECALLED = 5  # as many as `heedful recall` shows
@@ -148,7 +147,7 @@ async def lessons(visit: Visit) -> Document:
         silence = f"No lesson is {STATE_LABELS.get(state, state)}."
     if text:
         matches = await visit.caller.memory.query(
-            text, MAX_PAGE_LESSONS, waiting=False, reviews=visit.may("read")
+            text, MAX_PAGE_ROWS, waiting=False, reviews=visit.may("read")
         )
         # Several matches may be of one lesson.
         ids = list(dict.fromkeys(match.lesson_id for match in matches))
@@ -162,7 +161,7 @@ async def lessons(visit: Visit) -> Document:
         )
         newest.sort(key=lambda row: measures.place_of(row["name"], row["last_shown"]))
         begin = visit.number("cursor")
-        end = begin + MAX_PAGE_LESSONS
+        end = begin + MAX_PAGE_ROWS
         cursor = end if end < len(newest) else 0
         ids = [row["id"] for row in newest[begin:end]]
     rows = await visit.caller.read(editions.some, ids)
@@ -271,7 +270,7 @@ async def proof(visit: Visit) -> Document:
     model = visit.query.get("model", "")
     proof = await read_proof(visit, model)
     answer = deepcopy(proof.answer)
-    lessons = sorted(answer["lessons"][:MAX_PAGE_LESSONS], key=_by_conclusion)
+    lessons = sorted(answer["lessons"][:MAX_PAGE_ROWS], key=_by_conclusion)
     names = [comparison["lesson"] for comparison in lessons]
     lesson_of = await visit.caller.read(figures.named, names)
     for comparison in lessons:

@@ -13,6 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.web.site import Visit
 
 WITHOUT = "-"  # in an address, for what has no value
+MAX_PAGE_ROWS = 50  # of a list on a page
 MAX_FACET_VALUES = 40
 MAX_OPEN_VALUES = 6  # the others of a facet are folded away
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function

@@ -90,7 +90,7 @@ async def _passed_with_key(visit: Visit, facts: Document) -> Document | None:
         figures.rows,
         "passed_of_key",
         key=facts["memory_key"],
-        window=figures.MAX_FIGURE_LOOPS,
+        window=2_000,
     )
     if not rows:
         return None

@@ -23,6 +23,7 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.web.lists import (
+    MAX_PAGE_ROWS,
     WITHOUT,
     facet,
     name_keys,
@@ -34,7 +35,6 @@ from heedful.web.lists import (
 from heedful.web.site import READING, Document, SitePage, Visit, page_links
 from heedful.web.summaries import found_words, summaries
 
-MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")
 FACETS = ("state", "check", "key")
@@ -84,7 +84,7 @@ async def loops(visit: Visit) -> Document:
     order = orders(visit, ORDERS)
     fitting.sort(key=SORTS[order_of(order)])
 
-    end = begin + MAX_LIST_ROWS
+    end = begin + MAX_PAGE_ROWS
     cursor = ""
     if end < len(fitting):
         cursor = f"{before}-{end}"

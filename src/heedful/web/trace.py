@@ -13,6 +13,7 @@ from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
 from heedful.web import figures
+from heedful.web.lists import MAX_PAGE_ROWS
 from heedful.web.site import (
     REVIEWING,
     Document,
@@ -22,11 +23,8 @@ from heedful.web.site import (
 )
 from heedful.web.steps import first_error, steps_of
 
-MAX_TRACE_LESSONS = 50
 RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
-# Signs of a mistake are looked for in this many characters of each text of an episode.
-MAX_SIGN_CHARS = 2_000
 
 
 async def trace(visit: Visit, digest: str) -> Document:
@@ -39,11 +37,11 @@ async def trace(visit: Visit, digest: str) -> Document:
         token=token(visit.caller.scope),
         source=source_of(row["digest"][:16]),
         session=source_of(row["session"] or row["digest"]),
-        limit=MAX_TRACE_LESSONS,
+        limit=MAX_PAGE_ROWS,
     )
 
     told = await read(
-        figures.rows, "told_in", session=row["session"], limit=MAX_TRACE_LESSONS
+        figures.rows, "told_in", session=row["session"], limit=MAX_PAGE_ROWS
     )
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
@@ -147,7 +145,8 @@ def _signals(episode: Document) -> list[Document]:
         return []
 
     rows: list[Document] = []
-    for part in EpisodeReader(Limits(content=MAX_SIGN_CHARS)).add(episode):
+    # Signs of a mistake are looked for at the beginning of each text.
+    for part in EpisodeReader(Limits(content=2_000)).add(episode):
         rows += [
             {"event": sign.at + 1, "kind": sign.kind, "words": sign.words}
             for sign in signals(part)

@@ -16,17 +16,15 @@ from heedful.service.wire import split_page
 from heedful.store import aging, episodes as episode_store, runs as run_store
 from heedful.store.connection import Db, bulk
 from heedful.web import figures
-from heedful.web.lists import facet, table, unknown_filters
+from heedful.web.lists import MAX_PAGE_ROWS, facet, table, unknown_filters
 from heedful.web.loops import MADE_UP_ID_PART, loop_called
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.trace import RETRY_COMMAND
 
-MAX_WORK_ROWS = 50
 MAX_PIPELINE_RUNS = 20
 MAX_SOUGHT_RUNS = 100  # the newest ones of pipelines, among which a text is sought
 # The newest runs of agents, in which sessions are put together and a text is sought.
 MAX_AGENT_RUNS = 1_000
-MAX_SHOWN_FAILURES = 20
 MAX_WORDS_CHARS = 2_000
 QUIET_STATE_WORDS = {"quiet": "without a verdict"}
 REFLECTIONS = {
@@ -52,7 +50,7 @@ async def work(visit: Visit) -> Document:
 
     failures = []
     if visit.may("read"):
-        failures = await visit.caller.read(aging.failures, MAX_SHOWN_FAILURES)
+        failures = await visit.caller.read(aging.failures, limit=20)
     counts = await visit.caller.read(episode_store.counts)
     rows = [*pipelines, *agents]
     failed = any(row["status"] == "failed" for row in rows)
@@ -170,12 +168,12 @@ async def _read_agents(
         return [], None
     newest = await visit.caller.read(
         agent_runs,
-        MAX_WORK_ROWS + 1,
+        MAX_PAGE_ROWS + 1,
         text=text,
         state=state,
         before=visit.number("older_agents"),
     )
-    runs, older = split_page(newest, MAX_WORK_ROWS, "id")
+    runs, older = split_page(newest, MAX_PAGE_ROWS, "id")
     summaries: dict[str, Document] = {}
     if may_review:
         digests = [run["digest"] for run in runs]
