@@ -37,9 +37,6 @@ from heedful.validation import refuses_unknown_options, require
 if TYPE_CHECKING:
     import httpx
 
-# The pause before a retry is random. Its upper bound starts at FIRST_PAUSE_SECONDS and
-# doubles up to MAX_RETRY_PAUSE_SECONDS. If the service asks for a longer wait than
-# MAX_RETRY_AFTER_SECONDS, there is no retry.
 # What happened to a request, by the name of its error in httpx.
 LOST_CONNECTIONS = {
     "ConnectError": "no connection",
@@ -50,6 +47,9 @@ LOST_CONNECTIONS = {
 }
 # What OpenSSL says if it cannot verify the certificate of a server.
 UNTRUSTED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+# The pause before a retry is random. Its upper bound starts at FIRST_PAUSE_SECONDS and
+# doubles up to MAX_RETRY_PAUSE_SECONDS. If the service asks for a longer wait than
+# MAX_RETRY_AFTER_SECONDS, there is no retry.
 FIRST_PAUSE_SECONDS = 0.2
 MAX_RETRY_PAUSE_SECONDS = 10.0
 MAX_RETRY_AFTER_SECONDS = 60.0

@@ -96,26 +96,26 @@ class Measures(NamedTuple):
             "effect": effect,
             "shown": asdict(ends),
             "ends": words,
-            "verdict": self.verdict_of(name, lesson["last_shown"]),
+            "verdict": self.verdict_of({**lesson, "name": name}),
             "lacks": lacks,
         }
 
-    def verdict_of(self, name: str, last_shown: float) -> str:
-        """Return what is known of the effect of a lesson."""
-        effect = self.effects.get(name)
+    def verdict_of(self, row: Mapping[str, Any]) -> str:
+        """Return what is known of the effect of a lesson, by its name."""
+        effect = self.effects.get(row["name"])
         if effect:
             return str(effect["verdict"])
-        return NOT_KNOWN if last_shown else NEVER_SHOWN
+        return NOT_KNOWN if row["last_shown"] else NEVER_SHOWN
 
-    def place_of(self, name: str, last_shown: float) -> tuple[float, ...]:
+    def place_of(self, row: Mapping[str, Any]) -> tuple[float, ...]:
         """Return the place of a lesson: by its verdict, then by its gain and its loops.
 
         Those of which nothing is known come last.
         """
-        effect = self.effects.get(name)
+        effect = self.effects.get(row["name"])
         gain = effect["uplift"]["gain"] if effect else None
-        place = ALL_VERDICTS.index(self.verdict_of(name, last_shown))
-        return (place, -(gain or 0.0), -self.shown.get(name, UNSHOWN).shown)
+        place = ALL_VERDICTS.index(self.verdict_of(row))
+        return (place, -(gain or 0.0), -self.shown.get(row["name"], UNSHOWN).shown)
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
@@ -156,10 +156,8 @@ async def lessons(visit: Visit) -> Document:
         newest = await visit.caller.read(
             figures.rows, "lesson_order", state=state, limit=MAX_SORTED_LESSONS
         )
-        counts.update(
-            measures.verdict_of(row["name"], row["last_shown"]) for row in newest
-        )
-        newest.sort(key=lambda row: measures.place_of(row["name"], row["last_shown"]))
+        counts.update(map(measures.verdict_of, newest))
+        newest.sort(key=measures.place_of)
         begin = visit.number("cursor")
         end = begin + MAX_PAGE_ROWS
         cursor = end if end < len(newest) else 0
@@ -292,9 +290,7 @@ async def proof(visit: Visit) -> Document:
         figures.rows, "lesson_order", state="", limit=MAX_SORTED_LESSONS
     )
     measures = await measure(visit)
-    verdicts = Counter(
-        measures.verdict_of(row["name"], row["last_shown"]) for row in newest
-    )
+    verdicts = Counter(map(measures.verdict_of, newest))
     pooled = answer["pooled"]
     for comparison in (pooled, *lessons, *models, *trials):
         comparison |= words_of(comparison)
