@@ -167,6 +167,7 @@ def test_what_came_from_outside_is_found_marked_until_a_person_releases_it(store
     ("more", "count"),
     [
         pytest.param({}, 1, id="nothing"),
+        pytest.param({"min_importance": 0.71}, 0, id="importance above it"),
         pytest.param({"tags": ["x"]}, 0, id="an unknown tag"),
     ],
 )
@@ -184,7 +185,6 @@ def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
         pytest.param(leave_out("tenant_id", FAILED), id="no tenant"),
         pytest.param({**FAILED, "outcome": "odd"}, id="an unknown outcome"),
         pytest.param({**FAILED, "related_memory_ids": "m1"}, id="related ids as text"),
-        pytest.param(7, id="no mapping"),
         pytest.param(
             {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
             id="metadata with a tuple as key",
@@ -231,11 +231,6 @@ def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any)
         pytest.param("All is well.", "result", id="a text"),
         pytest.param(
             {"text": "All is well."}, "result", id="a mapping without the fields"
-        ),
-        pytest.param(
-            compat.ReflectionResult("Ask.", importance=1.5),
-            "importance",
-            id="importance",
         ),
         pytest.param(
             compat.ReflectionResult("Ask.", strategy_text=7),

@@ -119,7 +119,6 @@ def test_a_change_reaches_the_strategy(store):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        pytest.param("importance", 7, id="importance"),
         pytest.param("tags", [7], id="a number as tag"),
         pytest.param("error_category", 7, id="category"),
     ],
@@ -227,7 +226,6 @@ def test_a_pool_of_connections_is_refused_with_what_to_pass():
     ("name", "value"),
     [
         pytest.param("reflection_text", " ", id="a blank text"),
-        pytest.param("tags", "urgent", id="tags as one text"),
         pytest.param("metadata", {(1, 2): 3}, id="metadata with a tuple as key"),
     ],
 )

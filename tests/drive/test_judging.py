@@ -83,9 +83,6 @@ async def judge_candidate(
     [
         pytest.param([], None, None, id="nothing was asked"),
         pytest.param(
-            [Asking(None, 3, "warning")], None, 1.0, id="warnings weigh nothing"
-        ),
-        pytest.param(
             [Asking(4, 9)], None, 0.0, id="more errors than there are things asked"
         ),
         pytest.param(
@@ -121,7 +118,6 @@ async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluat
 @pytest.mark.parametrize(
     "asks",
     [
-        pytest.param(True, id="a flag"),
         pytest.param(float("nan"), id="not a number"),
     ],
 )
@@ -167,11 +163,6 @@ def of(
             [of(0.6, 0.4), of(0.9, 0.1, preference=9.0, errors=1)],
             0,
             id="and after the errors",
-        ),
-        pytest.param(
-            [of(0.6, 0.4, preference=0.5), of(0.9, 0.1, preference=0.5)],
-            1,
-            id="equally preferred: the margin",
         ),
     ],
 )

@@ -23,13 +23,6 @@ def lower(answer: str) -> bool:
     return answer.islower()
 
 
-def sized(answer: str) -> None:
-    """An answer is short."""
-    if len(answer) > 9:
-        raise AssertionError  # pytest would write the words of an assert statement
-    assert answer, "say something"
-
-
 class Group:
     def method(self, answer: str) -> str:
         return "method"
@@ -42,7 +35,6 @@ HOLDS = "must hold: Names are written in lower case."
 # A check, and what it says about the candidate "Ann Miller": message by message.
 ANSWERS = [
     pytest.param(lower, [HOLDS], id="False of a function with a docstring"),
-    pytest.param(sized, ["must hold: An answer is short."], id="False of another one"),
     pytest.param(
         lambda answer: "too long" if len(answer) > 3 else "", ["too long"], id="a text"
     ),
@@ -53,12 +45,6 @@ ANSWERS = [
     ),
     pytest.param(lambda answer: Finding("own", "single"), ["single"], id="a finding"),
     pytest.param(Group(), ["object"], id="an object with a call"),
-    pytest.param(Group().method, ["method"], id="a method"),
-    pytest.param(
-        lambda answer, *rest: f"{len(rest)} more",
-        ["1 more"],
-        id="any number of arguments",
-    ),
     pytest.param(
         functools.partial(lambda answer, at, mark: f"{at.task} {mark}", mark="bound"),
         ["t bound"],
@@ -71,16 +57,16 @@ ANSWERS = [
     ),
     pytest.param(lambda answer: np.bool_(True), [], id="True of numpy"),
     pytest.param(lambda answer: None, [], id="None"),
-    pytest.param(lambda answer: True, [], id="True"),
     pytest.param(lambda answer: "", [], id="an empty text"),
-    pytest.param(lambda answer: (True, "looks good"), [], id="True with a remark"),
-    pytest.param(
-        lambda answer: (False, "too long"), ["too long"], id="False with a remark"
-    ),
     pytest.param(
         lambda answer: Evaluation((Finding("own", "judged"),)),
         ["judged"],
         id="an evaluation",
+    ),
+    pytest.param(lambda answer: True, [], id="True"),
+    pytest.param(lambda answer: (True, "looks good"), [], id="True with a remark"),
+    pytest.param(
+        lambda answer: (False, "too long"), ["too long"], id="False with a remark"
     ),
 ]
 
@@ -189,7 +175,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
             errors.InvalidInput,
             EMBEDDER,
         )
-        for e in ("minilm", FixedEmbedder, len)
+        for e in ("minilm", FixedEmbedder)
     ),
     (
         lambda: run_sync(heedful.Memory(":memory:", embedder=Blocking()).recall("t")),
@@ -202,7 +188,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
             errors.InvalidInput,
             "findings",
         )
-        for findings in ("bad", ["bad"], 3)
+        for findings in ("bad", ["bad"])
     ),
     (
         lambda: Evaluation(scores=cast("Any", 0.7)),
@@ -216,7 +202,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
             errors.CheckFailed,
             "Finding.*texts.*Evaluation",
         )
-        for a in (0.7, b"no", {"text": 1}, [3])
+        for a in (0.7, [3])
     ),
     (lambda: self_correcting(cast("Any", [lower])), errors.InvalidInput, "checks="),
     (lambda: self_correcting(check=[]), errors.UnknownName, r"did you mean 'checks'\?"),
@@ -226,21 +212,11 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         "mean 'on_exhausted'",
     ),
     (
-        lambda: self_correcting(scope="mine"),
-        errors.InvalidInput,
-        r"scope is 'mine'; it must be heedful\.Scope",
-    ),
-    (
         lambda: once(scope="mine", memory=":memory:"),
         errors.InvalidInput,
         r"scope is 'mine'; it must be heedful\.Scope",
     ),
     (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),
-    (
-        lambda: self_correcting(retries=3),
-        errors.UnknownName,
-        "max_attempts=3 makes 3 attempts at most",
-    ),
     (
         lambda: once(retries=3),
         errors.UnknownName,
@@ -257,11 +233,6 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         errors.UnknownName,
         "option of a stage is .*retries=2 makes 3 attempts at most",
     ),
-    (
-        lambda: heedful.Pipeline("p", store=None).stage(retry=3),
-        errors.UnknownName,
-        "option of a stage is .*retries=2 makes 3 attempts at most",
-    ),
     *(
         (
             lambda target=target, name=name: target(**{name: 1}),
@@ -274,11 +245,6 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         lambda: cast("Any", heedful.Run)("t", generate=lower, max_retries=3),
         errors.UnknownName,
         "option of Run is .*max_attempts=3 makes 3 attempts at most",
-    ),
-    (
-        lambda: once(check=[]),
-        errors.UnknownName,
-        r"did you mean 'checks'\?",
     ),
     (
         lambda: self_correcting(policy="thorogh"),
@@ -317,16 +283,10 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         errors.InvalidInput,
         "a function",
     ),
-    (lambda: self_correcting(Group), errors.InvalidInput, "a function"),
     (
         lambda: cast("Any", self_correcting(lower))("t", "x"),
         TypeError,
         "loop passes the hint to the parameter named hint",
-    ),
-    (
-        lambda: cast("Any", self_correcting(lower))("t", hint="x"),
-        TypeError,
-        "loop passes the",
     ),
     *(
         (lambda c=c: once(checks=[c]), errors.CheckFailed, r"takes \(candidate\) or")
@@ -344,32 +304,24 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
 REFUSED_NAMES = [
     "a name as embedder",
     "a class as embedder",
-    "a function as embedder",
     "an embedder that is not async",
     "findings as text",
     "a finding as text",
-    "findings as number",
     "scores as number",
     "a judge that answers a number",
     "a check that answers a number",
-    "a check that answers bytes",
-    "a check that answers a dict",
     "a check that answers a list of numbers",
     "a list in the place of the function",
     "check for checks",
     "a misspelt on_exhausted",
-    "a text as scope of a decorated function",
     "a text as scope",
     "an unknown option",
-    "retries in the place of max_attempts",
     "retries for run in the place of max_attempts",
     "no attempt",
     "max_attempts for open_loop in the place of a policy",
     "max_attempts for a stage in the place of retries",
-    "retry for a stage in the place of retries",
     *(f"a misspelt option of {target.__name__}" for target, _, _ in MISSPELT_OPTIONS),
     "max_retries for Run in the place of max_attempts",
-    "check for checks of run",
     "a misspelt policy",
     "no policy",
     "a number as evaluator",
@@ -379,9 +331,7 @@ REFUSED_NAMES = [
     "a timeout as text",
     "a function without a task",
     "no function",
-    "a class as function",
     "the hint by position",
-    "the hint by name",
     "a check of nothing",
     "a check of three",
     "a folder as memory",

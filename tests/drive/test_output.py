@@ -206,7 +206,10 @@ def notes(result: heedful.Result[Any]) -> list[Finding]:
             Pet, '{"kind": "dog", "age": 2}', Dog(kind="dog", age=2), id="a union"
         ),
         pytest.param(Bird | None, "null", None, id="nothing"),
+        pytest.param(int, "42", 42, id="a number"),
         pytest.param(Shade, '"dark"', Shade.DARK, id="an enum by its value"),
+        pytest.param(dt.date, '"2026-05-03"', dt.date(2026, 5, 3), id="a date"),
+        pytest.param(Decimal, '"12.50"', Decimal("12.50"), id="a decimal"),
     ],
 )
 async def test_an_answer_becomes_the_declared_object(
@@ -246,6 +249,7 @@ async def test_a_text_may_be_the_value(output: Any, text: str, value: Any) -> No
     ("output", "given", "value"),
     [
         pytest.param(Bird, Bird(age=1), Bird(age=1), id="an object"),
+        pytest.param(Bird, {"age": 1}, Bird(age=1), id="data"),
         pytest.param(
             Exact,
             {
@@ -265,6 +269,7 @@ async def test_a_text_may_be_the_value(output: Any, text: str, value: Any) -> No
             id="data of JSON for a strict class",
         ),
         pytest.param(list[int], [1, 2], [1, 2], id="a list is one candidate"),
+        pytest.param(list[int], [], [], id="an empty list"),
         pytest.param(tuple[int, str], (1, "a"), (1, "a"), id="a tuple"),
         pytest.param(int, [3], 3, id="a list with one candidate"),
         pytest.param(Bird | None, None, None, id="nothing"),
@@ -290,6 +295,7 @@ async def test_what_a_function_returns_is_read_too(
         pytest.param(
             Shade, "blue", "$ enum", "make it 'light' or 'dark'", id="an enum"
         ),
+        pytest.param(int, "many", "$ int_parsing", "make it an integer", id="a number"),
         pytest.param(
             Paint, "Sorry.", "$ model_type", "make it a JSON object", id="no JSON"
         ),
@@ -302,6 +308,9 @@ async def test_what_a_function_returns_is_read_too(
             "$ union_tag_invalid",
             "one of 'cat', 'dog'",
             id="a union",
+        ),
+        pytest.param(
+            Bird, {"age": "old"}, "$.age int_parsing", "make it an integer", id="data"
         ),
         pytest.param(Paint, " ", "empty", "", id="an empty answer"),
     ],
@@ -359,6 +368,15 @@ async def test_a_model_is_shown_its_last_object_as_json() -> None:
     assert f'"Note": "{name}"' in model.prompts[1][-1].content
 
 
+async def test_a_decorated_function_returns_the_object() -> None:
+    @heedful.self_correcting(output=Paint, store=None)
+    def paint(task: str, hint: str) -> str:
+        return GREEN if hint else "green"
+
+    candidate: Any = paint("t")
+    assert candidate == Paint(name="green", litres=2.5)
+
+
 @pytest.mark.parametrize("output", [pytest, "Nowhere", 7], ids=["module", "name", "7"])
 def test_what_is_no_type_is_refused_at_once(output: Any) -> None:
     with pytest.raises(errors.InvalidInput, match="output is"):
@@ -388,7 +406,12 @@ RESTORED = [
     pytest.param(Day, Day(1, [Visit(NOON)]), id="nested dataclasses, a time zone"),
     pytest.param(Part, {"made": dt.date(2026, 5, 3)}, id="a typed dict"),
     pytest.param(Loose, Loose(value=[1, {"a": None}]), id="plain data in any field"),
+    pytest.param(list[Paint], [Paint(name="a", litres=1)], id="a list"),
     pytest.param(Size, Size.LARGE, id="an enum of texts"),
+    pytest.param(dt.date, dt.date(2026, 5, 3), id="a date"),
+    pytest.param(Decimal, Decimal("12.50"), id="a decimal"),
+    pytest.param(int, 3, id="a number"),
+    pytest.param(str, "text", id="a text"),
 ]
 
 

@@ -92,10 +92,6 @@ async def test_a_reviser_takes_task_candidate_and_findings(any_store):
             id="overlapping spans are one",
         ),
         pytest.param([None], ["one two three"], "ONE TWO THREE", id="no span: all"),
-        pytest.param([None, (4, 7)], ["two"], "one TWO three", id="a span beside none"),
-        pytest.param(
-            [(7, 4)], [""], "one two three", id="a span that ends before it begins"
-        ),
     ],
 )
 async def test_a_targeted_reviser_gets_only_the_flagged_spans(
@@ -180,7 +176,6 @@ KINDS: list[Any] = [
     pytest.param(plain, id="a function"),
     pytest.param(coroutine, id="a coroutine"),
     pytest.param(yielding, id="a generator"),
-    pytest.param(Generator(WANTED), id="an object"),
     pytest.param(
         lambda task, hint: Answer(WANTED, Usage(2, 30, completion_tokens=40, cost=0.5)),
         id="an Answer",
@@ -281,9 +276,6 @@ FAILING = [
     ),
     pytest.param(Generator(None), "generate returned None", id="None"),
     pytest.param(Generator(["a", None]), "generate returned None", id="None in a list"),
-    pytest.param(
-        lambda task, hint: next(iter([])), "StopIteration", id="StopIteration"
-    ),
     pytest.param(half_way, "half way", id="an error half way"),
 ]
 
@@ -307,7 +299,6 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any
 @pytest.mark.parametrize(
     "candidate",
     [
-        pytest.param(object(), id="an object"),
         pytest.param(float("nan"), id="not a number"),
     ],
 )
@@ -322,7 +313,6 @@ async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pu
 @pytest.mark.parametrize(
     "candidate",
     [
-        pytest.param({"a": [1, 2.5, None, True]}, id="nested data"),
         pytest.param("\ud800", id="half a character"),
         pytest.param(False, id="False"),
     ],

@@ -10,7 +10,7 @@ from heedful.loop.explain import changes, explain
 from heedful.loop.record import Evaluation, Finding, Override
 from heedful.loop.stop import All, Echo, MaxAttempts, Repeat, Stop
 from tests.loop import support
-from tests.loop.support import QUALITY, evaluated, loop_from, loop_of, scored
+from tests.loop.support import evaluated, loop_from, loop_of, scored
 
 X = evaluated("x")
 ADA = Override("attempts", "ada", used=1)
@@ -66,15 +66,6 @@ would have changed it: attempts.limit 2 instead of 1: again""",
         id="below the goal",
     ),
     pytest.param(
-        loop_of(None, goals=(QUALITY,)),
-        support.NEVER,
-        """\
-attempt 1 -> stopped by unscored: no score for quality
-best: nothing: no candidate was evaluated
-would have changed it: no single threshold or score: unscored stopped it""",
-        id="unscored",
-    ),
-    pytest.param(
         loop_of(X, X, overrides=(replace(ADA, rule="echo"),), echoes={"x": 3}),
         Policy((Echo(4, across="scope"),)),
         """\
@@ -102,13 +93,6 @@ SENTENCES = [
         "all 2 attempts are made. No single limit or score would "
         "have changed that.",
         id="a rule that is also a member of another is said once",
-    ),
-    pytest.param(
-        loop_of(X, cancelled="by ada"),
-        support.NEVER,
-        "Stopped after attempt 1: it was cancelled: by ada. No single limit or score "
-        "would have changed that.",
-        id="cancelled",
     ),
     pytest.param(
         loop_of(Evaluation((Finding("tone", "Too rude."),))),
@@ -175,12 +159,6 @@ def test_no_quotation_can_break_a_line_or_colour_it():
 @pytest.mark.parametrize(
     ("loop", "limit", "decided"),
     [
-        pytest.param(
-            loop_of(X, X, X, overrides=(ADA,)),
-            2,
-            ["again", BY_ADA, STOPPED.format("3 of 2 attempts made")],
-            id="used once",
-        ),
         pytest.param(
             loop_of(X, X, X, overrides=(TWICE, BO)),
             2,

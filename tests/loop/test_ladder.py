@@ -23,13 +23,12 @@ from heedful.loop.record import Evaluation, Loop, Override, Usage
 from heedful.loop.stop import (
     All,
     Budget,
-    Echo,
     Fatigue,
     MaxAttempts,
     Plateau,
     Repeat,
 )
-from tests.loop.support import QUALITY, evaluated, loop_from
+from tests.loop.support import evaluated, loop_from
 
 TWO = Ladder(names=("small", "large"))
 THREE = Ladder(names=("small", "middle", "large"))
@@ -80,7 +79,6 @@ def rule_of_user(loop: Loop) -> str:
         pytest.param(MaxAttempts(2), climbed("11"), id="attempts"),
         pytest.param(Repeat(), climbed("11", texts=["a", "a"]), id="repeat"),
         pytest.param(rule_of_user, climbed("1"), id="a user's rule"),
-        pytest.param(All(Echo(2), Plateau(1)), climbed("11"), id="all of two"),
     ],
 )
 def test_a_rule_ends_a_rung_and_the_next_one_begins(rule, loop):
@@ -99,12 +97,6 @@ def test_a_rule_ends_a_rung_and_the_next_one_begins(rule, loop):
             climbed("1", extra=Usage(calls=3)),
             "budget",
             id="budget",
-        ),
-        pytest.param(
-            ONCE,
-            climbed("1", Evaluation(), goals=(QUALITY,)),
-            "unscored",
-            id="unscored",
         ),
         pytest.param(
             Policy((All(MaxAttempts(1), Budget(calls=3)),)),
@@ -273,7 +265,6 @@ def test_the_explanation_names_the_rung():
     "fields",
     [
         pytest.param({"names": ("one",)}, id="one rung"),
-        pytest.param({"names": ("a",) * 17}, id="too many rungs"),
         pytest.param(
             {"names": ("a", "b"), "closings": (Closing(3),)},
             id="an unknown rung",

@@ -80,16 +80,10 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
             2,
             id="the keys that both have decide",
         ),
-        pytest.param(measured(0.3, 0.1, level="warning"), 1, id="only errors"),
         pytest.param(
             said("900 letters, at most 200", "410 letters, at most 200"),
             2,
             id="in a text, the figure that stays is the limit",
-        ),
-        pytest.param(
-            said("wants at least 30 words, has 3", "wants at least 30 words, has 28"),
-            2,
-            id="in a text, the limit first and from below",
         ),
         pytest.param(
             said("19 of 20 rows are empty", "3 of 20 rows are empty"),
@@ -148,10 +142,8 @@ def test_an_explanation_says_how_far_it_is_off():
 
 SAME = [
     pytest.param("failed at 10:15:02", "failed at 11:40:59", id="clock time"),
-    pytest.param("/var/f/T/tmpa1b2c3d4", "/var/f/T/tmpz9y8x7w6", id="temporary file"),
 ]
 OTHER = [
-    pytest.param("cell 3 is empty", "cell 7 is empty", id="number"),
     pytest.param("12,088 rows", "9,086 rows", id="figure with separator"),
     pytest.param("/tmp/work/a.py fails", "/tmp/work/b.py fails", id="file in a folder"),
 ]

@@ -116,7 +116,6 @@ def test_a_broken_download_leaves_nothing_half(server, official, cache):
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        pytest.param({"status": 404}, "HTTP Error 404", id="not found"),
         pytest.param({"body": CONTENT, "never": True}, "timed out", id="no answer"),
         pytest.param(None, "refused", id="no connection"),
     ],
