@@ -484,7 +484,10 @@ class Run(Generic[C]):
                 number = len(state.loop.attempts) + 1
                 raise errors.ModelTimeout(f"attempt {number} had {why}") from None
 
-            return await self._end_cut_off(self._state or state, max(budget, seconds))
+            state = self._state or state
+            # An attempt without an answer counts as one call.
+            usage = state.answer.usage if state.answer else record.Usage(calls=1)
+            return await self._end_early(state, usage.lasting(max(budget, seconds)))
         except (errors.UserCodeError, errors.ModelError) as error:
             seconds = time.perf_counter() - began
             await self._record_failure(seconds, str(error), failed_usage(error))
@@ -774,23 +777,19 @@ class Run(Generic[C]):
             began=self._began,
         )
 
-    async def _end_cut_off(self, state: RunState, seconds: float) -> RunState:
-        """End the loop whose budget of seconds cut off an attempt, and count its cost.
+    async def _end_early(
+        self, state: RunState, cut_off: record.Usage = record.NO_USAGE
+    ) -> RunState:
+        """End the loop, or its rung, because of calls that left no attempt.
 
-        An attempt without an answer counts as one call.
+        `cut_off` is what an attempt has cost that its budget of seconds cut off.
         """
-        usage = state.answer.usage if state.answer else record.Usage(calls=1)
-        extra = state.loop.extra + usage.lasting(seconds)
-        loop = replace(state.loop, extra=extra)
-        return await self._end_early(replace(state, loop=loop))
-
-    async def _end_early(self, state: RunState) -> RunState:
-        """End the loop, or its rung, because of calls that left no attempt."""
-        loop = replace(state.loop, at=time.time())
+        extra = state.loop.extra + cut_off
+        loop = replace(state.loop, at=time.time(), extra=extra)
         verdict = decide.decide(loop, self.policy)
         entry = journal.decision_entry(loop, self.policy, verdict)
         await self._journal.write(replace(entry, extra=loop.extra), loop)
-        loop = replace(state.loop, died=0)
+        loop = replace(state.loop, died=0, extra=extra)
         return replace(state, loop=loop, verdict=verdict, answer=None)
 
     async def _record_failure(
