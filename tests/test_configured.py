@@ -4,6 +4,7 @@ name.
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import heedful
-from heedful.errors import InvalidInput, UnknownName
+from heedful.errors import InvalidInput, UnknownName, UsageError
 from heedful.loop import codec, stop
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
@@ -59,16 +60,30 @@ TEXTS = [
         id="fields, a rule, a rule less and a goal",
     ),
     pytest.param(
+        "default, -repeat", Policy((MaxAttempts(4), HOPELESS)), id="a rule less"
+    ),
+    pytest.param(
         "default, -repeat+nothing_met",
         Policy((MaxAttempts(4), Repeat(2))),
         id="one of two rules of a kind less",
     ),
     pytest.param(
+        "default, repeat.near=false",
+        Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS)),
+        id="a field of a rule of two",
+    ),
+    pytest.param(
         "default, -fatigue", Policy(default.rules), id="a rule less that is not there"
     ),  # there is none
+    pytest.param("stage, fatigue=true", three(Fatigue()), id="a rule with true"),
     pytest.param("stage, fatigue=false, echo", three(Echo()), id="a rule with false"),
     pytest.param(
         "stage, fatigue.limit=0.5, -fatigue", three(), id="a field, then the rule less"
+    ),
+    pytest.param(
+        "stage, -fatigue, fatigue.limit=0.5",
+        three(Fatigue(0.5)),
+        id="the rule less, then a field",
     ),
     pytest.param(
         "stage, -attempts, repeat",
@@ -81,14 +96,27 @@ TEXTS = [
         id="a field that is null",
     ),
     pytest.param(
+        "stage, budget.tokens=50, budget.seconds=1.5",
+        three(Budget(tokens=50, seconds=1.5)),
+        id="limits of a budget",
+    ),
+    pytest.param(
         "stage, against=previous",
         three(improvement=Improvement(against="previous")),
         id="a field of the policy",
     ),
     pytest.param(
+        "stage, unscored=again", three(unscored="again"), id="what unscored does"
+    ),
+    pytest.param(
         "orchestrator, against=best",
         Policy(orchestrator.rules, goals=orchestrator.goals),
         id="against the best",
+    ),
+    pytest.param(
+        "stage, a >= 0.5, b ≤ 2",
+        three(goals=(Goal("a", 0.5), Goal("b", 2, "at_most"))),
+        id="goals",
     ),
     pytest.param(
         "orchestrator, alignment >= 0.9",
@@ -127,9 +155,19 @@ OBJECTS = [
         {"preset": "stage", "repeat": {"times": 2}}, three(Repeat(2)), id="one field"
     ),
     pytest.param(
+        {"preset": "stage", "repeat": True, "attempts": False},
+        Policy((Repeat(),)),
+        id="a rule more and one less",
+    ),
+    pytest.param(
         {"repeat": {"near": False}},
         Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS)),
         id="a field of the default",
+    ),
+    pytest.param(
+        {"rules": [{"rule": "attempts", "limit": 2}]},
+        Policy((MaxAttempts(2),)),
+        id="rules in place of a preset",
     ),
     pytest.param(
         {
@@ -142,6 +180,11 @@ OBJECTS = [
         },
         Policy((All(MaxAttempts(), NothingMet()),)),
         id="rules in a rule",
+    ),
+    pytest.param(
+        {"rules": [{"rule": "attempts"}], "fatigue": {"limit": 0.5}, "min_gain": 0.2},
+        Policy((MaxAttempts(), Fatigue(0.5)), Improvement(0.2)),
+        id="rules, a rule and a gain",
     ),
     pytest.param(
         {"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
@@ -166,9 +209,24 @@ REFUSED = [
         None, "policy is None; it must be a preset, text such as", id="nothing"
     ),
     pytest.param(
+        "default, attempts.limit=0",
+        f"attempts.limit is 0; {INTEGER}",
+        id="a limit of 0",
+    ),
+    pytest.param(
         "default, attempts=5",
         "attempts is 5; it must be an object with the rule's fields, true",
         id="a number for a rule",
+    ),
+    pytest.param(
+        "default, q > 0.5",
+        "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\"",
+        id="a goal with >",
+    ),
+    pytest.param(
+        "default, attempts.most=5",
+        "rule attempts is {'limit': 4, 'most': 5}; it must be",
+        id="an unknown field",
     ),
     pytest.param(
         "default, repeat.near=maybe",
@@ -176,14 +234,40 @@ REFUSED = [
         id="a word for a boolean",
     ),
     pytest.param(
+        "default, plateau.patience=null",
+        "plateau is 'silent'; it must be a rule with patience",
+        id="a rule that never speaks",
+    ),
+    pytest.param(
+        "default, budget",
+        "budget is 'empty'; it must be one or more of tokens, cost",
+        id="a budget of nothing",
+    ),
+    pytest.param(
         "default, min_gain=0",
         "min_gain is 0; it must be a number in 0.001..1e+12",
         id="a gain of 0",
     ),
     pytest.param(
+        "default, against=first",
+        "against is 'first'; it must be best or previous",
+        id="against what there is none",
+    ),
+    pytest.param(
+        "default, goals",
+        "goals is True; it must be a list such as",
+        id="goals without a list",
+    ),
+    pytest.param(
         "default, rules",
         "rules is True; it must be a list of objects such as",
         id="rules without a list",
+    ),
+    pytest.param("default, -name", "name is False; it must be text", id="a name less"),
+    pytest.param(
+        "stage, -attempts",
+        "rules is (); it must be at least one stop rule: a loop must end",
+        id="no rules",
     ),
     pytest.param(
         "default, q >= 2, q <= 1",
@@ -191,9 +275,19 @@ REFUSED = [
         id="a goal above another",
     ),
     pytest.param(
+        {"unscored": []},
+        "unscored is []; it must be stop or again",
+        id="unscored that is a list",
+    ),
+    pytest.param(
         {"rules": ["attempts"]},
         "rules is ['attempts']; it must be a list of objects such as",
         id="a rule that is text",
+    ),
+    pytest.param(
+        {"rules": [{"rule": "nope"}]},
+        "rule is 'nope'; it must be one of attempts, budget, echo,",
+        id="an unknown rule",
     ),
     pytest.param(
         {"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]},
@@ -247,9 +341,75 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(settings, message):
     )
 
 
+pieces = st.sampled_from(
+    [
+        *(
+            "attempts",
+            "repeat",
+            "fatigue",
+            "echo",
+            "budget",
+            "plateau",
+            "nothing_met",
+            "min_gain",
+        ),
+        *(
+            "against",
+            "goals",
+            "rules",
+            "name",
+            "unscored",
+            "preset",
+            "",
+            "all",
+            "limit",
+        ),
+    ]
+)
 literals = st.sampled_from(
     ["0", "1", "2", "-1", "0.5", "NaN", "true", "null", "[]", "{}", "x", ""]
 )
+parts = st.one_of(
+    pieces,
+    pieces.map("-{}".format),
+    st.builds("{}={}".format, pieces, literals),
+    st.builds(
+        "{}.{}={}".format,
+        pieces,
+        st.sampled_from(["limit", "times", "tokens"]),
+        literals,
+    ),
+    st.builds(
+        "{} {} {}".format,
+        pieces,
+        st.sampled_from([">=", "<=", "≥", "≤", ">"]),
+        literals,
+    ),
+    st.text(max_size=8),
+)
+json_data = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-2, 9) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(parts, max_size=4).map(lambda written: ", ".join(["default", *written]))
+    | st.dictionaries(pieces, json_data, max_size=3)
+    | json_data
+)
+def test_anything_is_a_policy_or_refused(settings):
+    configured = None
+    with suppress(UsageError):
+        configured = policy(settings)
+    assert (
+        configured is None
+        or codec.policy_from(json.loads(json.dumps(codec.policy_to(configured))))
+        == configured
+    )
 
 
 RULES: list[heedful.StopRule] = [

@@ -3,7 +3,7 @@
 import json
 import pickle
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -62,23 +62,38 @@ def faults_of(kind: Any, value: Any) -> list[Any]:
 
 CASES: list[tuple[Any, Any, str]] = [
     (str, 5, "it must be a text"),
+    (int, "x", "it must be an integer"),
     (int, [], "it must be an integer"),
+    (int, 1.5, "it must be an integer"),
     (float, "x", "it must be a number"),
+    (bool, "x", "it must be true or false"),
     (list[int], 5, "it must be a list"),
+    (tuple[int, int], 5, "it must be a list"),
     (dict[str, int], 5, "it must be a JSON object"),
+    (Parcel, 5, "it must be a JSON object"),
     (Closed, 5, "it must be a JSON object"),
+    (Closed, {}, "it must be given"),
     (
         Closed,
         {"weight": 1, "w": 1},
         "it must be left out: no field has this name",
     ),
+    (Literal["a", "b"], "c", "it must be 'a' or 'b'"),
     (Colour, "green", "it must be 'red' or 'blue'"),
+    (Annotated[int, Field(ge=1)], 0, "it must be at least 1"),
     (Annotated[int, Field(gt=0)], 0, "it must be greater than 0"),
+    (Annotated[int, Field(le=5)], 6, "it must be at most 5"),
     (Annotated[int, Field(lt=5)], 6, "it must be less than 5"),
+    (Annotated[int, Field(multiple_of=5)], 6, "it must be a multiple of 5"),
     (
         Annotated[str, Field(max_length=2)],
         "abc",
         "it must be a text of at most 2 characters",
+    ),
+    (
+        Annotated[str, Field(min_length=2)],
+        "a",
+        "it must be a text of at least 2 characters",
     ),
     (
         Annotated[str, Field(pattern="^a")],
@@ -86,13 +101,26 @@ CASES: list[tuple[Any, Any, str]] = [
         "it must be a text that matches ^a",
     ),
     (
+        Annotated[str, Field(pattern=r"\S")],
+        " ",
+        "it must be a text that is not empty",
+    ),
+    (
         Annotated[list[int], Field(max_length=1)],
         [1, 2],
         "it must be at most 1 long",
     ),
+    (date, "x", "it must be a date such as 2026-01-31"),
     (datetime, "x", "it must be a time such as 2026-01-31T12:00:00Z"),
+    (None, 5, "it must be null"),
     (AnyUrl, "x", "it must be an address such as https://example.org/path"),
+    (Pet, {"kind": "cow"}, "it must be an object whose 'kind' is one of"),
     (Pet, {}, "it must be an object with 'kind'"),
+    (
+        Annotated[int, AfterValidator(count)],
+        0,
+        "weight is 0; it must be an integer of at least 1",
+    ),
 ]
 
 

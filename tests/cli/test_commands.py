@@ -98,6 +98,39 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
     assert set(keys.split()) <= done.json.keys()
 
 
+READ_BYTES = 1_000_000  # of a task on standard input
+
+
+@pytest.mark.parametrize(
+    ("task", "code", "words"),
+    [
+        pytest.param(
+            b" " * (READ_BYTES - 1) + b"x",
+            0,
+            "nothing to show",
+            id="the last byte that is read",
+        ),
+        pytest.param(
+            b" " * READ_BYTES + b"x",
+            2,
+            "the task is empty",
+            id="the first byte that is not read",
+        ),
+        pytest.param(
+            bytes(range(256)) * 4_000,
+            0,
+            "nothing to show",
+            id="more bytes of all kinds than are read",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_recall_reads_the_beginning_of_a_long_task(heedful_, task, code, words):
+    done = heedful_("recall -", stdin=task)
+    assert done.code == code
+    assert words in done.out + done.err
+
+
 # What a command that reads the store must not wait for.
 HEAVY_PACKAGES = {
     "fastapi",
@@ -200,6 +233,38 @@ BAD = {
     ),
     "db copy tasks.jsonl new.db": (4, "tasks.jsonl is not a SQLite database"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
+    "recall x --why=1": (2, "Option '--why' does not take a value"),
+    "quarantine lst": (2, "did you mean 'list'?"),
+    "why zzz": (3, "no loop or run 'zzz' in "),
+    "loops --db no.db": (3, "no database 'no.db'"),
+    "lessons prune --by ann --unused-for 0d": (
+        2,
+        "--unused-for is '0d'; it must be a time such as",
+    ),
+    "proof --restore 1": (2, "--restore needs --by"),
+    "loops override r/stopped budget --by a": (
+        2,
+        "rule 'budget' cannot be overridden; th",
+    ),
+    "loops override r/passed attempts --by a": (2, "the loop passed; there is n"),
+    "quarantine revoke page --yes": (2, "by is ''"),
+    "loops --db mysql://host/db": (2, "no store is called 'mysql://'; there are: a pa"),
+    "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be at least 1"),
+    "worker --once --drives short": (2, "it must be name=module:function"),
+    "reflect loops.jsonl --origin mine": (
+        2,
+        "origin is 'mine'; it must be one of user, local, outside",
+    ),
+    "db migrate": (2, "heedful.db is not a postgresql:// URL"),
+    "demo --pipeline --db a.db": (2, "leave --full, --tasks, --db"),
+    "export .": (2, "a name that is free"),
+    "loops --limit 0": (2, "'--limit': 0 is not in the range 1<=x"),
+    "db copy none.db new.db": (3, "no database 'none.db' in this folder"),
+    "loops --db .": (4, "is a folder; name a file in it"),
+    "loops --db postgresql://u:hidden@127.0.0.1:1/x": (
+        4,
+        "port 1 failed: Connection refused",
+    ),
 }
 
 
@@ -222,6 +287,8 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line):
         pytest.param("looops", "UsageError", id="no such command"),
         pytest.param("lessons prune", "UsageError", id="an option is missing"),
         pytest.param("loops --limit x", "UsageError", id="not a number"),
+        pytest.param("proof --restore 1", "UsageError", id="options that need others"),
+        pytest.param("why zzz", "NotFound", id="no such loop"),
         pytest.param("db copy tasks.jsonl new.db", "StoreCorrupt", id="no database"),
         pytest.param("export none/x.jsonl", "StoreUnavailable", id="no such folder"),
     ],
@@ -235,6 +302,12 @@ def test_bad_input_is_one_json_document(heedful_, desk, line, kind):
     assert error["type"] == kind
     assert words.lower() in error["message"].lower()
     assert "Traceback" not in done.err
+
+
+def test_an_option_without_its_value_is_a_usage_error(heedful_):
+    done = heedful_("loops --limit")
+    assert done.code == 2
+    assert "Option '--limit' requires an argument" in done.err
 
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
@@ -255,6 +328,43 @@ def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
         assert summary.split()[0] in done.out
     assert heedful_("--version").out.startswith("heedful ")
     assert heedful_("").code == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "heavy"),
+    [
+        pytest.param(
+            (["--version"], ["--help"]),
+            "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive",
+            id="version and help read nothing",
+        ),
+        pytest.param(
+            (["loops"], ["lessons"], ["seen", "x"]),
+            "numpy yaml heedful.service heedful.drive.drive",
+            id="commands that only read drive no loop",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_starting_imports_nothing_heavy(desk, lines, heavy):
+    script = (
+        "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
+        "from heedful.cli.app import app\n"
+        f"for line in {lines!r}:\n"
+        "    try: app(line)\n"
+        "    except SystemExit: pass\n"
+        f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - "
+        "before])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=desk.folder,
+        env=desk.environment(),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_former_name_of_a_command_still_works(heedful_):
@@ -306,3 +416,10 @@ def test_without_its_packages_a_command_names_the_extra(
     assert done.exit_code == 2
     assert f"pip install '.[{extra}]' in the checkout" in done.stderr
     assert "unexpected" not in done.stderr
+
+
+def test_the_help_of_lessons_says_what_state_and_trust_mean(desk):
+    words = " ".join(desk.heedful("lessons --help").out.split())
+    assert "verified if a check accepted its output" in words
+    assert "accepted at the first try is unverified" in words
+    assert "The origin says where the text comes from" in words

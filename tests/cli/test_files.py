@@ -86,6 +86,17 @@ BAD_TASKS = {
     ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
     "the id again": (GOOD, "id 'ok' is that of the task of line 1; give another"),
+    "NaN": ('{"id": NaN}', "NaN is not JSON"),
+    "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
+    "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a text"),
+    "an empty task": (
+        '{"id": "a", "task": " "}',
+        "task is ' '; it must be a text that is not",
+    ),
+    "an unknown check": (
+        '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
+        "no check is called 'nope'; there are: .*not_empty",
+    ),
 }
 
 
@@ -120,6 +131,30 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     assert third.startswith(f"{path}:5: id 'c' is that of the task of line 4")
 
 
+def test_every_fault_in_the_keys_of_a_task_is_named(tmp_path):
+    path = tmp_path / "t.yaml"
+    path.write_text("- {id: a, tsak: Say yo, at_mots: 3}\n", "utf-8")
+    with pytest.raises(LineError) as caught:
+        read_tasks(path)
+    for text in (
+        "task is missing",
+        "no key is called 'tsak' (did you mean 'task'?)",
+        "no key is called 'at_mots'",
+    ):
+        assert text in str(caught.value)
+
+
+def test_a_line_that_is_no_json_does_not_hide_the_faults_of_others(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id"\n' + '{"id": "a", "task": "t"}\n{}\n', "utf-8")
+    with pytest.raises(LineError) as caught:
+        read_tasks(path)
+    broken, without_checks, empty = str(caught.value).split("\n")
+    assert broken.startswith(f"{path}:1: not one JSON object on one line")
+    assert without_checks == f"{path}:2: checks is missing; it must be given"
+    assert empty.startswith(f"{path}:3: id is missing")
+
+
 def test_of_many_faults_the_first_are_named(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text("{\n" * 30, "utf-8")
@@ -140,6 +175,10 @@ BAD_FILES = {
         "it is 7",
     ),
     "none.jsonl": (None, 0, "cannot be read"),
+    "latin.jsonl": (GOOD.encode() + b'{"id": "\xe4"}', 2, "byte 0xe4 is not UTF-8"),
+    "mapping.yaml": (b"# x\nid: a\n", 2, "it must be a list"),
+    "itself.yaml": (b"- &a [*a]\n", 1, "it must be a JSON object"),
+    "tasks.csv": (b"id,task\n", 0, "must end in one of .jsonl"),
 }
 
 
@@ -262,6 +301,30 @@ BAD_RECORDS: dict[str, tuple[str, str]] = {
     "a finding without a message": (
         line({"candidate": "x", "findings": [{"check": "a"}]}),
         "attempts.1.findings.1.message is mi",
+    ),
+    "attempts that are no list": (
+        '{"attempts": {"a": 1}}',
+        "attempts is {'a': 1}; it must be a list",
+    ),
+    "a goal of another form": (
+        line(goals=["q > 1"]),
+        "a goal is 'q > 1'; it must be written like \"alignment",
+    ),
+    "neither passed nor findings": (
+        line({"candidate": "x", "met": 1}),
+        "attempt 1 needs either passed, or findings and scores",
+    ),
+    "a share over 1": (
+        line({**ANSWER, "met": 1.5}),
+        "attempts.1.met is 1.5; it must be at most 1",
+    ),
+    "fewer calls than none": (
+        line({**ANSWER, "usage": {"calls": -1}}),
+        "made of finite numbers of at least 0",
+    ),
+    "a level that is none": (
+        line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),
+        "findings.1.level is 'bad'",
     ),
 }
 

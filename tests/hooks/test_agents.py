@@ -146,7 +146,7 @@ def test_a_failing_command_holds_up_the_end_of_a_turn(name: str, shop: Shop) -> 
     assert "broken" in json.dumps(answer)
 
 
-def test_what_waits_for_the_result_is_told_once_and_in_its_turn(shop: Path) -> None:
+def test_what_waits_for_the_result_is_told_once_and_in_its_turn(shop: Shop) -> None:
     shop.say_rule("gemini-cli")
     assert shop.send("gemini-cli", "BeforeTool") is None
     answer = shop.send("gemini-cli", "AfterTool")
@@ -154,7 +154,7 @@ def test_what_waits_for_the_result_is_told_once_and_in_its_turn(shop: Path) -> N
     assert shop.send("gemini-cli", "AfterTool") is None
 
 
-def test_what_waits_for_the_result_does_not_outlive_its_turn(shop: Path) -> None:
+def test_what_waits_for_the_result_does_not_outlive_its_turn(shop: Shop) -> None:
     shop.say_rule("gemini-cli")
     shop.send("gemini-cli", "BeforeTool")
     shop.send("gemini-cli", "BeforeAgent")

@@ -113,7 +113,8 @@ def json_texts(draw: Any) -> str:
     indent = draw(st.sampled_from([None, 2, 4, "\t"]))
     line_end = draw(st.sampled_from(["\n", "\r\n"]))
     text = json.dumps(members, indent=indent, ensure_ascii=draw(st.booleans()))
-    return text.replace("\n", line_end) + draw(st.sampled_from(["", line_end]))
+    last_end: str = draw(st.sampled_from(["", line_end]))
+    return text.replace("\n", line_end) + last_end
 
 
 TEXTS = st.lists(

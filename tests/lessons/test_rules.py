@@ -22,6 +22,7 @@ from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import requirement_of
 
 TEAMS = ("@billing", "@shipping")
+QUEUE_OF = {"a task": "refunds"}
 
 
 def literal(answer: str, context: Context) -> list[Finding]:
@@ -32,8 +33,16 @@ def parameter(answer: str, context: Context, *, limit: int) -> list[Finding]:
     return [Finding("c", "the text is long", fix=f"write at most {limit} words")]
 
 
+def constant(answer: str, context: Context) -> list[Finding]:
+    return [Finding("c", "no such team", fix=f"use one of {', '.join(TEAMS)}")]
+
+
 def chosen(answer: str, context: Context) -> list[Finding]:
     return [Finding("c", "wrong team here", fix=f"use the team {TEAMS[1]}")]
+
+
+def looked_up(answer: str, context: Context) -> list[Finding]:
+    return [Finding("c", "wrong queue here", fix=f"the queue is {QUEUE_OF['a task']}")]
 
 
 def helped(answer: str, context: Context) -> list[Finding]:
@@ -61,7 +70,13 @@ class Style:
         return [Finding("c", "no prefix here", fix=f"begin with {self.words.prefix}")]
 
 
+RULE_TABLE = {"sign": "end with ref: and the code"}
 RULE_LIST = ["greet first", "end with ref: and the code"]
+
+
+def signed_by_table(answer: str, context: Context) -> Iterator[Finding]:
+    if "ref:" not in answer:
+        yield Finding("signed", "not signed", fix=RULE_TABLE["sign"])
 
 
 def signed_by_list(answer: str, context: Context) -> Iterator[Finding]:
@@ -94,11 +109,25 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
             id="an argument",
         ),
         pytest.param(
+            constant,
+            "sales",
+            "@billing",
+            "no such team. use one of @billing, @shipping",
+            id="a whole list of the module",
+        ),
+        pytest.param(
             chosen,
             "sales",
             "@shipping",
             "wrong team here. use the team ___",
             id="one of a list, and it is the answer",
+        ),
+        pytest.param(
+            looked_up,
+            "sales",
+            "refunds",
+            "wrong queue here. the queue is ___",
+            id="a table of answers",
         ),
         pytest.param(
             helped,
@@ -108,6 +137,13 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
             id="a function of the module",
         ),
         pytest.param(
+            partial(bound, expected="seven"),
+            "eight",
+            "seven",
+            "another number. write this: ___",
+            id="an argument that is the answer",
+        ),
+        pytest.param(
             partial(bound, expected="a task"),
             "eight",
             "this is a task",
@@ -115,11 +151,25 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
             id="an argument that stands in the task",
         ),
         pytest.param(
+            Style(Words("team-a/")),
+            "x",
+            "team-a/x",
+            "no prefix here. begin with team-a/",
+            id="a field of a field",
+        ),
+        pytest.param(
             captured("team-a/"),
             "x",
             "team-a/x",
             "no prefix here. begin with team-a/",
             id="a captured value",
+        ),
+        pytest.param(
+            signed_by_table,
+            "Sure.",
+            "Sure. ref: the code X",
+            "not signed. end with ref: and the code",
+            id="a sentence in a dictionary",
         ),
         pytest.param(
             signed_by_list,
@@ -177,12 +227,23 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
             id="a value of the answer",
         ),
         pytest.param(
+            "expected 6.26", "", "sum them", "6.26", "expected ___", id="a figure"
+        ),
+        pytest.param(
             "src/app/main.py:3: unused import",
             "remove it",
             "clean up",
             "x = 1",
             "___: unused import. remove it",
             id="a path",
+        ),
+        pytest.param(
+            "the letter is rude",
+            "greet Anna Berg first",
+            "a letter to Anna Berg",
+            "A letter " * 30,
+            "the letter is rude. greet ___ first",
+            id="a name of the task",
         ),
         pytest.param(
             "the report has no summary",
@@ -193,12 +254,28 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
             id="plain words of a long answer stay",
         ),
         pytest.param(
+            "no greeting",
+            "begin with 'Hello you'",
+            "a mail",
+            "Hello you, all is well",
+            "no greeting. begin with ___",
+            id="a quotation of the answer",
+        ),
+        pytest.param(
             "tags are lower case",
             "write it in lower case",
             "a tag",
             "lamp",
             "tags are lower case. write it in lower case",
             id="what stands in no task and no answer",
+        ),
+        pytest.param(
+            "at $.age: Field required",
+            "add it",
+            "who is Ada",
+            '{"name": "Ada", "age": 36}',
+            "at $.age: Field required. add it",
+            id="a key of the answer is no value",
         ),
         pytest.param("6.26", "write 6.26", "sum", "6.26", "write ___", id="no words"),
         pytest.param("'a b'", "", "sum", "a b", "", id="nothing but a particular"),
