@@ -159,7 +159,7 @@ def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     share = likeness(without_quotations(old), without_quotations(new))
     if share >= MIN_COMMAND_LIKENESS:
         return share
-    if differ_in_few_arguments(leaves(old), leaves(new)):
+    if differ_in_few_arguments(leaves(old), leaves(new)) or _has_whole(old, new):
         return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(old, new, error):
         return FEW_ARGUMENTS_LIKENESS
@@ -173,6 +173,12 @@ def _is_command(event: Event) -> bool:
     arguments = given_to(event)
     is_named = isinstance(arguments, Mapping) and command_of(arguments) != ""
     return is_named and len(leaves(event)) == 1
+
+
+def _has_whole(old: Event, new: Event) -> bool:
+    """Return whether a command has another one of several words whole in it."""
+    command = text_of_call(old).strip()
+    return " " in command and f" {command} " in f" {text_of_call(new)} "
 
 
 def is_about_change(old: Event, new: Event, error: str) -> bool:
