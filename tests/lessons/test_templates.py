@@ -88,6 +88,15 @@ def test_what_stays_apart(case):
     assert learn_templates(texts).merges() == ()
 
 
+def test_a_name_of_two_words_belongs_to_the_group_of_names():
+    texts = [f"login failed for {name} from 10.0.0.7" for name in NAMES]
+    whole_name = signature("log", "login failed for ada king from 10.0.0.9")
+    templates = learn_templates(texts).learn(whole_name)
+    assert templates.group(whole_name) == signature("log", texts[0]).digest
+    host = signature("log", "login failed for ada from host 10.0.0.9")
+    assert templates.group(host) == host.digest
+
+
 LINES = st.lists(
     st.sampled_from([text for texts in (ONE | APART).values() for text in texts]),
     max_size=40,

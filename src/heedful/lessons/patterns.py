@@ -173,8 +173,21 @@ def is_learnable(pattern: Signature) -> bool:
 
 
 def _fits(tokens: Tokens, template: Tokens) -> bool:
-    """Return True if a pattern has a template's tokens, particulars in its holes."""
-    return len(tokens) == len(template) and all(map(_fits_place, tokens, template))
+    """Return True if a pattern has a template's tokens, particulars in its holes.
+
+    One of them may be a name of two words: "boris zhang".
+    """
+    if len(tokens) == len(template):
+        return all(map(_fits_place, tokens, template))
+    if len(tokens) != len(template) + 1:
+        return False
+    for place, expected in enumerate(template):
+        # A mask is no part of a name.
+        is_name = expected == PATTERN_HOLE not in tokens[place : place + 2]
+        widened = (*template[:place], PATTERN_HOLE, *template[place:])
+        if is_name and all(map(_fits_place, tokens, widened)):
+            return True
+    return False
 
 
 def _fits_place(token: str, expected: str) -> bool:
