@@ -165,6 +165,25 @@ NAMED = [
         ["a.ts(1,2): error TS1: bad 'a'.", "b.ts(3,4): error TS2: bad 'b'."],
         id="two errors stay two",
     ),
+    pytest.param(
+        "RUN fetch birch\nE: Unable to locate birch\n"
+        'ERROR: process "fetch" failed: exit code: 7',
+        None,
+        ["E: Unable to locate birch"],
+        id="a reason says more than the status of a command",
+    ),
+    pytest.param(
+        "Invalid request.\nNo schema in 'oneOf'.",
+        None,
+        ["No schema in 'oneOf'."],
+        id="of two reasons the one that names something names the error",
+    ),
+    pytest.param(
+        "?   \tshop\t[no test files]\nFAIL\tshop/api\t0.3s",
+        None,
+        ["FAIL\tshop/api\t0.3s"],
+        id="a package without tests is no error",
+    ),
 ]
 
 

@@ -35,6 +35,10 @@ _EXIT_STATUS_PATTERN = re.compile(
     r"(?im)^(?:\W?[\w ]{1,40} )?exit ?(?:code|status)\W{0,2}-?\d+"
     r"(?:[^\w\n][^\n]{0,80})?$"
 )
+_REASON = (
+    r"(?i)(?<!-)\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
+    r"|unrecogni[sz]ed|denied|declined|refused|rejected|must|should|expected|invalid)\b"
+)
 # The shapes of an error line, the most telling first. The position is the rank.
 _SHAPES = (
     # The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
@@ -42,21 +46,20 @@ _SHAPES = (
         r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
         r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
     ),
-    # A word for an error with what follows it: "fatal: not a git repository".
+    # A word for an error with what follows it: "fatal: not a git repository"; but what
+    # ends with the exit status of a command says less than the command did.
     re.compile(
-        r"(?i)\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?|denied): *\S"
-        r"|\Afailed to \w"
+        r"(?i)\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?|denied): *"
+        r"(?!.*\bexit (?:code|status):? \d+\Z)\S|\Afailed to \w"
     ),
     # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
     re.compile(
         r"(?i)\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): "
         r"(?!warning|note|info|:|\w*(?:Error|Exception|Failed)$)\S"
     ),
-    # What is missing or forbidden: "permission denied".
-    re.compile(
-        r"(?i)(?<!-)\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
-        r"|unrecogni[sz]ed|denied|declined|refused|rejected|must|should|expected|invalid)\b"
-    ),
+    # What is missing or forbidden: "no key 'a'", and then "permission denied".
+    re.compile(_REASON + r".*[\"'`“]\w"),
+    re.compile(_REASON),
     # Any mention of an error: "3 tests failed", "the request timed out".
     re.compile(
         r"(?i)[a-z]error\b|exception\b|\berr(?:or)?\b|\bfail\w*\b.|\btime[d ]{0,2}-?out"
@@ -76,7 +79,7 @@ _MARGIN_PATTERN = re.compile(
 # A line that names no error of its own, unless it begins with a word for one: what
 # somebody else may do or know, a heading, a line of a program, or a place on the way.
 _BESIDE_PATTERN = re.compile(
-    r"\A(?:(?i:hint|note|help|info|warning|debug|tip): |//|/\*|={3}|_{3}"
+    r"\A(?:(?i:hint|note|help|info|warning|debug|tip): |\?\s|//|/\*|={3}|_{3}"
     r"|(?:return|raise|throw|await|panic)\b.*\(|\S+:\d+: in [\w<>.]+\Z"
     r"|(?!\w*(?:Error|Exception)\()[a-zA-Z_][\w.]*\(.*[\"'`].*\)\Z"
     r"|.*[;{}]\Z|.*\b(?:INFO|DEBUG|TRACE|VERBOSE)\b)"
