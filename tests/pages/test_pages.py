@@ -337,6 +337,21 @@ def test_long_texts_are_cut_with_a_count():
     assert page.count("m" * 400) == 40
 
 
+def test_bars_follow_one_another_as_wide_as_attempts_took():
+    page = " ".join(html(example()).split())
+    drawn = re.findall(r'<rect class="\w+" x="([\d.]+)" width="([\d.]+)"', page)
+    times = [
+        attempt.execution_time_ms
+        for stage in example().stages
+        for attempt in stage.attempts
+    ]
+    shares = [100 * ms / sum(times) for ms in times]
+    places = [(sum(shares[:n]), share) for n, share in enumerate(shares)]
+    assert [tuple(map(float, bar)) for bar in drawn] == [
+        pytest.approx(place, abs=0.01) for place in places
+    ]
+
+
 def open_steps(report: Report) -> list[str]:
     """Return the ids of the steps that stand open on the page of a run."""
     return re.findall(

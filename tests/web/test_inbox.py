@@ -344,3 +344,21 @@ def test_a_text_that_waits_is_reworded_from_its_own_words(browser):
         lesson = browser.data(f"/inbox/{first}")["case"]["lesson"]
         form = browser.get(f"/lessons/{lesson}?held={first}").text
         assert f"{words}</textarea>" in form
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("/quarantine", "/inbox", id="the list"),
+        pytest.param("/quarantine/decided", "/inbox", id="decided"),
+        pytest.param("/quarantine/7", "/inbox/7", id="a text"),
+        pytest.param("/quarantine.json", "/inbox.json", id="data"),
+        pytest.param("/projects.json", "/home.json", id="data of home"),
+        pytest.param("/spend", "", id="home"),
+    ],
+)
+def test_an_earlier_address_leads_to_its_page(browser, old, new):
+    get = browser.client.get(f"/ui{old}?project=main&text=x")
+    answer = browser.api.run(get)
+    assert answer.status_code == 301
+    assert answer.headers["location"] == f"/ui{new}?project=main&text=x"

@@ -26,6 +26,7 @@ from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, is
 from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.difference import marked
 from heedful.pages.tries import (
+    bars,
     compared,
     finding_of,
     first_equal,
@@ -196,6 +197,7 @@ def environment() -> "Environment":
 
     # Templates call these functions by their names.
     functions: tuple[Callable[..., Any], ...] = (
+        bars,
         compared,
         cost,
         counted,

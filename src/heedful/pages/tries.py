@@ -1,4 +1,4 @@
-"""What a page shows of the attempts of a stage or a loop: equal ones, and marks.
+"""What a page shows of the attempts of a stage or a loop: equal ones, marks, bars.
 
 An attempt that failed stands open; one that repeats another, or that a later one has
 put right, is one row.
@@ -13,6 +13,8 @@ from heedful.redact import redact_start
 
 MAX_OUTPUT_READ_CHARS = 20_000  # the characters of an output that are read
 TROUBLED_STATUSES = ("failed", "not_validated", "warning")
+# A bar: the status of its attempt, where it begins, and how long it is, in percent.
+Bar = tuple[str, float, float]
 
 
 def first_equal(
@@ -83,6 +85,21 @@ def compared(before: StageAttempt | None, attempt: StageAttempt) -> Difference:
         change = changed if "".join(stayed).strip() else change
     unread = max(0, len(attempt.output) - MAX_OUTPUT_READ_CHARS)
     return change._replace(unshown=unread)
+
+
+def bars(report: Report) -> list[list[Bar]]:
+    """Return the bars of each stage; pauses between attempts are left out."""
+    total = worked(report) or 1.0
+    begin = 0.0
+    bars_by_stage: list[list[Bar]] = []
+    for stage in report.stages:
+        stage_bars: list[Bar] = []
+        for attempt in stage.attempts:
+            share = 100 * attempt.execution_time_ms / total
+            stage_bars.append((attempt.shown_status, begin, share))
+            begin += share
+        bars_by_stage.append(stage_bars)
+    return bars_by_stage
 
 
 def worked(of: Report | StageReport) -> float:

@@ -62,7 +62,8 @@ from heedful.web.addresses import (
     proxy_scheme,
     raw_path,
 )
-from heedful.web.render import address, page_text
+from heedful.web.menu import MOVED
+from heedful.web.render import DATA_ENDING, address, page_text
 from heedful.web.session import Session, Sessions, check_origin, check_token
 
 EVENTS_PATH = "/events"  # below it
@@ -307,6 +308,7 @@ class Site:
                 Route(EVENTS_PATH, self._events),
                 Route("/{path:path}", self._act, methods=["POST"]),
                 *(Route(page.address, self._show_of(page)) for page in pages),
+                *(Route(old, _lead_to(place)) for old, place in MOVED.items()),
                 Route("/{path:path}", self._missing),
             ],
             redirect_slashes=False,
@@ -722,6 +724,23 @@ class Site:
         )
         page.headers.update(problem.headers)
         return page
+
+
+def _lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return the function that leads from an address of an earlier version to a page.
+
+    The query stays, and data lead to data.
+    """
+
+    async def lead(request: Request) -> Response:
+        """Lead to the page that shows the same now."""
+        path = place.format(**request.path_params).rstrip("/")
+        if is_data(request):
+            path = f"{path or '/home'}{DATA_ENDING}"
+        target = f"{SITE_PATH}{path}?{request.url.query}"
+        return RedirectResponse(target.rstrip("?"), 301)
+
+    return lead
 
 
 async def _menu_facts(visit: Visit) -> Document:

@@ -17,7 +17,8 @@ def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plai
     A response belongs to the call with the same id, or else to the call right before it
     of the same tool. A step has `failed` if one of its events did, and is `suspect` if
     one of them is a sign of a mistake. `seconds` is the time from the call to its
-    response, None if unknown.
+    response, None if unknown; `begin` and `share` are where its bar begins and how long
+    it is, from 0 to 1 of the whole trace.
     """
     step_of_call: dict[str, Plain] = {}
     steps: list[Plain] = []
@@ -79,6 +80,8 @@ def _new_step(event: Mapping[str, Any]) -> Plain:
         "failed": False,
         "suspect": False,
         "seconds": None,
+        "begin": 0.0,
+        "share": 0.0,
     }
 
 
@@ -102,9 +105,16 @@ def _step_of_response(
 
 
 def _measure(steps: Sequence[Plain], events: Sequence[Mapping[str, Any]]) -> None:
-    """Set how long each step took."""
+    """Set how long each step took, and where its bar is."""
+    times = [event["at"] for event in events if event.get("at") is not None]
+    begin = min(times, default=0.0)
+    length = max(times, default=0.0) - begin
     for step in steps:
         first = events[step["numbers"][0] - 1].get("at")
         last = events[step["numbers"][-1] - 1].get("at")
-        if first is not None and last is not None and len(step["numbers"]) > 1:
-            step["seconds"] = max(0.0, last - first)
+        if first is None or last is None or len(step["numbers"]) == 1:
+            continue
+        step["seconds"] = max(0.0, last - first)
+        if length:
+            step["begin"] = (first - begin) / length
+            step["share"] = step["seconds"] / length
