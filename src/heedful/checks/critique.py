@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, ClassVar
 
@@ -299,7 +299,7 @@ class Judge:
                 *delimit(mark, shown_texts),
                 f"Judge the candidate of {mark} now, as JSON.",
             ],
-            read=lambda answer: self._read_answer(answer, shown_texts["candidate"]),
+            read=partial(self._read_answer, candidate=shown_texts["candidate"]),
             schema=schema,
             who=f"critic {self.role.name!r}",
             max_tokens=512,

@@ -74,7 +74,7 @@ class EpisodeResult:
     @property
     def document(self) -> dict[str, Any]:
         """The result as JSON data."""
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "name": self.name,
             "error": self.error,
             "reflection": None,

@@ -46,9 +46,12 @@ NO_STOP = "cannot hold up the end of a turn"
 
 def _nested(name: str, **more: str) -> Form:
     """Return the form of an answer with the text as `name` in `hookSpecificOutput`."""
-    return lambda event, text: {
-        "hookSpecificOutput": {"hookEventName": event, **more, name: text}
-    }
+
+    def answer(event: str, text: str) -> Answer:
+        output = {"hookEventName": event, **more, name: text}
+        return {"hookSpecificOutput": output}
+
+    return answer
 
 
 def _named(name: str, **more: Any) -> Form:

@@ -103,7 +103,7 @@ def agent_hooks(name: str, run: str) -> dict[str, list[dict[str, Any]]]:
     for event, kind in agent.events.items():
         seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
         line = f"{run} {event}{option}"
-        item: dict[str, Any] = {
+        item: dict[str, object] = {
             field: text.replace("{command}", line)
             for field, text in agent.entry.items()
         }

@@ -224,7 +224,7 @@ def _piece_rule(
     asked for.
     """
     first = column[0]
-    rule: dict[str, Any] = {"kind": first.kind}
+    rule: dict[str, object] = {"kind": first.kind}
     if "sizes" in narrowings and first.kind in ("0", "a"):
         rule["sizes"] = sorted({len(piece.text) for piece in column})
     if first.kind != "a":

@@ -157,7 +157,7 @@ class Caller:
         raw_headers = [
             (name.encode(), value.encode()) for name, value in fields.items()
         ]
-        scope: dict[str, Any] = {
+        scope: dict[str, object] = {
             "type": "http",
             "http_version": "1.1",
             "scheme": "http",

@@ -71,13 +71,15 @@ _TRIGGER_PATTERN = re.compile(
 )
 
 
+def _postgres_column(column: re.Match[str]) -> str:
+    return f"{column[1]} {POSTGRES_COLUMN_TYPES[column[2]]}"
+
+
 def tables_in_postgres(tables: str) -> str:
     """Translate the SQL of tables and triggers from SQLite to PostgreSQL."""
     text = tables.replace(") without rowid;", ");")
     text = text.replace("tenant text not null", _TENANT_COLUMN_SQL)
-    text = _TABLE_COLUMN_PATTERN.sub(
-        lambda column: f"{column[1]} {POSTGRES_COLUMN_TYPES[column[2]]}", text
-    )
+    text = _TABLE_COLUMN_PATTERN.sub(_postgres_column, text)
     return _TRIGGER_PATTERN.sub(_trigger_in_postgres, text)
 
 

@@ -76,7 +76,7 @@ def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
     rows = db.select("score", "trial", key)
     if not rows:
         where = f"the trial {source!r} of {scope.tenant}/{scope.project}"
-        raise NotFound("loop", loop, where, "; offer its texts before it ends")
+        raise NotFound("loop", loop, where, remedy="; offer its texts before it ends")
 
     (stored_score,) = rows[0]
     if stored_score is None:

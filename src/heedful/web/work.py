@@ -65,8 +65,8 @@ async def work(visit: Visit) -> Document:
             "words": describe_work(pipelines, agents),
         },
         "tables": [
-            _table(visit, "pipelines", pipelines, "attempts", older_pipelines),
-            _table(visit, "agents", agents, "steps", older_agents),
+            _table(visit, "pipelines", pipelines, "attempts", older=older_pipelines),
+            _table(visit, "agents", agents, "steps", older=older_agents),
         ],
         "nothing": {
             "words": "No run fits." if text or state else "Nothing has run yet.",

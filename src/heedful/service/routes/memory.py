@@ -267,7 +267,9 @@ async def prove_trial(caller: Reading, source: Source) -> TrialProof:
     proven = await Trial(source, caller.setup.store, caller.scope).prove()
     if not proven.shown + proven.withheld + proven.pending:
         where = f"project {caller.scope.project}"
-        raise NotFound("memory on trial", source, where, "; offer its texts first")
+        raise NotFound(
+            "memory on trial", source, where, remedy="; offer its texts first"
+        )
     return proven
 
 
