@@ -1005,7 +1005,8 @@ def predictions(
 
     names = ["finite", "constant_predictions"]
     if actual is not None:
-        names += ["hallucination_detection", "variance_hallucination", "leakage"]
+        names[1:1] = ["hallucination_detection", "variance_hallucination"]
+        names.append("leakage")
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         """Yield the findings about the age of a file, then about its predictions."""

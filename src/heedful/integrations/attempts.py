@@ -71,7 +71,7 @@ class Attempts:
     last_text: str = ""
 
     def __post_init__(self) -> None:
-        self.repeats = Repeats(self.run.host.polls)
+        self.repeats: Repeats = Repeats(self.run.host.polls)
         self._cancels = count_cancels()
 
     async def begin(self) -> None:

@@ -224,10 +224,12 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     """Yield the matches `with_overlap`, without lessons of runs that do not fit.
 
     Where lessons of many runs are near, the tasks are alike, and do not tell which
-    lesson helps: then one that shares fewer than two words with the task is left out.
-    Words that most of the lessons have tell nothing.
+    lesson helps: then one that shares fewer than two words with the task is left out,
+    unless its task differs in figures only. Words that most of the lessons have tell
+    nothing.
     """
     task_words = frozenset(words(task))
+    frame = _without_figures(task)
     matches = list(with_overlap(task, found))
     near = [m for m in matches if _is_of_run(m) and Likeness.of(m).nearness]
     texts = {match.lesson_id: frozenset(words(match.lesson)) for match in near}
@@ -236,8 +238,14 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     for match in matches:
         shared = telling.intersection(words(match.lesson))
         is_crowded = len(texts) > MAX_NEAR_LESSONS and _is_of_run(match)
-        if not is_crowded or len(shared) >= MIN_SHARED_WORDS:
+        is_same = frame == _without_figures(match.example.task)
+        if not is_crowded or is_same or len(shared) >= MIN_SHARED_WORDS:
             yield match
+
+
+def _without_figures(task: str) -> list[str]:
+    """Return the words of a task that have no digit."""
+    return [word for word in words(task) if not any(map(str.isdigit, word))]
 
 
 def _is_of_run(match: Match) -> bool:
