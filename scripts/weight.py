@@ -48,7 +48,7 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_720,
+    "statements": 41_760,
     "statements of the library": 32_150,
     "statements of server and pages": 5_340,
     "statements for coding agents": 4_250,
