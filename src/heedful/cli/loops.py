@@ -52,8 +52,6 @@ from heedful.loop.failed_checks import describe_failures, describe_repeats
 from heedful.loop.ladder import figure_loop
 from heedful.loop.record import DOUBT_STATES
 from heedful.loop.runs import Report
-from heedful.pages import questions
-from heedful.pages.report import write_bundle
 from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops as stored_loops
@@ -110,6 +108,8 @@ def why(
     async def read(store: Store, scope: Scope) -> Report | StoredLoop:
         stored_loop = await loop_of(store, scope, loop)
         if html is not None:
+            from heedful.pages.report import write_bundle  # slow to import
+
             report, sentence = await report_any(store, scope, stored_loop.id)
             write_bundle(report, sentence, html)
         if stored_loop.is_run:
@@ -183,6 +183,8 @@ def _explain_run(report: Report, stage: str, *, full: bool) -> int:
     """Print a summary of a run, its `full` report, the report of a stage, or the answer
     to a question.
     """
+    from heedful.pages import questions  # slow to import
+
     if not stage:
         lines = questions.summarize_run(report)
         if not full:
@@ -208,6 +210,8 @@ def _explain_run(report: Report, stage: str, *, full: bool) -> int:
 
 def _answer_question(report: Report, question: str) -> int:
     """Print the answer to a question about a run of a pipeline."""
+    from heedful.pages import questions  # slow to import
+
     run_answer = questions.answer(report, question)
     then = following("why", report.run)
     stages = {fact.stage for fact in run_answer.facts if fact.stage}

@@ -9,7 +9,6 @@ with its source and with what is different. A fact that no source confirms is
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,6 +138,8 @@ class Agent:
             folder = self.path_of(mark, project)
             if folder.is_dir():
                 return f"the folder {folder}"
+        import shutil  # slow to import, and no hook looks for agents
+
         programs = filter(None, map(shutil.which, self.programs))
         return next((f"the program {path}" for path in programs), "")
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from heedful.episodes.episode import Event, Limits, json_data
 from heedful.episodes.error_lines import shorten_failure
-from heedful.episodes.failures import marks_failure, reports_failure
 from heedful.errors import UnknownName
 from heedful.integrations.agents import (
     Agent,
@@ -420,10 +419,13 @@ def _reports_failure(moment: _Moment, response: Any) -> bool:
 
     An agent with an event for failed calls says all of them so.
     """
+    # Only the event after a call needs it.
+    from heedful.episodes import failures
+
     is_object = isinstance(response, Mapping)
-    if is_object and marks_failure(response):
+    if is_object and failures.marks_failure(response):
         return True
-    return reports_failure(
+    return failures.reports_failure(
         _result_text(response),
         command_of(moment.arguments),
         marked=is_object or bool(moment.agent.event_of("failed")),

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.episodes.episode import Ended, Event
 from heedful.errors import Conflict, NotFound
-from heedful.integrations import brief, remedies
 from heedful.integrations.reminders import (
     mark_of,
     measure_checks,
@@ -43,10 +42,9 @@ from heedful.lessons.action import (
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.lesson import Matches
-from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope
 from heedful.lessons.silence import say
-from heedful.lessons.user_rules import NAMED_HEADING, names_in
+from heedful.lessons.user_rules import NAMED_HEADING, names_in, rules_text
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import Candidate, Evaluation, Finding, Goal
 from heedful.loop.stop import Stop
@@ -56,7 +54,6 @@ from heedful.memory.memory import (
     log_failure,
     open_memory,
 )
-from heedful.memory.user_rules import rules_text
 from heedful.memory.vectors import load_embedder
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -65,7 +62,6 @@ from heedful.store import (
     calls,
     episodes,
     exposures,
-    loops,
     open_store,
     reminders,
     session_marks,
@@ -79,6 +75,7 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.checks.refusal import Refusing
     from heedful.drive.report import ReportedLoop
+    from heedful.lessons.patterns import Seen
     from heedful.memory.sessions import Learned
 
 T = TypeVar("T")
@@ -249,6 +246,8 @@ class HostRun:
 
     async def _look_for_opening(self, memory: Memory) -> Advice:
         """Return the brief, and announce its lessons."""
+        from heedful.integrations import brief  # only the start of a session needs it
+
         rules = await self._aged(await brief.read_team_rules(memory))
         lines = await brief.read_failures(memory)
         texts = {line.lesson: line.text for line in lines if line.lesson}
@@ -392,6 +391,8 @@ class HostRun:
 
         async def look(memory: Memory) -> Advice:
             """Return advice about this error; a line without a lesson comes first."""
+            from heedful.integrations import remedies  # only failed calls need it
+
             failure = remedies.FailureInquiry(
                 memory=memory,
                 session=self.id,
@@ -605,6 +606,7 @@ class HostRun:
     async def _open(self) -> ReportedLoop:
         """Open the loop of the run; without a task, the run has that of its loop."""
         from heedful.drive.report import open_loop
+        from heedful.store import loops
 
         host = self.host
         if self.task == "":

@@ -9,7 +9,7 @@ verdict.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import action, arguments_of
@@ -24,10 +24,12 @@ from heedful.lessons.call_marks import (
 )
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson_check import Alarm, LessonCheck
-from heedful.lessons.patterns import Seen
 from heedful.lessons.session_names import MadeNames, made_names
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
+
+if TYPE_CHECKING:
+    from heedful.lessons.patterns import Seen
 
 Events = Sequence[Mapping[str, Any]]
 
@@ -53,7 +55,7 @@ class FinishedCall:
         return reminder.mark in self.failed
 
 
-def mark_of(history: ActionHistory | Seen) -> str:
+def mark_of(history: "ActionHistory | Seen") -> str:
     """Return the digest of the mark that is told without a lesson; "" if none is."""
     if not isinstance(history, ActionHistory):
         return ""

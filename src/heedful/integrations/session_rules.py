@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heedful.lessons.scope import Scope, source_of
-from heedful.lessons.user_rules import MAX_SHOWN_RULES, StatedRule, read_rules
+from heedful.lessons.user_rules import (
+    MAX_SHOWN_RULES,
+    StatedRule,
+    read_rules,
+    stored_lines,
+)
 from heedful.memory.memory import Memory
-from heedful.memory.user_rules import stored_lines
 from heedful.store import session_marks, user_rules as rule_store
 
 

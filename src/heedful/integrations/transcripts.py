@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from heedful.episodes.episode import Event
-from heedful.episodes.readers.claude_code import entry_events
 from heedful.errors import InvalidInput
 
 # A call, and the result that says how it failed.
@@ -65,6 +64,9 @@ def _events_of(lines: Sequence[bytes]) -> Iterator[Event]:
     """
     if not any(_ERROR_MARK in line for line in lines):
         return
+
+    # Seldom does a call fail, and the reader is slow to import.
+    from heedful.episodes.readers.claude_code import entry_events
 
     names: dict[str, str] = {}
     for line in lines:

@@ -19,6 +19,7 @@ from heedful.lessons.shell import (
     read_commands,
     simple_commands,
 )
+from heedful.validation import require
 
 Origin = Literal["user", "local", "outside"]
 # From the most believed to the least.
@@ -299,3 +300,16 @@ def _has_interpreter(words: Iterable[str]) -> bool:
 def _words_in(line: str) -> list[str]:
     """Return the words of a line, those in quotes, too."""
     return re.split(r"[\s'\"`;|&()<>]+", line)
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidInput unless a person may state a source by this name."""
+    is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
+    require(
+        is_name and 0 < len(str(name)) <= MAX_STATED_NAME_CHARS,
+        "name",
+        name,
+        f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
+    )
+    wanted = "the name of one source: network is all text of unknown origin"
+    require(name != NETWORK_SOURCE, "name", name, wanted)

@@ -23,7 +23,7 @@ from heedful.lessons.lesson import (
     Filter,
     Match,
 )
-from heedful.lessons.scope import FAILED_OUTCOMES
+from heedful.lessons.scope import DAY_SECONDS, FAILED_OUTCOMES
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
@@ -57,7 +57,6 @@ IMPORTANCE_WEIGHT = 0.10
 RECENCY_WEIGHT = 0.05
 # Only whole days count, so that the same question gets the same answer.
 HALF_LIFE_DAYS = 90
-DAY_SECONDS = 86_400.0
 # The outcomes that are evidence: a failure speaks against what the run did, and a
 # success for its strategy.
 EVIDENT_OUTCOMES = {

@@ -23,6 +23,7 @@ TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
 # A run that ended so has failed, whatever word its format had for it.
 FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
 MAX_SOURCE_NAME_CHARS = 500
+DAY_SECONDS = 86_400.0
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # How a command begins that reads or changes the lessons of one scope. It may have other

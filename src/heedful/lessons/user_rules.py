@@ -6,7 +6,7 @@ a call that it names: a program, an option, a path or another word that looks li
 """
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State, short_digest
 from heedful.lessons.shell import split_words
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
+from heedful.sanitize import delimit, delimiter, sanitize
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -353,3 +354,24 @@ def _has_word(words: Set[str], name: str) -> bool:
 def _folded(word: str) -> str:
     """Return a word as names are compared: without case, slashes and asterisks."""
     return word.casefold().strip("/*")
+
+
+def rules_text(rules: Sequence[StatedRule], heading: str = RULES_HEADING) -> str:
+    """Return rules between random delimiters, after a heading; "" without rules."""
+    lines = [f"- {stated.text}" for stated in rules[:MAX_SHOWN_RULES]]
+    if not lines:
+        return ""
+    texts = {"rules": sanitize("\n".join(lines))}
+    return "\n".join([heading, *delimit(delimiter("user", texts), texts)])
+
+
+def stored_lines(rules: Sequence[StatedRule]) -> list[str]:
+    """Return what a person reads when rules are stored, with what removes each."""
+    lines = []
+    for stated in rules:
+        lines.append(
+            f"heedful keeps your rule “{sanitize(stated.text)}” ({stated.told}); "
+            f"remove it: heedful rules retire {stated.id} --by NAME"
+        )
+        lines += [f"It ends your rule “{sanitize(text)}”." for text in stated.ended]
+    return lines

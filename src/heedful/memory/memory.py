@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from heedful import telemetry
 from heedful.episodes.error_lines import error_lines, output
 from heedful.errors import InvalidInput
-from heedful.lessons import links, ranking
+from heedful.lessons import ranking
 from heedful.lessons.briefing import (
     Briefing,
     Selection,
@@ -46,9 +46,7 @@ from heedful.lessons.lesson import (
     check_memory,
     check_source,
 )
-from heedful.lessons.links import LessonWords, Related
-from heedful.lessons.origin import Origin, read_origin
-from heedful.lessons.patterns import Seen
+from heedful.lessons.origin import Origin, check_name, read_origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
@@ -59,22 +57,16 @@ from heedful.lessons.scope import (
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import lesson_signature, signature
 from heedful.lessons.silence import Obstacle
-from heedful.memory.quarantine import Quarantine, check_name
-from heedful.memory.user_rules import UserRules
 from heedful.memory.vectors import embed, space_of
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import redact_ends
 from heedful.store import (
-    accepted_answers,
     calls as call_store,
     exposures as exposure_store,
     lessons as lesson_store,
-    links as link_store,
     open_store,
-    patterns as pattern_store,
-    pruning,
     search,
 )
 from heedful.store.store import Store
@@ -91,8 +83,12 @@ from heedful.validation import (
 
 if TYPE_CHECKING:  # a hook process starts for each event, and needs none of these
     from heedful.checks.evaluate import Check
+    from heedful.lessons.links import Related
+    from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
+    from heedful.memory.quarantine import Quarantine
     from heedful.memory.transfer import Exported, File, Imported
+    from heedful.memory.user_rules import UserRules
 
 # Says whether a loop refuses the accepted answer of an example now.
 Refuses = Callable[[Example], Awaitable[bool]]
@@ -257,13 +253,17 @@ class Memory:
         return answer
 
     @property
-    def quarantine(self) -> Quarantine:
+    def quarantine(self) -> "Quarantine":
         """What waits until a person decides about it, and the sources people stated."""
+        from heedful.memory.quarantine import Quarantine  # slow to import for a hook
+
         return Quarantine(self.store, self.scope, stated=self.stated)
 
     @property
-    def user_rules(self) -> UserRules:
+    def user_rules(self) -> "UserRules":
         """The rules that the user gave agents in this project."""
+        from heedful.memory.user_rules import UserRules  # slow to import for a hook
+
         return UserRules(
             self.store,
             self.scope,
@@ -272,7 +272,7 @@ class Memory:
         )
 
     @refuses_unknown_options
-    async def seen(self, error_type: str, text: str = "") -> Seen:
+    async def seen(self, error_type: str, text: str = "") -> "Seen":
         """Return how often an error was seen, and its lessons, with what fixed it.
 
         `error_type` is the type of the error, the tool that failed, or "". A single
@@ -282,6 +282,8 @@ class Memory:
         Of a very long text, the middle is left out. All reads use an index. Raises
         InvalidInput, StoreError.
         """
+        from heedful.store import patterns as pattern_store  # few hooks look up errors
+
         check_texts(error_type=error_type, text=text)
         if not text:
             text = error_type
@@ -642,7 +644,7 @@ class Memory:
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
-    async def related(self, id: int, limit: int = 10) -> Related:
+    async def related(self, id: int, limit: int = 10) -> "Related":
         """Return what a lesson is about, and the lessons that are about the same.
 
         A lesson is linked to the tools, files and errors that its words name. The rarer
@@ -650,11 +652,14 @@ class Memory:
         lessons in use are linked. If no lesson is related, `silence` of the result says
         why. No model is asked. Raises NotFound, InvalidInput, StoreError.
         """
+        from heedful.lessons import links  # only questions of people need them
+        from heedful.store import links as link_store
+
         check_integer("id", id, least=0)
         check_integer("limit", limit)
         row = await self.store.read(self.scope, lesson_store.shown, id)
         lessons = await self.store.read(self.scope, link_store.read_words)
-        unread = LessonWords(
+        unread = links.LessonWords(
             id=id,
             kind=row["kind"],
             text="",
@@ -720,6 +725,7 @@ class Memory:
         `checks` or the check of a lesson refuses.
         """
         from heedful.memory.accepting import accept  # slow to import: it runs checks
+        from heedful.store import accepted_answers
 
         check_actor(by, why)
         judged = await accept(
@@ -751,6 +757,8 @@ class Memory:
         with `dry_run`, return what would be removed. The removal is one recorded
         transaction. Raises InvalidInput.
         """
+        from heedful.store import pruning  # a hook prunes nothing
+
         check_actor(by, "")
         if unused_for is None and keep is None:
             raise InvalidInput("prune", None, "called with unused_for, keep, or both")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.origin import MAX_STATED_NAME_CHARS, NETWORK_SOURCE
+from heedful.lessons.origin import check_name
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.store import (
     exposures as exposure_store,
@@ -181,16 +181,3 @@ class Quarantine:
             why=why,
             dry_run=dry_run,
         )
-
-
-def check_name(name: str) -> None:
-    """Raise InvalidInput unless a person may state a source by this name."""
-    is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
-    require(
-        is_name and 0 < len(str(name)) <= MAX_STATED_NAME_CHARS,
-        "name",
-        name,
-        f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
-    )
-    wanted = "the name of one source: network is all text of unknown origin"
-    require(name != NETWORK_SOURCE, "name", name, wanted)

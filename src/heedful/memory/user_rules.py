@@ -20,17 +20,14 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import (
-    MAX_SHOWN_RULES,
     MAX_STATED_RULE_CHARS,
     RULE_TYPE,
-    RULES_HEADING,
     StatedRule,
     read_correction,
     read_rules,
 )
 from heedful.memory.quarantine import Quarantine
 from heedful.redact import mask_personal, redact
-from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import editions, user_rules as rule_store
 from heedful.store.store import Store
 from heedful.validation import check_actor, check_integer, require
@@ -174,24 +171,3 @@ class UserRules:
             retired=True,
         )
         return stated
-
-
-def rules_text(rules: Sequence[StatedRule], heading: str = RULES_HEADING) -> str:
-    """Return rules between random delimiters, after a heading; "" without rules."""
-    lines = [f"- {stated.text}" for stated in rules[:MAX_SHOWN_RULES]]
-    if not lines:
-        return ""
-    texts = {"rules": sanitize("\n".join(lines))}
-    return "\n".join([heading, *delimit(delimiter("user", texts), texts)])
-
-
-def stored_lines(rules: Sequence[StatedRule]) -> list[str]:
-    """Return what a person reads when rules are stored, with what removes each."""
-    lines = []
-    for stated in rules:
-        lines.append(
-            f"heedful keeps your rule “{sanitize(stated.text)}” ({stated.told}); "
-            f"remove it: heedful rules retire {stated.id} --by NAME"
-        )
-        lines += [f"It ends your rule “{sanitize(text)}”." for text in stated.ended]
-    return lines

@@ -19,7 +19,8 @@ from heedful.lessons.dream_proposals import DreamLesson, Proposal
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
-from heedful.store.lessons import Plain, name_of, rule, upsert
+from heedful.store.lessons import Plain, upsert
+from heedful.store.rulings import name_of, rule
 
 # The fields that must be unchanged for a dream to supersede a lesson.
 UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")

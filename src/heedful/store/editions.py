@@ -15,6 +15,7 @@ from heedful.errors import Changed, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.store import exposures, lessons, search
 from heedful.store.connection import Db, Row, key_of, resumable
+from heedful.store.rulings import name_of, rule, words_digest
 from heedful.validation import MAX_INTEGER, require
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.
@@ -124,15 +125,15 @@ def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) 
     key = {**key_of(scope), "id": lesson["id"]}
     db.update("lesson", key, {"state": "retired"})
 
-    lessons.rule(
+    rule(
         db,
         scope,
         action="retire",
-        subject=lessons.name_of(lesson),
+        subject=name_of(lesson),
         by=by,
         why=why,
         now=time.time(),
-        record={"digest": lessons.words_digest(lesson["text"])},
+        record={"digest": words_digest(lesson["text"])},
     )
 
 

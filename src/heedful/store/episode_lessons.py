@@ -26,6 +26,7 @@ from heedful.store.connection import (
     storable,
     storable_json,
 )
+from heedful.store.rulings import rule
 
 # The least importance of a lesson of a session that came back in another session.
 RECURRING_LESSON_IMPORTANCE = 0.6
@@ -69,7 +70,7 @@ def end_procedure(db: Db, scope: Scope, signature: str) -> None:
     key = {**key_of(scope), "kind": "strategy", "signature": signature}
     live = {**key, "state": "unverified"}
     if db.update("lesson", live, {"state": "retired"}):
-        lessons.rule(
+        rule(
             db,
             scope,
             action="retire",

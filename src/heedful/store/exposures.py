@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from heedful.lessons.holdout import (
 from heedful.lessons.lesson import MIN_QUIET_LOOPS, Lesson, Match, Outcome
 from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.scope import Remembered, Scope, lesson_name, source_of
-from heedful.store import lessons as lesson_store, search
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -39,6 +38,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
+from heedful.store.rulings import name_of, rule, words_digest
 
 if TYPE_CHECKING:  # slow to import: a hook process starts for each event
     from heedful.lessons.proof import Case, CasesByModel, Comparison
@@ -71,6 +71,8 @@ def remember(
     evicted. Raises InvalidInput, and QuotaExceeded if an untrusted source exceeds its
     `quota`.
     """
+    from heedful.store import lessons as lesson_store  # a hook seldom stores lessons
+
     now = time.time()
     expose(db, scope, exposures=exposures, outcome=outcome, now=now)
 
@@ -232,6 +234,8 @@ def brief(
 
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
+        from heedful.store import search  # a hook has no loop
+
         matches = matches + search.by_cause(
             db, scope, memory_key, task=task, check_ids=check_ids
         )
@@ -253,10 +257,25 @@ def active_checks(
     db: Db, scope: Scope, memory_key: str = "", calls: bool = False
 ) -> tuple[LessonCheck, ...]:
     """Return the checks of lessons that judge loops of a memory key, or `calls`."""
-    from heedful.store.hardened import judging  # slow to import for a hook
-
     values = {"memory_key": memory_key, "calls": calls, "id": ""}
     return judging(db.all("active_checks", scope, **values))
+
+
+def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
+    """Return the checks in rows of `active_checks` that are not retired."""
+    checks = [check_of(row) for row in rows]
+    return tuple(check for check in checks if check.state == "accepted")
+
+
+def check_of(row: Row) -> LessonCheck:
+    """Return the check in a row; one that is retired says why."""
+    check = from_row(LessonCheck, row)
+    if not check.taught_by:
+        check = replace(check, taught_by=(check.error_type,))
+    if check.trust == "outside":  # a text of a tool is shown nowhere
+        check = replace(check, text="", about="", rule={})
+    reason = check.retired(time.time()) if check.state == "accepted" else ""
+    return replace(check, state="retired", why=reason) if reason else check
 
 
 @resumable(result=None)
@@ -378,7 +397,7 @@ def conclude(
             elif db.select("id", "ruling", ruling):
                 continue  # a person reviews it already
 
-            lesson_store.rule(
+            rule(
                 db,
                 scope,
                 action=action,
@@ -388,7 +407,7 @@ def conclude(
                 now=time.time(),
                 record={
                     **asdict(comparison),
-                    "digest": lesson_store.words_digest(row["text"]),
+                    "digest": words_digest(row["text"]),
                 },
             )
 
@@ -405,7 +424,7 @@ def _keep_from_models(
     Records a ruling for each model that is new.
     """
     before = {
-        lesson_store.name_of(row): json.loads(row["unfit_for"])
+        name_of(row): json.loads(row["unfit_for"])
         for row in db.all("unfit_lessons", scope)
     }
     comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in before}
@@ -426,7 +445,7 @@ def _keep_from_models(
             if not is_written or model in known_models:
                 continue
             comparison = by_model[model]
-            lesson_store.rule(
+            rule(
                 db,
                 scope,
                 action="withhold",
@@ -444,7 +463,7 @@ def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
     if pooled.conclusion == (verdict or "insufficient data"):
         return
 
-    lesson_store.rule(
+    rule(
         db,
         scope,
         action=pooled.conclusion,
@@ -471,11 +490,11 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
             f"the lessons of {scope.tenant}/{scope.project}",
         )
 
-    lesson_store.rule(
+    rule(
         db,
         scope,
         action="restore",
-        subject=lesson_store.name_of(row),
+        subject=name_of(row),
         by=by,
         why=why,
         now=now,

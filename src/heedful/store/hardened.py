@@ -8,7 +8,7 @@ retired follows from its counters and times, so nobody has to write it.
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.check_proposals import Material, ReplacedCall
@@ -21,14 +21,14 @@ from heedful.lessons.origin import Origin
 from heedful.store.connection import (
     Db,
     Row,
-    from_row,
     key_of,
     resumable,
     storable,
     storable_json,
     token,
 )
-from heedful.store.lessons import name_of, rule
+from heedful.store.exposures import check_of
+from heedful.store.rulings import name_of, rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,30 +172,13 @@ def _different(texts: Iterable[str]) -> tuple[str, ...]:
 def read(db: Db, scope: Scope, id: int) -> LessonCheck | None:
     """Return the check of a lesson, or None."""
     row = db.one("lesson_checks", scope, lesson=id, limit=1)
-    return None if row is None else _check_of(row)
+    return None if row is None else check_of(row)
 
 
 def listed(db: Db, scope: Scope, limit: int) -> list[LessonCheck]:
     """Return the checks of the scope, newest decision first."""
     rows = db.all("lesson_checks", scope, lesson=0, limit=limit)
-    return [_check_of(row) for row in rows]
-
-
-def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
-    """Return the checks in rows of `active_checks` that are not retired."""
-    checks = [_check_of(row) for row in rows]
-    return tuple(check for check in checks if check.state == "accepted")
-
-
-def _check_of(row: Row) -> LessonCheck:
-    """Return the check in a row; one that is retired says why."""
-    check = from_row(LessonCheck, row)
-    if not check.taught_by:
-        check = replace(check, taught_by=(check.error_type,))
-    if check.trust == "outside":  # a text of a tool is shown nowhere
-        check = replace(check, text="", about="", rule={})
-    reason = check.retired(time.time()) if check.state == "accepted" else ""
-    return replace(check, state="retired", why=reason) if reason else check
+    return [check_of(row) for row in rows]
 
 
 @resumable(result=LessonCheck)

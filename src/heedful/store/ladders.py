@@ -7,8 +7,7 @@ gets a call only while some are left. A reservation that a crash loses stays cou
 import json
 from typing import Any
 
-from heedful.lessons.ranking import DAY_SECONDS
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.loop.ladder import (
     Allowance,
     Climb,

@@ -30,7 +30,6 @@ from heedful.lessons.lesson import (
     Remembered,
     Scope,
     State,
-    lesson_name,
     short_digest,
     source_of,
 )
@@ -60,8 +59,9 @@ from heedful.store.connection import (
     storable_json,
     token,
 )
+from heedful.store.rulings import name_of, rule, words_digest
 from heedful.store.search import blob, placed, with_told_words
-from heedful.validation import check_actor, require
+from heedful.validation import require
 
 # The parameters of a statement, or the columns of a row, by name.
 Plain = dict[str, Any]
@@ -97,8 +97,6 @@ PLAIN_LESSON_FIELDS = (
     "loop",
     "memory_key",
 )
-# The beginning of the digest of a row that holds the words of a lesson, not an example.
-LESSON_DIGEST_PREFIX = "lesson"
 
 
 def scope_key(scope: Scope) -> Plain:
@@ -109,11 +107,6 @@ def scope_key(scope: Scope) -> Plain:
 # An answer of at least this many words is rejected for every task, a shorter one only
 # together with its task.
 MIN_REJECTED_ANSWER_WORDS = 5
-
-
-def words_digest(text: str) -> str:
-    """Return the digest of the example row that holds only `text`, a lesson's words."""
-    return f"{LESSON_DIGEST_PREFIX} {Example(text, '').digest}"
 
 
 def refusable_digests(
@@ -731,11 +724,6 @@ def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
     db.send("set_voice", {**values, "example": example, "kept": state})
 
 
-def name_of(row: Mapping[str, Any] | Row) -> str:
-    """Return the name of the lesson in `row`: `kind/signature`."""
-    return lesson_name(row["kind"], row["signature"])
-
-
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return up to `limit` lessons as plain data, most often seen first.
 
@@ -872,34 +860,6 @@ def plain(row: Row) -> Mapping[str, Any]:
     lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
     record = mistake and to_data(without_outside(mistake))
     return {**lesson, **lists, "pinned": bool(row["pinned"]), "mistake": record}
-
-
-def rule(
-    db: Db,
-    scope: Scope,
-    action: str,
-    subject: str,
-    by: str,
-    why: str,
-    now: float,
-    record: Mapping[str, Any] | None = None,
-) -> None:
-    """Record a ruling on `subject`; `record` holds details as plain data.
-
-    The subject is a name or a digest, not an id, so that the ruling is clear even after
-    the lesson is deleted. Raises InvalidInput if `by` is empty.
-    """
-    check_actor(by, why)
-    values = {
-        **key_of(scope),
-        "action": storable(action),
-        "subject": storable(subject),
-        "by": storable(by),
-        "why": storable(why),
-        "record": storable_json(record or {}),
-        "at": now,
-    }
-    db.insert("ruling", values)
 
 
 def evict(

@@ -29,7 +29,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
-from heedful.store import exposures, lessons
+from heedful.store import exposures
 from heedful.store.connection import (
     MAX_ROWS,
     MEMORY_LOCKS,
@@ -42,7 +42,6 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-from heedful.store.hardened import judging
 from heedful.store.loop_columns import (
     HEAD_TEXTS,
     dump,
@@ -233,7 +232,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
         stored=_stored_loop(row, parts),
         policy=_policy_from(row["policy"]),
         driver=driver,
-        checks=judging(check_rows),
+        checks=exposures.judging(check_rows),
     )
 
 
@@ -342,6 +341,8 @@ def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) ->
     if memory.alarms:
         exposures.count_alarms(db, scope, memory.alarms)
     if memory.lessons:
+        from heedful.store import lessons  # few processes store loops
+
         lessons.upsert(
             db,
             scope,

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from heedful.lessons.ranking import DAY_SECONDS
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.store.connection import MAX_ROWS, Db, resumable
-from heedful.store.lessons import count, delete_lessons, name_of, rule
+from heedful.store.lessons import count, delete_lessons
+from heedful.store.rulings import name_of, rule
 
 
 def prunable(

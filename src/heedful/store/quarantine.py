@@ -40,10 +40,10 @@ from heedful.store.lessons import (
     Plain,
     mistake_json,
     refusable_digests,
-    rule,
     scope_key,
     set_author,
 )
+from heedful.store.rulings import rule
 from heedful.store.search import example_of
 from heedful.validation import require
 

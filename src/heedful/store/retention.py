@@ -16,11 +16,10 @@ from datetime import UTC, datetime
 from math import inf
 
 from heedful.errors import LeaseLost
-from heedful.lessons.ranking import DAY_SECONDS
-from heedful.lessons.scope import Scope, name_scope
-from heedful.store import lessons
+from heedful.lessons.scope import DAY_SECONDS, Scope, name_scope
 from heedful.store.connection import MAX_ROWS, Db, bulk, from_row, holds, key_of
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS
+from heedful.store.rulings import rule
 from heedful.store.store import Store
 from heedful.validation import check_actor
 
@@ -129,7 +128,7 @@ def _count_in_ruling(
         db.update("ruling", key, {"record": json.dumps({"loops": total})})
         return
 
-    lessons.rule(
+    rule(
         db,
         scope,
         action="expire",

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heedful.lessons.call_marks import FileReading, touched_path
-from heedful.lessons.ranking import DAY_SECONDS
-from heedful.lessons.scope import Scope, digest_of, source_of
+from heedful.lessons.scope import DAY_SECONDS, Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
 
 # Stands in the mark of a past for the key of events that code in this process sent.

@@ -48,7 +48,12 @@ from heedful.store.connection import (
     storable_json,
     token,
 )
-from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
+from heedful.store.rulings import (
+    LESSON_DIGEST_PREFIX,
+    name_of,
+    rule,
+    words_digest,
+)
 from heedful.store.search import short
 from heedful.store.sqlite import (
     BUSY_TIMEOUT_SECONDS,
@@ -228,7 +233,7 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
     for row in db.select("*", "lesson", key, "order by kind, signature"):
         of_lesson = {"lesson_id": row["id"]}
         examples = db.select("*", "example", of_lesson, "order by digest")
-        child = {**key, "child": lessons.name_of(row)}
+        child = {**key, "child": name_of(row)}
         links = db.select("*", "link", child, "order by relation, parent")
 
         yield from_row(
@@ -346,7 +351,7 @@ def import_lessons(
         "by": storable(by),
     }
     if by and not db.select("id", "ruling", ruling):
-        lessons.rule(
+        rule(
             db, scope, action="import", subject=source, by=by, why=why, now=time.time()
         )
 
@@ -424,7 +429,7 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     states = [_write_example(db, lesson, example) for example in record.examples]
 
     for link in record.links if is_new else ():
-        row = {**key, **asdict(link), "child": lessons.name_of(lesson)}
+        row = {**key, **asdict(link), "child": name_of(lesson)}
         db.insert("link", row, CONFLICT_SKIP_SQL)
     return Counter(
         waiting=states.count("quarantined"), new=int(is_new), known=int(not is_new)

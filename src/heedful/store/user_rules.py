@@ -12,7 +12,7 @@ from heedful.lessons.lesson import Lesson
 from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
-from heedful.store import exposures, lessons as lesson_store, reminders, session_marks
+from heedful.store import exposures, reminders, session_marks
 from heedful.store.connection import (
     Db,
     Row,
@@ -20,6 +20,7 @@ from heedful.store.connection import (
     key_of,
     resumable,
 )
+from heedful.store.rulings import name_of, rule, words_digest
 
 # Who retires a rule that a later one ends.
 USER_ACTOR = "user"
@@ -143,15 +144,15 @@ def _change(db: Db, scope: Scope, row: Row, action: str, why: str) -> None:
     """Retire or restore a rule, as it follows from the words of the user."""
     state = "retired" if action == "retire" else "unverified"
     db.update("lesson", {"id": row["id"]}, {"state": state})
-    lesson_store.rule(
+    rule(
         db,
         scope,
         action=action,
-        subject=lesson_store.name_of(row),
+        subject=name_of(row),
         by=USER_ACTOR,
         why=why,
         now=time.time(),
-        record={"digest": lesson_store.words_digest(row["text"])},
+        record={"digest": words_digest(row["text"])},
     )
 
 

@@ -22,6 +22,7 @@ from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
 from heedful.store.connection import Db, Row, bulk, key_of
 from heedful.store.loops import MAX_LISTING_BYTES
+from heedful.store.rulings import name_of
 from heedful.web.steps import first_failure, steps_of
 
 FIGURE_DAY_SECONDS = 86_400.0
@@ -97,7 +98,7 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
         key = {**key_of(scope), "kind": kind, "signature": signature}
         lessons += map(lesson_store.plain, db.select("*", "lesson", key))
     return {
-        lesson_store.name_of(lesson): {"id": lesson["id"], "text": lesson["text"]}
+        name_of(lesson): {"id": lesson["id"], "text": lesson["text"]}
         for lesson in search.with_told_words(db, scope, lessons)
     }
 

@@ -1,0 +1,50 @@
+"""Rulings: what a person or heedful decided about a lesson, and the lesson's names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from heedful.lessons.lesson import Example
+from heedful.lessons.scope import Scope, lesson_name
+from heedful.store.connection import Db, Row, key_of, storable, storable_json
+from heedful.validation import check_actor
+
+# The beginning of the digest of a row that holds the words of a lesson, not an example.
+LESSON_DIGEST_PREFIX = "lesson"
+
+
+def rule(
+    db: Db,
+    scope: Scope,
+    action: str,
+    subject: str,
+    by: str,
+    why: str,
+    now: float,
+    record: Mapping[str, Any] | None = None,
+) -> None:
+    """Record a ruling on `subject`; `record` holds details as plain data.
+
+    The subject is a name or a digest, not an id, so that the ruling is clear even after
+    the lesson is deleted. Raises InvalidInput if `by` is empty.
+    """
+    check_actor(by, why)
+    values = {
+        **key_of(scope),
+        "action": storable(action),
+        "subject": storable(subject),
+        "by": storable(by),
+        "why": storable(why),
+        "record": storable_json(record or {}),
+        "at": now,
+    }
+    db.insert("ruling", values)
+
+
+def words_digest(text: str) -> str:
+    """Return the digest of the example row that holds only `text`, a lesson's words."""
+    return f"{LESSON_DIGEST_PREFIX} {Example(text, '').digest}"
+
+
+def name_of(row: Mapping[str, Any] | Row) -> str:
+    """Return the name of the lesson in `row`: `kind/signature`."""
+    return lesson_name(row["kind"], row["signature"])
