@@ -48,15 +48,15 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_760,
-    "statements of the library": 32_150,
+    "statements": 41_780,
+    "statements of the library": 32_200,
     "statements of server and pages": 5_340,
     "statements for coding agents": 4_250,
     "statements of bench, scripts, examples": 11_600,
     "named limits per 1,000": 8.9,
     "patterns per 1,000": 5.2,
     "word lists per 1,000": 2.4,
-    "imports inside functions": 66,
+    "imports inside functions": 83,
     "circles inside rooms": 2,
     "basenames used again": 31,
     "tables": 37,

@@ -23,7 +23,7 @@ from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
 from heedful.store.statements import Dialect, schema
 from heedful.store.store import Store
-from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkItem, fail
+from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
 
 T = TypeVar("T")
 MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
@@ -98,6 +98,29 @@ class Connection(sqlite3.Connection, Db):
         """Close the connection, and note that it is lost."""
         self.lost = True
         super().close()
+
+
+class _Savepoint:
+    """A `with` block in a savepoint: an `error` undoes only the work in the block."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        self._db.execute("savepoint work")
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        # On a full disk, for example, SQLite has rolled back the whole transaction.
+        if not self._db.in_transaction:
+            return False
+
+        if error is not None:
+            clear_frames(error.__traceback__)  # as WorkGuard does
+            self.error = translate_error(error)
+            self._db.execute("rollback to work")
+        self._db.execute("release work")
+        return True
 
 
 class Thread(Threads[Connection]):
@@ -213,17 +236,16 @@ def _roll_back(db: Connection) -> None:
 
 def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     """Run all reads in one transaction; one that fails does not affect the others."""
+    translate = partial(_translate_read_error, path=db.place.path)
     for item in items:
-        try:
+        with WorkGuard((item,), translate):
             if not db.in_transaction:
                 db.execute("begin")
+
             value = item.work(db)
             if item is items[-1]:
                 db.execute("rollback")
             item.end(value)
-        except BaseException as error:  # user code: it awaits the result
-            clear_frames(error.__traceback__)  # as `fail` does
-            fail((item,), _translate_read_error(error, db.place.path))
 
 
 def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
@@ -231,17 +253,11 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     db.execute("begin immediate")
     results: list[tuple[Any, BaseException | None]] = []
     for item in items:
-        db.execute("savepoint work")
-        try:
-            results.append((item.work(db), None))
-        except BaseException as error:  # user code: it awaits the result
-            # On a full disk, for example, SQLite has rolled back the whole transaction.
-            if not db.in_transaction:
-                raise
-            clear_frames(error.__traceback__)  # as `fail` does
-            results.append((None, translate_error(error)))
-            db.execute("rollback to work")
-        db.execute("release work")
+        value = None
+        savepoint = _Savepoint(db)
+        with savepoint:
+            value = item.work(db)
+        results.append((value, savepoint.error))
 
     try:
         db.check()
@@ -254,8 +270,8 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
 
     db.execute("commit")
     # An item may also have failed because of what another one of them has written.
-    for item, (value, failure) in zip(items, results, strict=True):
-        item.end(value, failure)
+    for item, (value, error) in zip(items, results, strict=True):
+        item.end(value, error)
 
 
 _BUSY_FIX = "another process holds the database for too long; try again"

@@ -82,15 +82,39 @@ def _set_results(unseen_items: deque[WorkItem]) -> None:
             item.future.set_result(item.value)
 
 
-def fail(items: Sequence[WorkItem], error: BaseException) -> None:
-    """Make an error the result of all items without a result."""
-    # Code that keeps the error would also keep the cursors of the work. On SQLite a
-    # cursor that was not read to its end holds the connection at the state that it
-    # read.
-    clear_frames(error.__traceback__)
-    for item in items:
-        if not item.done:
-            item.end(error=error)
+class WorkGuard:
+    """A `with` block; its error becomes the result of all items without a result.
+
+    `translate` may first turn the error into another one.
+    """
+
+    __slots__ = ("_items", "_translate")
+
+    def __init__(
+        self,
+        items: Sequence[WorkItem],
+        translate: Callable[[BaseException], BaseException] | None = None,
+    ) -> None:
+        self._items = items
+        self._translate = translate
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if error is None:
+            return True
+
+        # Code that keeps the error would also keep the cursors of the work. On SQLite a
+        # cursor that was not read to its end holds the connection at the state that it
+        # read.
+        clear_frames(error.__traceback__)
+        if self._translate is not None:
+            error = self._translate(error)
+        for item in self._items:
+            if not item.done:
+                item.end(error=error)
+        return True
 
 
 class Threads(Generic[C]):
@@ -214,10 +238,8 @@ class Threads(Generic[C]):
                     break
                 items.append(item)
 
-            try:
+            with WorkGuard(items):
                 self.perform([item for item in items if not item.future.cancelled()])
-            except BaseException as error:  # user code: it awaits the result
-                fail(items, error)
 
             if len(idle) < self._size:
                 idle.append(None)
