@@ -21,7 +21,7 @@ from heedful.lessons.origin import ORIGINS, Origin, lowest_origin
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.connection import Db
-from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
+from heedful.store.rulings import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import check_derived
