@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SOAK
 from tests.engines import NIGHTLY_ENGINES
+from tests.postgres import alone, drop, fresh
 from tests.soak.databases import Databases
 from tests.soak.ledger import Ledger, write_line
 
@@ -24,6 +26,23 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databa
     databases = Databases(request.param, tmp_path)
     yield databases
     databases.drop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that services share; in a long run on a server of its own, whose
+    commits are on the disk.
+    """
+    if request.param == "sqlite":
+        yield str(tmp_path / "heedful.db")
+    elif SOAK == 1:
+        urls = fresh()
+        yield urls.service
+        drop(urls)
+    else:
+        with alone("max_connections = 300") as server:
+            server.run("create database heedful_soak template heedful_template")
+            yield server.urls("heedful_soak").service
 
 
 @pytest.hookimpl(wrapper=True)

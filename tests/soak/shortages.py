@@ -5,7 +5,6 @@ acknowledged, and which errors came instead.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import random
@@ -48,43 +47,13 @@ class LimitedDisk:
         resource.setrlimit(resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
 
 
-class SmallDisk:
-    """A file system that another file fills."""
-
-    def __init__(self, folder: Path) -> None:
-        self.ballast = folder / "ballast"
-
-    def fill(self, room: int) -> None:
-        """Leave so many bytes, or a few pages more.
-
-        A thread of the program may take some of the room meanwhile.
-        """
-        with self.ballast.open("wb") as file:
-            while (size := self._free_bytes() - room) > 0:
-                try:
-                    os.posix_fallocate(file.fileno(), 0, size)
-                except OSError as problem:
-                    if problem.errno != errno.ENOSPC:
-                        raise
-                    room += resource.getpagesize()
-                else:
-                    break
-
-    def _free_bytes(self) -> int:
-        status = os.statvfs(self.ballast.parent)
-        return status.f_bavail * status.f_frsize
-
-    def free(self) -> None:
-        self.ballast.unlink(missing_ok=True)
-
-
-async def full(path: str, kind: str, name: str, rounds: str, seed: str) -> None:
+async def full(path: str, name: str, rounds: str, seed: str) -> None:
     """Work on a disk that becomes full at a random moment of each round, and has room
     again before the next.
     """
     chance = random.Random(seed)
     folder = Path(path).parent
-    disk = SmallDisk(folder) if kind == "small" else LimitedDisk(folder)
+    disk = LimitedDisk(folder)
     store = open_store(path)
     for number in range(int(rounds)):
         lines_left = chance.randint(1, 15)  # of about 35

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from heedful import Memory
 from heedful.integrations.agents import AGENTS, Kind
 from heedful.integrations.install import HOOK_LIMIT_SECONDS
-from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
-from tests.hooks.faults import FAULTS, Fault, Result, call_tool, make_stage
+from tests.hooks.faults import FAULTS, Result, call_tool, make_stage
 from tests.soak.ledger import Ledger, Trial
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
@@ -87,16 +85,3 @@ def test_no_fault_denies_a_call_or_keeps_it_waiting(
             exceeded=len(denied) + len(slow),
         )
     )
-
-
-@pytest.mark.parametrize("name", _names())
-async def test_the_emulated_agents_see_a_denial(name: str, tmp_path: Path) -> None:
-    stage = make_stage(tmp_path / name, name)
-    database = tmp_path / "rules.db"
-    memory = Memory(in_file(str(database)))
-    await memory.user_rules.state("never use npm", by="ann")
-    denial = Fault(
-        variables={"HEEDFUL_HOOK": '{"deny": true}', "HEEDFUL_DB": str(database)}
-    )
-    result = call_tool(stage, denial, tmp_path / "copy", delay=0)
-    assert result.is_denied

@@ -14,19 +14,16 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.errors import KeyRefused, LeaseLost
-from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.errors import LeaseLost
 from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
 from heedful.service import jobs
-from heedful.store import episodes, exposures, keys, ladders, loops
-from heedful.store.connection import Actor, Db, key_of
+from heedful.store import ladders, loops
 from heedful.store.records import Head
-from heedful.store.store import Effects, Store
+from heedful.store.store import Store
 from tests import engines
 from tests.conftest import SOAK
 from tests.engines import change_rows, opened, rows
-from tests.service.jobs import put
 from tests.soak import workloads
 from tests.soak.ledger import Ledger, Trial
 from tests.soak.workloads import Acknowledged, Damage, Work
@@ -136,27 +133,6 @@ async def test_a_clock_that_jumps_while_loops_run_loses_and_doubles_nothing(
     )
 
 
-@wrong
-async def test_a_run_of_a_pipeline_ends_once_though_its_clock_is_put_right(
-    clock: Clock, store: Store, error: float
-):
-    clock.put(error)
-    stages = heedful.Pipeline("p", store=store, progress=False)
-
-    def load(state: dict[str, Any]) -> int:
-        clock.put(0.0)
-        return 1
-
-    stages.stage(name="load", checks=[])(load)
-    for _ in range(3):
-        report = await stages.run({}, id="r")
-        assert report.status == "passed"
-        assert report.began <= report.ended
-    run = await store.read(SCOPE, loops.read, "r")
-    assert len(run.loop.attempts) == 1
-    assert len(run.decisions) == 1
-
-
 # -- leases and limits
 
 
@@ -192,20 +168,6 @@ async def test_a_loop_that_is_driven_is_not_claimed_at_any_clock(
     loops.leave(owner)
 
 
-@wrong
-@pytest.mark.parametrize("is_put_right", [False, True])
-@pytest.mark.parametrize("is_worker", [False, True])
-async def test_an_episode_is_taken_from_a_dead_worker_at_any_clock(
-    clock: Clock, store: Store, error: float, is_put_right: bool, is_worker: bool
-):
-    clock.put(error if is_put_right else 0.0)
-    [digest] = await put(store, SCOPE, "cup")
-    assert await store.write(SCOPE, episodes.take, time.time() + 1, digest)
-    clock.put(0.0 if is_put_right else error)
-    before = float("inf") if is_worker else time.time()
-    assert await store.write(SCOPE, episodes.take, before, digest)
-
-
 async def test_no_day_of_a_rung_has_more_calls_than_it_may(
     clock: Clock, store: Store, ledger: Ledger, engine: str
 ):
@@ -233,34 +195,6 @@ async def test_no_day_of_a_rung_has_more_calls_than_it_may(
 # -- counts of a day
 
 
-async def end_loop(store: Store, name: str) -> int:
-    """Let a key show a lesson to a loop and end it; return its number."""
-    exposure = Exposure("check/none", name, shown=True, signature="none", share=0.0)
-    outcome = Outcome(name, True, calls=1)
-    with Effects(actor=Actor("key:0f", outcomes=2)):
-        await store.write(SCOPE, loops.commit, report(name, 1), "me")
-        await store.write(
-            SCOPE, exposures.remember, (), exposures=[exposure], outcome=outcome
-        )
-
-    def read_number(db: Db, scope: Scope) -> int:
-        [outcome] = db.select("n", "outcome", {**key_of(scope), "loop": name})
-        return outcome["n"] or 0
-
-    return await store.read(SCOPE, read_number)
-
-
-async def test_a_key_counts_again_after_its_clock_was_20_years_fast(
-    clock: Clock, store: Store
-):
-    clock.put(ERRORS["20 years fast"])
-    numbers = [await end_loop(store, f"fast {n}") for n in range(3)]
-    assert numbers == [1, 2, 0]
-    clock.put(0.0)
-    numbers = [await end_loop(store, f"right {n}") for n in range(3)]
-    assert numbers == [3, 4, 0]
-
-
 # -- what is deleted by its age
 
 
@@ -282,18 +216,6 @@ async def test_a_night_20_years_ahead_forgets_nothing(
     assert "6 lessons seem unused for 180 days" in vars(record)["reason"]
 
 
-async def test_a_night_forgets_what_was_not_used_for_long(clock: Clock, store: Store):
-    memory = Memory(store)
-    for n in range(3):
-        await memory.remember(f"Error{n}", f"text {n}")
-    clock.put(200 * DAY)
-    for n in range(1, 3):
-        await memory.remember(f"Error{n}", f"text {n}")
-    tools = jobs.Tools(store=store, unused_for=180 * DAY)
-    await jobs.prune(tools, SCOPE)
-    assert await memory.count() == 2
-
-
 async def test_a_night_20_years_ahead_removes_no_loop(
     clock: Clock, store: Store, caplog: pytest.LogCaptureFixture
 ):
@@ -308,18 +230,3 @@ async def test_a_night_20_years_ahead_removes_no_loop(
 
 
 # -- keys
-
-
-@wrong
-async def test_a_revoked_key_stays_revoked_at_any_clock(
-    clock: Clock, store: Store, error: float
-):
-    scope = Scope("acme", "main")
-    key, token = await keys.create(store, "acme", "ann", projects=["main"])
-    clock.put(error)
-    assert await keys.holder(store, token) == key
-    await store.write(scope, keys.revoke, key.id, "ann")
-    for later in (error, 0.0):
-        clock.put(later)
-        with pytest.raises(KeyRefused):
-            await keys.holder(store, token)

@@ -5,27 +5,22 @@ quarantined text, and revoking a source removes everything that rests on it and 
 else.
 """
 
-import json
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Any
 
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Example, Match, Scope
 from heedful.lessons.origin import ORIGINS, Origin, lowest_origin
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.connection import Db
-from heedful.store.rulings import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import check_derived
-from tests.memory.test_quarantine import build_loop, lessons_of
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened
 
@@ -46,16 +41,6 @@ select e.id, e.lesson_id, e.digest, e.state, e.trust, e.lesson, l.kind, l.signat
 from example e join lesson l on l.id = e.lesson_id
 """
 Rows = dict[int, dict[str, Any]]
-
-
-def name_of(row: dict[str, Any]) -> tuple[str, str]:
-    """What an example is called, in this scope or another."""
-    digest = (
-        words_digest(row["lesson"])
-        if row["digest"].startswith(LESSON_DIGEST_PREFIX)
-        else row["digest"]
-    )
-    return f"{row['kind']}/{row['signature']}", digest
 
 
 @dataclass(frozen=True)
@@ -94,10 +79,8 @@ class World:
     chance: random.Random
     texts: dict[int, Text] = field(default_factory=dict)
     said: dict[int, list[Saying]] = field(default_factory=lambda: defaultdict(list))
-    begun: list[tuple[Memory, str, str, Briefing]] = field(default_factory=list)
     refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     derivations: int = 0
-    loops: int = 0
     leaked: int = 0
 
     def __post_init__(self) -> None:
@@ -106,16 +89,8 @@ class World:
         ]
 
     async def step(self) -> None:
-        acts = (
-            self.remember,
-            self.brief,
-            self.learn,
-            self.copy,
-            self.rule,
-            self.revoke,
-            self.prune,
-        )
-        act = self.chance.choices(acts, (40, 10, 14, 10, 14, 4, 1))[0]
+        acts = (self.remember, self.rule, self.revoke)
+        act = self.chance.choices(acts, (40, 14, 4))[0]
         await act(self.chance.choice(self.memories))
 
     # -- what is written
@@ -152,97 +127,6 @@ class World:
         await self.wrote(
             memory, before, {answer.id: Saying(low, source, frozenset(parents))}
         )
-
-    async def brief(self, memory: Memory) -> None:
-        """Begin a loop with the lessons that it is shown."""
-        self.loops += 1
-        task = self.chance.choice(TASKS)
-        id = f"{self.loops}"
-        self.begun.append((memory, id, task, await memory.brief(task, id)))
-
-    async def learn(self, memory: Memory) -> None:
-        """End a loop that began earlier, and learn from it."""
-        if not self.begun:
-            return
-        memory, id, task, briefing = self.begun.pop(
-            self.chance.randrange(len(self.begun))
-        )
-        before = await self.rows()
-        answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        lessons = lessons_of(build_loop(id, *answers), task, briefing)
-        exposed = briefing.exposures
-        remembered = await self.store.write(
-            memory.scope, exposures.remember, lessons, exposures=exposed
-        )
-        assert len(remembered) == len(lessons) * all(
-            item in self.texts for item in briefing.shown
-        )
-        self.derivations += bool(briefing.shown)
-        saying = Saying("local", f"loop:{id}", frozenset(briefing.shown))
-        await self.wrote(memory, before, {item.id: saying for item in remembered})
-
-    async def copy(self, memory: Memory) -> None:
-        """Import the other scope: held, or with its trust if somebody confirms it on
-        record.
-        """
-        before = await self.rows()
-        (other,) = [item for item in self.memories if item is not memory]
-        was = defaultdict(list)
-        for id in self.of(before, other):
-            was[name_of(before[id])].append(before[id])
-        confirmation: dict[str, Any] = {}
-        if self.chance.random() < 0.25:
-            confirmation = {"origin": "user", "by": "ann", "why": "it is ours"}
-        await other.export(file := BytesIO())
-        file.seek(0)
-        await memory.import_(file, **confirmation)
-        self.derivations += bool(was)
-        after = await self.rows()
-        assert before.keys() <= after.keys()
-        for id in self.of(after, memory):
-            row = after[id]
-            if id in before:
-                assert row["trust"] == before[id]["trust"]
-            else:
-                trusts = {item["trust"] for item in was[name_of(row)]}
-                assert row["trust"] in (trusts if confirmation else {"outside"})
-            await self.came(memory.scope.project, id, row["trust"])
-        await self.saw(memory.scope.project)
-        self.check(after)
-
-    async def came(self, project: str, id: int, trust: Origin) -> None:
-        """Take from an import what a text comes from."""
-        parents = {
-            n
-            for (n,) in await self.read(
-                "select parent from lineage where child = ?", id
-            )
-        }
-        origins = await self.read("select source from origin where example = ?", id)
-        self.texts[id] = Text(
-            project=project,
-            trust=trust,
-            sources={source for (source,) in origins},
-            parents=parents,
-        )
-        for parent in parents - self.texts.keys():  # new as well, or forgotten there
-            await self.came(project, parent, "outside")
-
-    async def saw(self, project: str) -> None:
-        """Take from an import its sightings."""
-        sightings = defaultdict(list)
-        for reflection, trust, source, parents in await self.read(
-            "select o.lesson_id, o.trust, o.source, o.parents from occurrence o"
-            " join lesson l on l.id = o.lesson_id where l.project = ? order by "
-            "o.id",
-            project,
-        ):
-            sightings[reflection].append(
-                Saying(trust, source, frozenset(json.loads(parents)))
-            )
-            for id in sightings[reflection][-1].parents - self.texts.keys():
-                await self.came(project, id, "outside")
-        self.said |= sightings
 
     async def wrote(
         self, memory: Memory, before: Rows, sayings: dict[int, Saying]
@@ -367,18 +251,6 @@ class World:
         assert await self.read(left, memory.scope.project, source) == []
         self.check(after)
 
-    async def prune(self, memory: Memory) -> None:
-        """Forget some lessons; the texts derived from them keep their sources."""
-        before = await self.rows()
-        await memory.prune(by="ann", keep=3)
-        after = await self.rows()
-        assert after.keys() <= before.keys()
-        for reflection in self.said.keys() - {
-            row["lesson_id"] for row in after.values()
-        }:
-            del self.said[reflection]
-        self.check(after)
-
     # -- what must hold
 
     def check(self, after: Rows) -> None:
@@ -481,7 +353,7 @@ async def test_no_text_is_trusted_more_than_it_may_be(ledger: Ledger) -> None:
         leaked += world.leaked
     ledger.settle(
         Trial(
-            what="texts of tools and strangers, copied, merged and revoked at random",
+            what="texts of strangers, derived, released and revoked at random",
             engine="SQLite",
             times=derivations,
             seed=0,

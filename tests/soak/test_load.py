@@ -12,7 +12,7 @@ import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -34,7 +34,6 @@ from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.hooks.spoken import spoken_by
-from tests.postgres import alone, drop, fresh
 from tests.service.running import Service
 from tests.soak.ledger import Ledger, Trial
 
@@ -223,21 +222,6 @@ class Crowd:
                         self.calls["event"] += line.startswith("event")
                         if time.monotonic() > self.deadline:
                             break
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database; in a long run on a server of its own."""
-    if request.param == "sqlite":
-        yield str(tmp_path / "heedful.db")
-    elif SOAK == 1:
-        urls = fresh()
-        yield urls.service
-        drop(urls)
-    else:
-        with alone("max_connections = 300") as server:
-            server.run("create database heedful_load template heedful_template")
-            yield server.urls("heedful_load").service
 
 
 async def _stored_attempts(store: Store, ids: Sequence[str]) -> Counter[str]:

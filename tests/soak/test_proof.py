@@ -166,24 +166,6 @@ def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> No
     )
 
 
-def test_the_interval_of_calls_covers_too() -> None:
-    """Calls up to 10, with a long tail, and fewer of them where the lesson is shown."""
-    spread = {True: 0.75, False: 0.6}
-    mean = {
-        kind: sum(min(n, 10) * rate * (1 - rate) ** (n - 1) for n in range(1, 200))
-        for kind, rate in spread.items()
-    }
-    saved = (mean[False] - mean[True]) / 10
-    misses = 0
-    for seed in range(RUNS):
-        chance = np.random.default_rng(seed)
-        is_shown = chance.random(HORIZON) >= 0.1
-        calls = chance.geometric(np.where(is_shown, spread[True], spread[False]))
-        run = is_shown, 1 - np.minimum(calls, 10) / 10, np.zeros(0)
-        misses += ever(np.maximum(*wealth_of_both(run, saved, share=0.1)))
-    assert misses <= at_most(RUNS, 2 * LEVEL)
-
-
 def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Gains of pairs and their expectations; pairs that gained make later gains more
     likely.
@@ -230,20 +212,6 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
     assert misses <= at_most(RUNS, 2 * LEVEL)
     (percent,) = read_documented(r"in ([\d.]+) % of [\d,]+ simulated runs")
     assert near(misses, percent / 100)
-
-
-def test_the_simulation_is_of_the_product() -> None:
-    """At any look, the interval ends where the simulated wealth says so."""
-    for seed in range(max(3, SOAK // 5)):
-        run = simulate(seed, 600, CASES[list(CASES)[seed % len(CASES)]], share=0.1)
-        for look in (1, 7, 60, 599):
-            met = list(zip(run[0][:look].tolist(), run[1][:look].tolist(), strict=True))
-            cells = {(0.1, *pair): met.count(pair) for pair in set(met)}
-            low, high = interval(cells, LEVEL, LEVEL)
-            for gain in np.linspace(-0.95, 0.95, 20):
-                small, large = wealth_of_both(run, gain, share=0.1)
-                assert (gain < low) == (small[look - 1] >= -log(LEVEL))
-                assert (gain > high) == (large[look - 1] >= -log(LEVEL))
 
 
 @pytest.mark.nightly
@@ -299,19 +267,6 @@ def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None
         bool(find_retired(idle, looks, seed, apart).any()) for seed in range(RUNS)
     )
     assert families <= at_most(RUNS, LEVEL)
-
-
-def test_of_the_retired_few_did_no_harm() -> None:
-    """5 of 20 lessons do harm: of those retired at any look, at most 2.5 % do not, on
-    average.
-    """
-    lessons = [(0.7, -0.5)] * 5 + [(0.6, 0.0)] * 15
-    outs = [find_retired(lessons, 500, seed) for seed in range(RUNS)]
-    false = [float(out[5:].sum() / max(1, out.sum())) for out in outs]
-    found_share = np.mean([out[:5].mean() for out in outs])
-    error = float(np.std(false)) / RUNS**0.5
-    assert np.mean(false) - 3 * error <= LEVEL
-    assert found_share >= 0.9
 
 
 ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|"

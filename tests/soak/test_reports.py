@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from statistics import quantiles
@@ -35,7 +34,6 @@ from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.conftest import SOAK
-from tests.postgres import alone, drop, fresh
 from tests.soak.ledger import Counts, Ledger, Trial
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
@@ -362,23 +360,6 @@ class Crowd:
         )
         for client in self.clients:
             await client.http.aclose()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database; in a long run on a server of its own, whose commits are on the
-    disk.
-    """
-    if request.param == "sqlite":
-        yield str(tmp_path / "a.db")
-    elif SOAK == 1:
-        urls = fresh()
-        yield urls.service
-        drop(urls)
-    else:
-        with alone("max_connections = 300") as server:
-            server.run("create database heedful_soak template heedful_template")
-            yield server.urls("heedful_soak").service
 
 
 async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
