@@ -20,7 +20,7 @@ from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
 from heedful.pages.report import happened
-from heedful.pages.tries import worked
+from heedful.pages.attempt_table import worked
 from heedful.sanitize import clean
 from heedful.store.runs import report_of
 

@@ -19,11 +19,11 @@ from heedful.loop.runs import (
     report_attempt,
 )
 from heedful.pages import html
+from heedful.pages.attempt_table import MAX_OUTPUT_READ_CHARS
 from heedful.pages.report import (
     output,
     visible,
 )
-from heedful.pages.tries import MAX_OUTPUT_READ_CHARS
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,

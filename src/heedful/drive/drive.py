@@ -36,7 +36,7 @@ from heedful.drive.generate import (
     revised,
     warn_if_unjudged,
 )
-from heedful.drive.judging import Judges, find_repeated, judge_names
+from heedful.drive.judgement import Judges, find_repeated, judge_names
 from heedful.drive.options import (
     LoopOptions,
     add_resumption,

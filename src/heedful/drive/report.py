@@ -19,7 +19,7 @@ from heedful.checks.evaluate import Check, Context, check_id, evaluated, whole_h
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
-from heedful.drive.judging import find_repeated
+from heedful.drive.judgement import find_repeated
 from heedful.drive.options import (
     knows_options,
     validate_options,

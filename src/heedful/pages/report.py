@@ -24,8 +24,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
-from heedful.pages.difference import marked
-from heedful.pages.tries import (
+from heedful.pages.attempt_table import (
     bars,
     compared,
     finding_of,
@@ -34,6 +33,7 @@ from heedful.pages.tries import (
     read_lines,
     worked,
 )
+from heedful.pages.difference import marked
 from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean, without_controls
 

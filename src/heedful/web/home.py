@@ -17,7 +17,7 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.web import figures
-from heedful.web.begin import begin
+from heedful.web.first_loop import begin
 from heedful.web.lessons import read_proof
 from heedful.web.lists import name_keys
 from heedful.web.loops import recent_loops

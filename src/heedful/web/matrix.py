@@ -10,8 +10,8 @@ from typing import Any
 
 from heedful.loop.record import format_score
 from heedful.loop.runs import STATUS_ORDER, CheckResult, StageAttempt
+from heedful.pages.attempt_table import compared, first_equal
 from heedful.pages.report import STATUS_SIGNS
-from heedful.pages.tries import compared, first_equal
 from heedful.web.render import stop_words
 
 MAX_CHECK_ROWS = 10  # the goals, then the checks that failed most

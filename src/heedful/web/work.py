@@ -9,8 +9,8 @@ from typing import Any
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report
+from heedful.pages.attempt_table import worked
 from heedful.pages.report import counted, cut, unjudged
-from heedful.pages.tries import worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import aging, episodes as episode_store, runs as run_store
