@@ -287,25 +287,3 @@ def test_the_programs_of_the_pages_print_what_they_show(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == printed.body
-
-
-EXAMPLES = sorted(Path("examples/integrations").glob("*_*agent.py"))
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.stem)
-        for path in [*EXAMPLES, Path("examples/integrations/crewai_task.py")]
-        if is_runnable(path.read_text("utf-8"))
-    ],
-)
-def test_an_example_runs(path: Path) -> None:
-    command = sys.executable, str(path)
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if path.stem.startswith("langchain"):
-        expected = "has not worked since" if "deep" in path.stem else "accepted: P1"
-        assert expected in printed
-        return
-    assert printed.count("answer: P") == 2
-    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
