@@ -20,9 +20,7 @@ from heedful.store import (
     episode_lessons,
     episodes,
     exposures,
-    lessons,
     patterns,
-    quarantine,
 )
 from heedful.store.episodes import StoredEpisode
 from tests.store.support import SCOPE
@@ -104,20 +102,6 @@ async def test_episodes_and_spans(store):
     assert not await read(episodes.ended_traces, FAR, FAR)
 
 
-async def test_steps_of_a_run_that_is_recorded_again_count_once(store):
-    record = partial(store.write, SCOPE, calls.record_run)
-    await record("a", [FAILS])
-    assert await count_failures(store) == 1
-    await record("a", [FAILS])
-    assert await count_failures(store) == 1
-    await record("b", [FAILS])
-    assert await count_failures(store) == 2
-    await record("a", [FAILS, Step((ABSENT,))])
-    assert await count_failures(store) == 0
-    await record("b", [FAILS])
-    assert await count_failures(store) == 0
-
-
 async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):
     read = partial(store.read, SCOPE)
     write = partial(store.write, SCOPE)
@@ -151,15 +135,6 @@ async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypat
     assert len(await read(episodes.session_events, "new")) == 9
     assert await read(episodes.owner, "new") == ""
     assert sorted(await read(episodes.abandoned, FAR)) == ["new"]
-
-
-async def test_a_stated_name_is_kept(store):
-    await store.write(
-        SCOPE, lessons.upsert, [lesson("no", trust="outside", source="page")], 1.0
-    )
-    changed = await store.write(SCOPE, quarantine.state_names, ["gh"], "ada", "")
-    assert changed == []
-    assert await store.read(SCOPE, quarantine.stated_names) == {"gh"}
 
 
 async def test_new_words_are_a_version_of_their_own(store):
@@ -201,29 +176,6 @@ async def test_new_words_are_a_version_of_their_own(store):
     await remember_old_words()  # they do not come back
     await memory.quarantine.revoke("page", by="ann")
     assert (await store.read(SCOPE, editions.one, id))["text"] == new
-
-
-async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
-    memory = Memory(store, SCOPE)
-    remembered = await memory.remember(
-        "E",
-        "it is late",
-        lesson="Run the installer",
-        origin="outside",
-        source="page",
-    )
-    id = remembered.id
-    for end in ("reject", "release"):
-        entry = await memory.edit(id, f"Wait two seconds, {end}", by="ann")
-        assert [lesson.id for lesson in await memory.quarantine.waiting()] == [entry]
-        await getattr(memory.quarantine, end)([entry], by="ann")
-        waiting = [entry.lesson for entry in await memory.quarantine.waiting()]
-        expected = ["Run the installer"] if end == "reject" else []
-        assert waiting == expected
-    await memory.quarantine.revoke("page", by="ann")
-    (match,) = await memory.recall("Wait two seconds")
-    assert match.lesson == "Wait two seconds, release"
-    assert match.trust == "user"
 
 
 async def test_an_edit_is_whole_or_not_at_all(store):

@@ -232,39 +232,6 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
     assert set(threads()) <= others
 
 
-async def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
-    store = in_file(str(tmp_path / "a.db"))
-    done = list[int]()
-
-    async def write(worker: int) -> None:
-        for number in range(40):
-            entry = report(f"{worker} {number}", 1)
-            await asyncio.wait_for(store.write(SCOPE, loops.commit, entry, "me"), 30)
-            done.append(number)
-
-    workers = [threading.Thread(target=asyncio.run, args=(write(n),)) for n in range(3)]
-    for worker in workers:
-        worker.start()
-    while any(worker.is_alive() for worker in workers):
-        await store.close()
-    await store.close()
-    assert len(done) == 120
-    assert rows(tmp_path / "a.db", "select count(*) from loop") == [(120,)]
-
-
-async def test_a_relative_path_is_one_file_wherever_the_process_goes(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    store = in_file("a.db")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    await store.write(SCOPE, loops.commit, report("a", 1), "me")
-    await store.close()
-    assert (tmp_path / "a.db").exists()
-    assert store.url == "a.db"
-
-
 def test_one_store_a_file_and_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.symlink(tmp_path, tmp_path / "other")

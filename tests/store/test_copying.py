@@ -3,7 +3,6 @@ nothing.
 """
 
 import asyncio
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -139,29 +138,6 @@ def test_all_of_it_is_copied(source, postgres, tmp_path):
         assert recall(postgres.service, scope) == recall(str(back), scope) == before
 
 
-def test_a_copy_has_as_many_rows_of_each_table(source, postgres, tmp_path):
-    counts = copy(str(source), postgres.owner)
-    copied_file = tmp_path / "b.db"
-    copy(str(source), str(copied_file))
-    for table, number in counts.items():
-        query = f"select count(*) from {table}"
-        with closing(sqlite3.connect(copied_file)) as db:
-            assert db.execute(query).fetchone() == (number,)
-        assert rows(postgres.owner, query) == [(number,)]
-
-
-def test_all_of_it_works_on_the_oldest_server(source):
-    with servers.alone(*servers.QUICK, version=servers.OLDEST) as server:
-        urls = server.urls("heedful_template")
-        [[version]] = rows(
-            urls.owner, "select current_setting('server_version_num')::int / 10000"
-        )
-        assert version == servers.OLDEST
-        copy(str(source), urls.owner)
-        for scope in SCOPES:
-            assert recall(urls.service, scope) == recall(str(source), scope)
-
-
 def test_every_table_and_column_of_both_is_copied(postgres):
     sql = """
         select table_name::text, column_name::text from information_schema.columns
@@ -247,39 +223,3 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
                 copy(str(left), str(right))
     finally:
         servers.drop(blank)
-
-
-def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
-    used, backup, restored = (
-        tmp_path / name for name in ("used.db", "backup.db", "restored.db")
-    )
-    copy(str(source), str(used))
-    before = [recall(str(used), scope) for scope in SCOPES]
-
-    async def learn(store: Any, *words: str) -> None:
-        for word in words:
-            for scope in SCOPES:
-                await Memory(store, scope, FixedEmbedder()).remember(
-                    "N", word, lesson="say it"
-                )
-
-    async def scenario() -> None:
-        store = open_store(str(used))
-        await learn(store, "one", "two")
-        copying = asyncio.to_thread(copy, str(used), str(backup))
-        await asyncio.gather(copying, learn(store, "three", "four"))
-        await store.close()
-
-    asyncio.run(scenario())
-    shutil.copy(backup, restored)  # one file, without a log beside it
-    answers = [recall(str(restored), scope) for scope in SCOPES]
-    assert [answer[:2] for answer in answers] == [answer[:2] for answer in before]
-
-
-def test_the_character_0_becomes_a_question_mark(source, postgres, tmp_path):
-    old = tmp_path / "old.db"
-    copy(str(source), str(old))
-    with closing(sqlite3.connect(old)) as db, db:
-        db.execute("update taught set loop = 'a' || char(0) || 'b'")
-    copy(str(old), postgres.owner)
-    assert rows(postgres.owner, "select distinct loop from taught") == [("a?b",)]

@@ -77,13 +77,6 @@ async def restore(store: Store, id: int, by: str, why: str) -> None:
     await store.write(SCOPE, exposure_store.restore, id, by, why)
 
 
-def count_uses(path: Any) -> dict[str, tuple[int, int]]:
-    counters = rows(
-        path, "select signature, helped, hurt from lesson order by signature"
-    )
-    return {name: (helped, hurt) for name, helped, hurt in counters}
-
-
 def compare_hurting(name: str) -> Comparison:
     cases: Cases = {
         f"check/{name}": {
@@ -329,16 +322,6 @@ async def test_harm_retires_once_and_on_record(store, path):
     assert abs(last["at"] - time.time()) < 60
 
 
-async def test_ranks_are_those_of_the_last_look(store, path):
-    await write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
-    useful = "select useful from lesson order by signature"
-    await conclude(store, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4})
-    assert rows(path, useful) == [(1.2,), (1.0,), (1.0,)]
-    await conclude(store, {"check/b": 0.9, "check/p": 1.1})
-    assert rows(path, useful) == [(1.0,), (0.9,), (1.1,)]
-    assert rows(path, "select * from ruling") == []
-
-
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
 async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     await write(store, lessons=[lesson("a", state=state), lesson("b")])
@@ -396,56 +379,6 @@ def read_worth(path: Any) -> tuple[Any, ...]:
 
 
 RETIRED = ("retire", "proof")
-
-
-@pytest.mark.parametrize("gone", [True, False])
-async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
-    store, path, gone
-):
-    await show_and_retire(store, lesson_by("local"))
-    if gone:
-        await store.write(SCOPE, pruning.prune, 0.0, 0, "ada")
-    await write(store, lessons=[lesson_by("user", WORDS)])
-    assert read_worth(path) == ("unverified", WORDS, 1.0, [RETIRED])
-    assert "check/a" not in await read_cases(store)
-    await write(store, [exposure_of("a", "after")], Outcome("after", True, calls=1))
-    cases = await read_cases(store)
-    assert cases["check/a"] == {(0.1, True, True, False, 1, None): 1}
-    assert sum(cases[None].values()) == 2  # memory as a whole forgets nothing
-    # A person decides about these words.
-    assert await conclude(store, {}, [compare_hurting("a")]) == []
-    ((id,),) = rows(path, "select id from lesson")
-    await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
-    assert await conclude(store, {}, [compare_hurting("a")]) == ["check/a"]
-    # It has words of an operator by now.
-    await write(store, lessons=[lesson_by("user", "use feet")])
-    assert read_worth(path)[:2] == ("retired", WORDS)
-
-
-@pytest.mark.parametrize("trust", ["user"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(WORDS, id="other words"),
-        pytest.param("lesson a", id="the same words"),
-    ],
-)
-async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
-    store, path, trust, text
-):
-    for loop in ("before", "again"):
-        await write(
-            store,
-            [exposure_of("a", loop)],
-            Outcome(loop, False, calls=1),
-            [lesson_by("local")],
-        )
-    await conclude(store, {"check/a": 0.9})
-    await write(store, lessons=[lesson_by(trust, text)])
-    useful, count = (1.0, 0) if text == WORDS else (0.9, 2)
-    assert read_worth(path) == ("unverified", text, useful, [])
-    cases = (await read_cases(store)).get("check/a", {})
-    assert sum(cases.values()) == count
 
 
 @pytest.mark.parametrize(

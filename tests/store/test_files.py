@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from stat import S_IXGRP, S_IXOTH
 
@@ -70,18 +69,6 @@ async def test_a_newer_schema_is_left_alone(path):
         ):
             await attempt(path)
     assert path.read_bytes() == before
-
-
-async def test_no_secret_in_a_memory_key_is_stored(path):
-    entry = report("k", 1)
-    secret = "sk-proj-" + "a1B2" * 12
-    assert entry.head is not None
-    entry = replace(entry, head=replace(entry.head, memory_key=f"of {secret}"))
-    with opened(path) as store:
-        await store.write(SCOPE, loops.commit, entry, "me")
-    *_, (key,) = rows(path, "select memory_key from loop order by id")
-    assert key[:3] == "of "
-    assert (secret in key) is False
 
 
 async def test_a_table_that_is_missing_is_named(path):
@@ -148,22 +135,6 @@ async def test_a_damaged_file_is_said_to_be_damaged(path):
         await commit(path, 40)
 
 
-READ_ONLY = """
-import asyncio, os, sys
-from heedful.errors import StoreUnavailable
-from heedful.store import loops
-from heedful.store.sqlite import in_file
-from tests.store.entries import SCOPE, report
-
-if os.getuid() == 0:
-    os.setgid(65534); os.setuid(65534)
-store = in_file(sys.argv[1])
-try:
-    asyncio.run(store.write(SCOPE, loops.commit, report("a", 2), "me"))
-except StoreUnavailable as error:
-    print(error)
-asyncio.run(store.close())
-"""
 CHANGED = """
 import asyncio, os, shutil, sys
 from heedful.errors import StoreError
@@ -226,61 +197,12 @@ def test_a_file_that_changes_underneath_takes_no_writes(path, change, error):
     assert ended(python(CHANGED, path, change)).split() == ["written", error]
 
 
-async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path):
-    # As nobody: root may write everything.
-    let_anybody_pass(path)
-    path.chmod(0o444)
-    message = ended(python(READ_ONLY, path))
-    assert "read-only" in message or "cannot be opened" in message
-    path.chmod(0o644)
-    assert await read(path) == 1
-
-
 @pytest.mark.parametrize("where", ["missing/a.db", "."])
 async def test_a_path_where_no_file_can_be(tmp_path, where):
     with pytest.raises(
         StoreUnavailable, match=r"is a folder; name a file|which is missing; make it"
     ):
         await commit(tmp_path / where)
-
-
-FULL = """
-import asyncio, resource, sys
-from heedful.errors import StoreUnavailable
-from heedful.store import loops
-from heedful.store.sqlite import in_file
-from tests.store.entries import SCOPE, report
-
-async def main(path):
-    store = in_file(path)
-    await store.write(SCOPE, loops.commit, report("a", 1), "me")
-    unlimited = resource.RLIM_INFINITY
-    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, unlimited))
-    number = 1
-    try:
-        while True:
-            entry = report("a", number + 1, "x" * 9_000)
-            await store.write(SCOPE, loops.commit, entry, "me")
-            number += 1
-    except StoreUnavailable as error:
-        print(error)
-    # What is there can be read, and once there is room again, writing goes on.
-    assert len((await store.read(SCOPE, loops.read, "a")).values) == number
-    resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
-    await store.write(SCOPE, loops.commit, report("a", number + 1, "last"), "me")
-    await store.close()
-    print(number)
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-async def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
-    message, number = ended(python(FULL, tmp_path / "a.db")).strip().split("\n")
-    assert "disk" in message
-    assert int(number) > 3
-    assert await read(tmp_path / "a.db") == int(number) + 1
-    assert rows(tmp_path / "a.db", "pragma integrity_check") == [("ok",)]
 
 
 # -- the schema: made at the first use, or refused

@@ -14,13 +14,13 @@ FORKS = 3 * SOAK
 ROWS_OF_CHILD = 3
 # Threads write for most of the time, by an event loop (`loops.begin`) and by the thread
 # of the store (`remember`), while the main thread forks. Each child writes by the same
-# store or by a new one. The forks begin after the first writes, which import modules:
+# store. The forks begin after the first writes, which import modules:
 # Python leaves a module locked in a child if another thread imports it at the fork.
 PROGRAM = """
 import asyncio, faulthandler, multiprocessing, os, sys, threading, time
 from heedful import Memory
 from heedful.lessons.lesson import Scope
-from heedful.store import loops, open_store, sqlite
+from heedful.store import loops, open_store
 from heedful.store.records import Head
 
 url, how, forks, rows_of_child = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
@@ -47,10 +47,6 @@ async def write_on(number):
     written.append(turn)
 
 async def write_as_child(name):
-    global store, memory
-    if how == "new store":
-        store = sqlite.in_file(url)
-        memory = Memory(store)
     async with asyncio.timeout(60):
         for row in range(rows_of_child):
             await write(f"{name} {row}")
@@ -82,9 +78,6 @@ def failed(process):
         return process.exitcode
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
-async def fork_in_loop(number):
-    return fork(f"child {number}")
-
 threads = [
     threading.Thread(target=asyncio.run, args=[write_on(number)])
     for number in range(THREADS)
@@ -95,10 +88,7 @@ begun.wait()
 failures = 0
 for number in range(forks):
     time.sleep(0.02)
-    if how == "os.fork in an event loop":
-        process = asyncio.run(fork_in_loop(number))
-    else:
-        process = fork(f"child {number}")
+    process = fork(f"child {number}")
     failures += failed(process) != 0
 stopping.set()
 for thread in threads:
@@ -106,7 +96,7 @@ for thread in threads:
 assert failures == 0, f"{failures} of {forks} children failed"
 print(sum(written) + forks * rows_of_child)
 """
-SQLITE_WAYS = ["os.fork", "os.fork in an event loop", "multiprocessing", "new store"]
+SQLITE_WAYS = ["os.fork", "multiprocessing"]
 
 
 @pytest.mark.sqlite
@@ -133,47 +123,6 @@ def _check_forks(path, way):
         (count, count)
     ]
     assert rows(path, "select sum(seen) from lesson") == [(count,)]
-
-
-PARENT_ENDS = """
-import asyncio, os, sys
-from heedful.drive.portal import run_sync
-from heedful.lessons.lesson import Scope
-from heedful.store import loops, open_store
-from heedful.store.records import Head
-
-store = open_store(sys.argv[1])
-
-async def write(name):
-    await store.write(Scope(), loops.begin, name, Head(task="a"))
-
-run_sync(write("parent"))
-parent_out, parent_in = os.pipe()
-child_out, child_in = os.pipe()
-if os.fork() == 0:
-    os.close(parent_in)
-    run_sync(write("child 0"))
-    os.write(child_in, b"written")
-    os.read(parent_out, 1)  # until the parent has closed its end
-    run_sync(write("child 1"))
-    run_sync(write("child 2"))
-    os._exit(0)
-os.read(child_out, 7)
-asyncio.run(store.close())
-os.close(parent_in)
-os.wait()
-"""
-
-
-@pytest.mark.both
-def test_what_a_child_writes_after_its_parent_has_closed_the_store_is_kept(tmp_path):
-    ended(python(PARENT_ENDS, url_of(tmp_path / "a.db")))
-    assert rows(tmp_path / "a.db", "select id from loop order by id") == [
-        ("child 0",),
-        ("child 1",),
-        ("child 2",),
-        ("parent",),
-    ]
 
 
 LONG_WRITE = """
@@ -223,20 +172,3 @@ def test_a_fork_does_not_wait_for_ever_and_its_child_refuses_the_file(tmp_path):
     assert "start processes with the method spawn or forkserver" in ended(program)
     names = rows(tmp_path / "a.db", "select id from loop order by id")
     assert names == [("parent",), ("parent again",)]
-
-
-FORK_DURING_WRITE_IN_MEMORY = """
-if os.fork() == 0:
-    store = open_store(url)
-    run_sync(write("child"))
-    print("written", flush=True)
-    os._exit(0)
-os.wait()
-going_on.set()
-writer.join()
-"""
-
-
-def test_a_child_opens_its_own_memory_while_that_of_its_parent_is_busy():
-    program = python(LONG_WRITE + FORK_DURING_WRITE_IN_MEMORY, ":memory:", 0.1)
-    assert ended(program) == "written\n"

@@ -2,9 +2,7 @@
 
 import asyncio
 import sqlite3
-import time
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from heedful.errors import (
     NotFound,
     OverrideRefused,
     StoreError,
-    UsageError,
 )
 from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
@@ -31,8 +28,6 @@ from heedful.store.loop_names import find_loop, short_id
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, MemoryEntry, StoredLoop
 from heedful.store.store import Store
-from tests import engines
-from tests.engines import change_rows
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -86,36 +81,6 @@ async def test_a_uuid_is_found_by_its_end(store, name, id):
     for run in RUNS:
         await store.write(SCOPE, loop_store.begin, run, HEAD)
     assert await store.read(SCOPE, find_loop, name) == id
-
-
-async def test_two_uuids_with_one_ending_are_both_named(store):
-    for run in RUNS:
-        await store.write(SCOPE, loop_store.begin, run, HEAD)
-    with pytest.raises(UsageError, match="several loops end with '9e12f3ab'") as raised:
-        await store.read(SCOPE, find_loop, "9e12f3ab")
-    assert RUNS[1] in str(raised.value)
-    assert RUNS[2] in str(raised.value)
-    assert RUNS[0] not in str(raised.value)
-
-
-async def test_a_refused_write_whose_error_is_kept_does_not_hold_up_the_next_one(
-    store, path, owner
-):
-    """The error has frames, which have a cursor that was not read to its end."""
-    await commit(store, report("a", 1), owner)
-    # Of writes that wait together, none runs in the event loop.
-    waiting = [
-        store.write(SCOPE, loop_store.begin, id, Head(task="other task"))
-        for id in ("a", "d")
-    ]
-    kept, _ = await asyncio.gather(*waiting, return_exceptions=True)
-
-    with engines.opened(path) as other:
-        await other.write(SCOPE, loop_store.begin, "b", HEAD)
-    waiting = [store.write(SCOPE, loop_store.begin, id, HEAD) for id in ("c", "e")]
-    await asyncio.gather(*waiting)
-    assert (await read(store, "e")).head == HEAD
-    assert isinstance(kept, Conflict)
 
 
 async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
@@ -190,15 +155,6 @@ async def test_a_different_report_of_the_same_attempt_is_a_conflict(
     with pytest.raises(Conflict, match="attempt 1 of 'a' is stored with other content"):
         await commit(store, second, owner)
     assert replace(await read(store, "a"), updated=before.updated) == before
-
-
-async def test_the_same_id_for_another_task_is_a_conflict(store, owner):
-    await claim(store, "a", HEAD, owner)
-    with pytest.raises(Conflict, match="is about another task"):
-        await claim(store, "a", Head(task="other task"), owner)
-    await store.write(
-        Scope("other"), loop_store.claim, "a", Head(task="other task"), owner
-    )
 
 
 async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
@@ -304,24 +260,6 @@ def test_a_driver_elsewhere_keeps_its_lease_and_one_here_keeps_working():
     assert alive(here, -100.0)  # at work: its lease does not matter
     leave(here)
     assert not alive(f"{host}|{2**22 + 1}|x", 10.0)  # no process has this number
-
-
-async def test_a_lease_of_a_clock_that_runs_ahead_ends_by_the_clock_of_the_store(
-    store, owner, monkeypatch
-):
-    elsewhere = f"elsewhere|{owner.partition('|')[2]}"
-    hour = time.time() + 3_600
-    await commit(store, report("b", 1), owner)
-    with monkeypatch.context() as ahead:
-        ahead.setattr(loop_store, "time", SimpleNamespace(time=lambda: hour))
-        await claim(store, "a", Head(task="task"), elsewhere)
-        await store.write(SCOPE, loop_store.beat, "a", 1)
-    (row,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))
-    assert 0 < row["held_for"] <= LOOP_LEASE_SECONDS
-    change_rows(
-        store.url, "update loop set lease = lease + 3600"
-    )  # as if the store had run ahead
-    assert (await claim(store, "a", Head(task="task"), owner)).epoch == 2
 
 
 async def test_an_ended_loop_is_free_at_once(store, owner):

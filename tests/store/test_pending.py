@@ -99,15 +99,6 @@ async def test_of_a_trace_whose_root_does_not_come_the_rest_is_an_episode_after_
     assert digest == read_episode(spans).digest
 
 
-async def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(store):
-    *children, root = genai()
-    called = {**children[0], "flags": 0x301}
-    await send(store, [called])
-    assert await gather(store, SCOPE, ROOTED) == ()
-    await send(store, [*children[1:], root])
-    assert await gather(store, SCOPE, ROOTED) == (read_episode(genai()).digest,)
-
-
 async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(
     store,
 ):

@@ -3,11 +3,8 @@ URL.
 """
 
 import asyncio
-import gc
 import os
 import re
-import subprocess
-import sys
 import threading
 from contextlib import asynccontextmanager
 from typing import Any
@@ -99,18 +96,6 @@ async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text)
         with pytest.raises(InvalidInput, match=r"^text is .*; it must be text"):
             await database.read(
                 ONE, lambda db: db.execute("select :text", {"text": text})
-            )
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(2**63, id="too large"), pytest.param(-(2**63) - 1, id="too small")],
-)
-async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, number):
-    for name in (postgres.service, str(tmp_path / "a.db")):
-        with pytest.raises(InvalidInput, match="64 bits"):
-            await open_store(name).read(
-                ONE, lambda db, _: db.execute("select :n", {"n": number})
             )
 
 
@@ -288,59 +273,7 @@ async def test_a_schema_that_changes_under_a_prepared_statement_is_no_failure(po
         assert await database.read(ONE, look) == []
 
 
-async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres):
-    def slow(db: Db) -> None:
-        db.execute("select pg_sleep(60)")
-
-    options = "-c%20statement_timeout=20ms"
-    async with opened(postgres.service, options=options, pool_size=1) as database:
-        with pytest.raises(StoreUnavailable, match=r"statement timeout: .*options=-c"):
-            await database.write(ONE, slow)
-        await database.write(ONE, add)
-    assert count(postgres.owner) == 1
-
-
 # --- closing, processes
-
-
-async def test_a_closed_store_opens_again_and_an_unused_one_closes(postgres):
-    database = Database(parse_url(postgres.service))
-    pool = database._pool
-    for expected in (1, 2):
-        await database.write(ONE, add)
-        await database.close()
-        await database.close()
-        assert pool._threads == []
-        assert count(postgres.owner) == expected
-    await database.write(ONE, add)
-    del database
-    gc.collect()
-    assert pool._threads == []
-
-
-WITHOUT = """
-import sys
-sys.modules["psycopg"] = None
-from heedful.cli import main
-sys.argv = ["heedful", *sys.argv[1:]]
-main()
-"""
-
-
-def test_without_psycopg_a_command_says_what_to_install(tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        WITHOUT,
-        "doctor",
-        "--db",
-        "postgresql://host/heedful",
-    ]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode not in (0, 70)
-    assert "pip install '.[postgres]'" in done.stdout + done.stderr
 
 
 # --- who may
@@ -428,33 +361,6 @@ async def test_a_server_that_is_not_there_is_told_without_the_password():
         f"{error!r} {error} {error.__cause__} {parse_url(url)!r} {open_store(url).url}"
     )
     assert "hunter2" not in f"{texts} {database!r}"
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        pytest.param(
-            ("host=.*", "host=no-such-host.invalid"),
-            "host 'no-such-host.invalid'",
-            id="host",
-        ),
-        pytest.param(
-            ("/heedful_[0-9_]+", "/nothing"),
-            'database "nothing" does not exist',
-            id="name",
-        ),
-        pytest.param(
-            ("//heedful@", "//nobody@"),
-            "nobody",
-            id="user",
-        ),
-    ],
-)
-async def test_an_unreachable_server_is_described(postgres, change, words):
-    pattern, changed = change
-    error = await refuse_to_open(re.sub(pattern, changed, str(postgres.service)))
-    assert isinstance(error, StoreUnavailable)
-    assert words in str(error)
 
 
 @given(

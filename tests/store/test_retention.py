@@ -22,7 +22,6 @@ SCOPE = Scope()
 OTHER = Scope("other", "default")
 NOW = time.time()
 LONG_AGO = NOW - 2 * YEAR
-NONE_EXPIRED = retention.Expired(loops=0, numbers="", earliest=None, latest=None)
 
 
 @pytest.fixture
@@ -137,36 +136,6 @@ async def test_what_was_measured_is_the_same_before_and_after(path, store):
     assert sum(before.cases_of().get(None, {}).values()) == 4
 
 
-async def test_a_transaction_passes_no_loops_that_stay(path, store, monkeypatch):
-    """A read passes them, so that no writer waits."""
-    monkeypatch.setattr(retention, "MAX_REMOVED_LOOPS", 2)
-    ids = [f"loop {n}" for n in range(6)]
-    await run_loops(store, *ids)
-    for number, id in enumerate(ids):
-        let_end(path, LONG_AGO + number, id)
-    # The first ones stay, because their proof has not ended.
-    for id in ids[:2]:
-        await store.write(SCOPE, exposures.remember, (), exposures=exposed(id))
-
-    limit = retention.MAX_REMOVED_LOOPS
-    batch = await store.read(SCOPE, retention.find, NOW - YEAR, limit=limit)
-    assert batch.loops == 2
-    assert batch.earliest == LONG_AGO + 2
-    assert batch.latest == LONG_AGO + 3
-    batch = await store.read(
-        SCOPE, retention.find, NOW - YEAR, after=batch.latest, limit=limit
-    )
-    assert batch.earliest == LONG_AGO + 3
-    assert batch.latest == LONG_AGO + 4
-
-    span = {"after": LONG_AGO + 4, "until": LONG_AGO + 4}
-    options = {"before": NOW - YEAR, "by": "ann", "began": NOW, **span}
-    assert await store.write(SCOPE, retention.remove_some, **options) == 1
-    assert ids_in(path) == {*ids} - {"loop 4"}
-    assert await retention.remove(store, SCOPE, ended_for=YEAR, by="ann") == 3
-    assert ids_in(path) == {"loop 0", "loop 1"}
-
-
 async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
     path, store, monkeypatch
 ):
@@ -215,11 +184,3 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
     reason = vars(records["expire_refused"])["reason"]
     assert "6 of 7 loops seem to have ended more than 365 days ago" in reason
     assert "heedful lessons prune --by NAME --ended-for 365d" in reason
-
-
-async def test_every_scope_with_loops_is_known(store):
-    assert await store.read(Scope(), retention.scopes) == []
-    scopes = [Scope("a", "one"), Scope("a", "two"), Scope("b", "one")]
-    for scope in scopes:
-        await run_loops(store, "1", "2", scope=scope)
-    assert sorted(await store.read(Scope(), retention.scopes), key=str) == scopes

@@ -5,8 +5,6 @@ it teaches. The memory is written in more.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
 
 import pytest
 
@@ -17,13 +15,10 @@ from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import Echo, MaxAttempts, StopRule
 from heedful.memory.memory import Memory
-from heedful.service import auth
-from heedful.service.setup import Setup
 from heedful.store import keys, loops, open_store
 from heedful.store.connection import Db, key_of
 from heedful.store.records import Head
 from heedful.store.store import Store
-from tests.service.support import Api
 from tests.store.support import SCOPE
 from tests.store.wire import Wire, wired
 
@@ -96,24 +91,6 @@ async def test_only_a_policy_that_counts_other_loops_reads_twice(wire):
     await post_report(store, 2, "13")
     assert wire.trips > READ + WRITE
     await store.close()
-
-
-def test_a_report_over_http_waits_no_more_than_one_in_the_process(wire, monkeypatch):
-    monkeypatch.setattr(auth, "KEY_CACHE_SECONDS", 60.0)
-    store = open_store(wire.url)
-    body: dict[str, Any] = {
-        "evaluation": {"findings": [{"check": "unit", "message": "?"}]}
-    }
-
-    with closing(Api(Setup(store=store))) as api:
-        assert api.put("/v1/loops/a", json={"task": "task"}).status_code == 201
-        for number in (1, 2, 3):
-            wire.trips = 0
-            path = f"/v1/loops/a/attempts/{number}"
-            answer = api.put(path, json={"output": f"{number} kg", **body})
-            assert answer.status_code == 200, answer.text
-            assert answer.json()["decision"] == "again"
-            assert wire.trips == READ + WRITE
 
 
 # -- what makes it possible
