@@ -113,6 +113,3 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
     unscored = explain_last(loop_of(Evaluation(), goals=(QUALITY,)), FOUR)
     assert unscored.reason == "unscored"
     assert unscored.triggers[0].reason == "quality_unscored"
-
-
-# -- what was counted in loops before it

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE, RENAMED_COMMANDS
+from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE
 from tests.cli.support import task
 from tests.service.running import started_and_stopped
 
@@ -96,39 +96,6 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
     assert done.code == 0, done
     assert done.err == spoken.err
     assert set(keys.split()) <= done.json.keys()
-
-
-READ_BYTES = 1_000_000  # of a task on standard input
-
-
-@pytest.mark.parametrize(
-    ("task", "code", "words"),
-    [
-        pytest.param(
-            b" " * (READ_BYTES - 1) + b"x",
-            0,
-            "nothing to show",
-            id="the last byte that is read",
-        ),
-        pytest.param(
-            b" " * READ_BYTES + b"x",
-            2,
-            "the task is empty",
-            id="the first byte that is not read",
-        ),
-        pytest.param(
-            bytes(range(256)) * 4_000,
-            0,
-            "nothing to show",
-            id="more bytes of all kinds than are read",
-            marks=pytest.mark.nightly,
-        ),
-    ],
-)
-def test_recall_reads_the_beginning_of_a_long_task(heedful_, task, code, words):
-    done = heedful_("recall -", stdin=task)
-    assert done.code == code
-    assert words in done.out + done.err
 
 
 # What a command that reads the store must not wait for.
@@ -304,12 +271,6 @@ def test_bad_input_is_one_json_document(heedful_, desk, line, kind):
     assert "Traceback" not in done.err
 
 
-def test_an_option_without_its_value_is_a_usage_error(heedful_):
-    done = heedful_("loops --limit")
-    assert done.code == 2
-    assert "Option '--limit' requires an argument" in done.err
-
-
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     overview = heedful_("--help")
     assert [line[:-1] for line in overview.out.splitlines() if line.endswith(":")][
@@ -328,51 +289,6 @@ def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
         assert summary.split()[0] in done.out
     assert heedful_("--version").out.startswith("heedful ")
     assert heedful_("").code == 2
-
-
-@pytest.mark.parametrize(
-    ("lines", "heavy"),
-    [
-        pytest.param(
-            (["--version"], ["--help"]),
-            "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive",
-            id="version and help read nothing",
-        ),
-        pytest.param(
-            (["loops"], ["lessons"], ["seen", "x"]),
-            "numpy yaml heedful.service heedful.drive.drive",
-            id="commands that only read drive no loop",
-            marks=pytest.mark.nightly,
-        ),
-    ],
-)
-def test_starting_imports_nothing_heavy(desk, lines, heavy):
-    script = (
-        "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
-        "from heedful.cli.app import app\n"
-        f"for line in {lines!r}:\n"
-        "    try: app(line)\n"
-        "    except SystemExit: pass\n"
-        f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - "
-        "before])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=desk.folder,
-        env=desk.environment(),
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_former_name_of_a_command_still_works(heedful_):
-    for former, name in RENAMED_COMMANDS.items():
-        done = heedful_(f"{former} --help")
-        assert done.code == 0
-        assert done.err == f"heedful {former} is now heedful {name}\n"
-        assert done.out == heedful_(f"{name} --help").out
 
 
 def test_the_package_runs_as_a_module():
@@ -416,10 +332,3 @@ def test_without_its_packages_a_command_names_the_extra(
     assert done.exit_code == 2
     assert f"pip install '.[{extra}]' in the checkout" in done.stderr
     assert "unexpected" not in done.stderr
-
-
-def test_the_help_of_lessons_says_what_state_and_trust_mean(desk):
-    words = " ".join(desk.heedful("lessons --help").out.split())
-    assert "verified if a check accepted its output" in words
-    assert "accepted at the first try is unverified" in words
-    assert "The origin says where the text comes from" in words

@@ -5,18 +5,12 @@ statistics.
 import json
 import re
 import shlex
-import signal
 import sys
-import zipfile
 from typing import Any
 
 import pytest
 
-from examples.demo.recording import RECORDING
-from heedful.loop.share import points
-from tests.cli.support import Desk, await_end
-from tests.engines import opened
-from tests.store.support import rows
+from tests.cli.support import Desk
 
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks
 # never are.
@@ -176,66 +170,6 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     assert "red0!" in result.out
 
 
-def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(
-    finished, monkeypatch
-):
-    from heedful.service.setup import Setup
-    from tests.service.support import Api
-    from tests.web.support import Browser, words_of
-
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    desk, _ = finished
-    document = desk.heedful(f"{DEMO} --json").json
-    (db,) = (desk.folder / "out").glob("demo*.db")
-    with opened(db) as store:
-        api = Api(Setup(store=store))
-        try:
-            browser = Browser(api).open()
-            home = browser.get("/home.json").json()
-            other = browser.get("/home.json?project=without-memory").json()
-            proof = browser.get("/proof").text
-        finally:
-            api.close()
-
-    figures = figure(document, "all families")
-    for page, arm in ((home, "memory"), (other, "without")):
-        assert page["totals"]["loops"] == figures[arm]["tasks"]
-        assert page["totals"]["right"]["value"] == figures[arm]["at_once"]["value"]
-        assert page["totals"]["calls"] == figures[arm]["calls"]
-    document = desk.heedful(f"proof --json --db {db}").json
-    gain = figures["gain"]
-    (trial,) = document["trials"]
-    ends = f"{points(gain['low'])} to {points(gain['high'])}"
-    assert trial["uplift"]["gain"] == pytest.approx(gain["value"])
-    assert ends in document["sentence"]
-    assert ends in words_of(proof)
-    assert home["proof"]["sentence"] == document["sentence"]
-
-
-def test_nothing_is_withheld(shop):
-    shop.tasks(house(22)[::3], name="house.jsonl")
-    assert shop.heedful(f"{DEMO} --full").code == 0
-    (db,) = (shop.folder / "out").glob("demo*.db")
-    assert rows(db, "select distinct share, shown from exposure") == [(0.0, 1)]
-    assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
-
-
-@pytest.mark.nightly
-def test_interrupted_it_goes_on(shop):
-    process = shop.start(DEMO, SLEEP="0.05")
-    shop.wait_for(lambda: len(shop.calls()) > 8, process)
-    process.send_signal(signal.SIGINT)
-    stopped = await_end(process)
-    assert stopped.code == 130
-    assert f"The same command continues:\n  heedful {DEMO}\n" in stopped.err
-    assert re.search(r"interrupted at loop with-\w+/\S+\n", stopped.err)
-    assert re.search(r"interrupted at loop without-\w+/\S+\n", stopped.err)
-    done = shop.heedful(f"{DEMO} --json")
-    assert done.code == 0
-    total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)
-    assert total <= len(shop.calls()) <= total + 2  # at most those in flight
-
-
 # With --recorded
 
 
@@ -246,27 +180,6 @@ def shown_again(tmp_path_factory):
     done = desk.heedful("demo --recorded --model none")
     assert done.code == 0, done.err
     return desk, done
-
-
-def lines_shown(screen: str) -> list[str]:
-    """Return the lines that a terminal showed, without colours."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", screen)
-    return re.split(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n", text)
-
-
-def test_a_narrow_terminal_shows_whole_words(desk, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = desk.at_terminal("demo --recorded --no-browser", COLUMNS="80")
-    assert done.code == 0, done.err
-    results, _, commands = "\n".join(lines_shown(done.err)).partition("\nNext:\n")
-    lines = results.splitlines()
-    assert commands
-    assert max(map(len, lines)) <= 80
-    assert any(re.match(r" weight +without +0 % ", line) for line in lines)
-    assert any(re.match(r" +with +86 % ", line) for line in lines)
-    # Where a text is cut, a whole word stands before the dots.
-    cut_words = {line.split()[-1] for line in lines if line.endswith("…")}
-    assert cut_words <= {"Put…", "wrong.…", "Example:…"}
 
 
 def test_a_recording_shows_lines_table_and_report_of_a_run(shown_again):
@@ -281,26 +194,11 @@ def test_a_recording_shows_lines_table_and_report_of_a_run(shown_again):
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_commands_of_a_recording_work(shown_again):
-    desk, done = shown_again
-    _, why = [line for line in done.out.splitlines() if "--db" in line]
-    result = desk.heedful(why[why.index("why") :])
-    assert result.code == 0, result.err
-
-
 @pytest.mark.parametrize("option", ["--full", "--pipeline", "--db x.db"])
 def test_a_recording_cannot_be_of_something_else(desk, option):
     refused = desk.heedful(f"demo --recorded {option}")
     assert refused.code == 2
     assert "--recorded" in refused.err
-
-
-def test_the_recording_is_small_and_names_no_machine():
-    assert RECORDING.stat().st_size < 300_000
-    with zipfile.ZipFile(RECORDING) as archive:
-        content = b"".join(archive.read(name) for name in archive.namelist())
-    for folder in ("home", "root", "tmp", "Users"):
-        assert f"/{folder}/".encode() not in content
 
 
 # With --pipeline
@@ -355,6 +253,3 @@ def test_the_second_time_it_is_right_at_once(piped):
     assert "recalled for train, insights" in again.out
     assert "attempts now 5, in forecast-1 7" in again.out
     assert "retrying" not in again.err.partition("a model writes")[0]
-
-
-# Intervals, against the values that their authors published

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from heedful.cli import doctor
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.models import weights
@@ -46,15 +45,6 @@ def test_what_is_ill_is_said_with_what_to_do(session, monkeypatch):
             "✓ model's key: OPENAI_API_KEY is set",
             "!very-sec",
         )
-    )
-
-
-def test_the_package_of_the_default_model_may_be_missing(session, monkeypatch):
-    missing = ("heedful-has-no-such-package", "embedded")
-    monkeypatch.setitem(doctor.MODEL_EXTRAS, "embedded", missing)
-    session(
-        ("doctor", 0, f"✓ model's package: {missing[0]} missing; pip install"),
-        ("doctor --model embedded", 1, "✗ model's package"),
     )
 
 

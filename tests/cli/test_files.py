@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.replay import NOT_PASSED_FINDING, read_file
+from heedful.cli.replay import read_file
 from heedful.cli.tasks import read_tasks
 from heedful.errors import LineError
 from heedful.loop import policies
@@ -131,30 +131,6 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     assert third.startswith(f"{path}:5: id 'c' is that of the task of line 4")
 
 
-def test_every_fault_in_the_keys_of_a_task_is_named(tmp_path):
-    path = tmp_path / "t.yaml"
-    path.write_text("- {id: a, tsak: Say yo, at_mots: 3}\n", "utf-8")
-    with pytest.raises(LineError) as caught:
-        read_tasks(path)
-    for text in (
-        "task is missing",
-        "no key is called 'tsak' (did you mean 'task'?)",
-        "no key is called 'at_mots'",
-    ):
-        assert text in str(caught.value)
-
-
-def test_a_line_that_is_no_json_does_not_hide_the_faults_of_others(tmp_path):
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"id"\n' + '{"id": "a", "task": "t"}\n{}\n', "utf-8")
-    with pytest.raises(LineError) as caught:
-        read_tasks(path)
-    broken, without_checks, empty = str(caught.value).split("\n")
-    assert broken.startswith(f"{path}:1: not one JSON object on one line")
-    assert without_checks == f"{path}:2: checks is missing; it must be given"
-    assert empty.startswith(f"{path}:3: id is missing")
-
-
 def test_of_many_faults_the_first_are_named(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text("{\n" * 30, "utf-8")
@@ -270,17 +246,6 @@ def test_every_field_arrives(tmp_path):
     assert recorded.loop.goals == (Goal("q", 0.8), Goal("q", 2, "at_most"))
     assert recorded.loop.id == "a"
     assert recorded.quality == (0.5, 1)
-
-
-def test_what_is_left_out_or_null(tmp_path):
-    attempt = {"candidate": "x", "passed": True, "findings": None, "met": None}
-    text = '\n \n{"attempts": [%s]}\r\n{"id": 7, "goals": null, "attempts": [%s]}'
-    blank, number = read(tmp_path, text % (json.dumps(attempt), json.dumps(ANSWER)))
-    assert blank.loop.id == "line 3"
-    assert number.loop.id == "7"
-    assert blank.quality == ()
-    assert blank.loop.attempts[0].evaluation == Evaluation()
-    assert number.loop.attempts[0].evaluation == Evaluation((NOT_PASSED_FINDING,))
 
 
 BAD_RECORDS: dict[str, tuple[str, str]] = {

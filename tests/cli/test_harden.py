@@ -100,9 +100,3 @@ def test_bad_input_names_its_cure_and_writes_nothing(
     taught, session, line, code, cure
 ) -> None:
     session((line, code, cure), ("lessons harden --list", 0, "no lesson is a check"))
-
-
-def test_too_few_examples_are_counted(desk, session) -> None:
-    with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(_teach(store, ("high", "P1")))
-    session(("lessons harden 1", 2, "it has 1 and 1"))

@@ -59,38 +59,6 @@ def test_why_in_words(session_of_loops):
     )
 
 
-def test_a_loop_that_nothing_judged_is_unchecked_and_never_passed(desk, session):
-    work = heedful.run(
-        "Say red",
-        generate=lambda task: "red",
-        store=str(desk.folder / DEFAULT_DATABASE_FILE),
-        id="blind",
-    )
-    heedful.run_sync(work)
-    session(
-        ("loops", 0, "unchecked", "!passed"),
-        ("loops --json", 0, '"state": "unchecked"'),
-        (
-            "why blind",
-            0,
-            "loop blind: unchecked, policy default\nUnchecked at attempt 1: ",
-            "  => unchecked\n",
-            "!passed",
-        ),
-    )
-
-
-NAME_IT = "pass --db with the file that your program names, or let heedful run"
-
-
-@pytest.mark.parametrize("command", ["loops", "why last", "proof", "lessons"])
-def test_a_missing_database_is_named_with_its_folder(desk, session, command):
-    missing = f"no database 'heedful.db' in the folder {desk.folder}; {NAME_IT}"
-    folder = desk.folder / "no" / "such"
-    there = f"no database 'no/such/x.db' in the folder {folder}; {NAME_IT}"
-    session((command, 3, missing), (f"{command} --db no/such/x.db", 3, there))
-
-
 def test_an_id_that_is_mistyped_is_asked_about(desk, session, history):
     desk.write(DEFAULT_DATABASE_FILE, history)
     session(
@@ -98,12 +66,6 @@ def test_an_id_that_is_mistyped_is_asked_about(desk, session, history):
         ("loops cancel r/opne", 3, "(did you mean 'r/open'?)"),
         ("why nothing-alike", 3, "!did you mean"),
     )
-
-
-def test_an_id_of_another_project_is_not_named(desk, session, history, monkeypatch):
-    desk.write(DEFAULT_DATABASE_FILE, history)
-    monkeypatch.setenv("HEEDFUL_PROJECT", "shop")
-    session(("why r/pased", 3, "!r/passed"))
 
 
 @pytest.mark.parametrize(
@@ -191,41 +153,6 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
         ),
     ).json["until"]
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
-
-
-def test_a_failure_is_shown_until_its_attempt_is_recorded(desk, session):
-    db = str(desk.folder / DEFAULT_DATABASE_FILE)
-    errors = [KeyError("one"), KeyError("two with sk-" + "a1B2" * 12)]
-
-    def generate(task: str, hint: str) -> str:
-        if errors:
-            raise errors.pop(0)
-        return "red"
-
-    def write() -> None:
-        work = heedful.run(
-            "Say red", generate=generate, checks=[], store=db, id="say-red"
-        )
-        heedful.run_sync(work)
-
-    with pytest.raises(heedful.errors.GenerateFailed):
-        write()
-    session(("why say-red", 0, "generate raised KeyError: 'one'"))
-
-    with pytest.raises(heedful.errors.GenerateFailed):
-        write()
-    newest = "generate raised KeyError: 'two with [redacted: model_key]'"
-    session(("why say-red", 0, newest, "!'one'", "open: it waits", "!the answer"))
-
-    write()
-    session(
-        ("why say-red", 0, "!KeyError", "!failed"),
-        ("loops", 0, "!failed"),
-    )
-
-
-def fall_over(candidate: str, context: object) -> list[str]:
-    raise ZeroDivisionError("the check fell over")
 
 
 # Runs of pipelines
@@ -334,9 +261,3 @@ def test_runs_and_their_statistics(session_of_runs):
         ("forecast-2", "degraded", {"passed": 2, "failed": 1}, 6, 3),
         ("forecast-1", "degraded", {"passed": 2, "failed": 1}, 6, 3),
     ]
-
-
-def listed_start(lines: list[str], begin: str) -> str:
-    """The line of a list that begins so."""
-    (line,) = [line for line in lines if line.startswith(begin)]
-    return line

@@ -92,21 +92,6 @@ def test_the_next_command_is_about_the_same_tenant(desk, session, tenant, option
 # Patterns, pins and what is not of use
 
 
-def test_patterns_that_differ_in_a_name_are_seen_as_one(desk, session):
-    ada, bo, cy, di = LOGIN
-    remember(desk, "log", ada, bo, cy, di, bo)
-    session(
-        (
-            f"seen log '{LOGIN[0]}'",
-            0,
-            "seen: 5\n",
-            "4 patterns merged as: login failed for <*>",
-        ),
-        ("seen log 'another error'", 1, "seen: 0\n", "!no file"),
-        ("seen nofile.log", 1, "seen: 0\n", "there is no file 'nofile.log'"),
-    )
-
-
 def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
     remember(desk, "KeyError", "no key 'colour'", lesson="Ask for the colour first")
     remember(desk, "log", LOGIN[0], LOGIN[1])
@@ -349,11 +334,6 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
     )
 
 
-def test_a_dream_that_ends_a_rule_says_why_it_does_not_reflect(desk, session):
-    state_two_rules(desk)
-    session(("dream", 0, "other says; done", "no reflection: nothing"))
-
-
 # Proof
 
 TEXTS = {
@@ -473,24 +453,11 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     )
 
 
-def test_proof_without_a_ladder_shows_no_climbs_and_no_cost(desk, session):
-    prove(desk, ("good", 3, 1, 1, 3))
-    session(("proof", 0, "!climbed", "!cost a loop"))
-    document = session(("proof --json", 0)).json
-    assert document["pooled"]["climbs"] is None
-    assert document["mean_cost"] is None
-
-
 def test_proof_counts_the_loops_that_run(desk, session):
     exposure = Exposure(f"check/{ADA}", "running", shown=True, signature=ADA, share=0.1)
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[exposure]))
     session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
-
-
-def test_it_says_that_no_coin_withheld_memory_by_chance(desk, session):
-    prove(desk, ("new", 37, 0, 0, 0), share=0.1)
-    session(("proof", 0, "by chance, memory was withheld in none of the 37 loops"))
 
 
 # Vectors

@@ -101,26 +101,3 @@ def test_progress_is_shown_in_a_few_lines(capsys, total, lines):
     err = capsys.readouterr().err.splitlines()
     assert len(err) == lines
     assert all(line.endswith(f" of {total} loops") for line in err)
-
-
-LONG = "Bug 7: the login hangs on Firefox, and nobody who waits for it is told anything"
-STATES = [("be1f2960", "passed", 2, LONG), ("0cb7fbdb", "stopped echo", 4, LONG)]
-
-
-def list_states(monkeypatch, width: int | None) -> str:
-    """Return a table with a column that is cut; without a width, in a pipe."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None, raising=False)
-    monkeypatch.setenv("COLUMNS", str(width or 40))
-    monkeypatch.setenv("TERM", "xterm")
-    heads = ("loop", "state", "attempts", "task")
-    return str(TextTable(heads, STATES, text_columns=2, cut_column="task"))
-
-
-@pytest.mark.parametrize("width", [None, 200, 80, 60])
-def test_a_table_with_a_cut_column_has_a_line_for_each_row(monkeypatch, width):
-    text = re.sub(r"\x1b\[[0-9;]*m", "", list_states(monkeypatch, width))
-    lines = [line for line in text.splitlines() if line.strip()]
-    assert len(lines) == 2 + len(STATES)
-    assert max(map(len, lines)) <= (width or PIPE_WIDTH_COLUMNS)
-    assert lines[2].split()[:3] == ["be1f2960", "passed", "2"]
-    assert ("…" in lines[2]) == (width in (80, 60))

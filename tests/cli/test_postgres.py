@@ -1,16 +1,15 @@
 """The commands on PostgreSQL, whose URL has a password that nobody may read."""
 
 import asyncio
-import signal
 
 import pytest
 
 from heedful.memory.memory import Memory
 from heedful.service.worker import PostgresQueue
-from heedful.store import loops, open_store
+from heedful.store import open_store
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
-from tests.service.jobs import SCOPE, open_loop, put
+from tests.service.jobs import SCOPE
 
 # In this order: each works on what those before it have left.
 COMMANDS = """
@@ -38,7 +37,6 @@ key list
 key audit
 worker --once
 """.strip().splitlines()
-WELL = ["database", "queue", "workers"]
 LOOPS = """
 from heedful import Run
 
@@ -138,23 +136,6 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     assert rows(empty.owner, "select count(*) from loop") == [(1,)]
 
 
-def test_doctor_of_a_healthy_database(doctor, postgres):
-    asyncio.run(prepare(postgres.service, put, "pot"))
-    asyncio.run(prepare(postgres.service, open_loop, "l1"))
-    code, signs = doctor(secret(postgres.service))
-    assert "sqlite" not in signs
-    assert code == 0
-    assert [name for name in WELL if not signs[name]["well"]] == []
-
-
-def test_doctor_says_that_jobs_wait_and_no_worker_is_alive(invoke, postgres):
-    asyncio.run(defer_drives(postgres.service, ["l1", "l2"]))
-    done = invoke(f"doctor --db {postgres.service} --model toy:answer")
-    assert done.code == 1
-    assert "✗ workers: 0 alive, jobs waiting: 2, the oldest for " in done.out
-    assert "start more: heedful worker" in done.out
-
-
 def test_what_is_released_is_queued_to_be_embedded(invoke, postgres, monkeypatch):
     asyncio.run(prepare(postgres.service, keep_waiting, "a lesson"))
     monkeypatch.setenv("HEEDFUL_DB", postgres.service)
@@ -200,25 +181,6 @@ async def defer_drives(url, ids):
             await queue.defer("drive", SCOPE, loop=id, by="short")
 
 
-def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
-    desk.write("loops.py", LOOPS)
-    asyncio.run(prepare(postgres.service, open_loop, "l1"))
-    asyncio.run(defer_drives(postgres.service, ["l1", "l2"]))
-    done = invoke(
-        f"worker --store {postgres.service} --once --drives short=loops:short"
-    )
-    assert done.code == 1
-    assert "acme/shop drive by=short loop=l1: done in" in done.err
-    assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
-    assert done.err.splitlines()[-1] == "1 job done, 1 given up"
-    assert "loops: short" in done.err
-    assert not [record for record in caplog.records if record.exc_info], (
-        "what is printed is not logged, too"
-    )
-    loop = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
-    assert loop.values == ("ok",)
-
-
 @pytest.fixture
 def failed(desk, invoke, postgres, monkeypatch):
     """Give up a loop that does not exist; its failed job."""
@@ -228,39 +190,6 @@ def failed(desk, invoke, postgres, monkeypatch):
     assert invoke("worker --once --drives short=loops:short").code == 1
     (job,) = invoke("worker jobs --tenant acme --json").json["jobs"]
     return job
-
-
-def test_a_failed_job_is_listed_with_its_reason(invoke, doctor, postgres, failed):
-    assert failed["task"] == "drive"
-    assert failed["project"] == "shop"
-    assert failed["arguments"] == {"by": "short", "loop": "l2"}
-    assert failed["error"].startswith("NotFound: no loop 'l2'")
-    assert failed["at"] > 1e9
-    listed = invoke("worker jobs --tenant acme").out
-    assert "no loop 'l2'" in listed
-    assert "Next: heedful worker jobs retry --all --tenant acme" in listed
-    _, signs = doctor(postgres.service)
-    assert "heedful worker jobs" in signs["queue"]["todo"]
-
-
-@pytest.mark.parametrize("which", ["{id}", "--all"])
-def test_a_failed_job_that_is_retried_is_a_new_job(invoke, postgres, failed, which):
-    asyncio.run(prepare(postgres.service, open_loop, "l2"))
-    which = which.format(id=failed["id"])
-    done = invoke(f"worker jobs retry {which} --tenant acme")
-    assert "1 job back on the queue; any worker runs it" in done.out
-    assert "no job has failed" in invoke("worker jobs --tenant acme").out
-    done = invoke("worker --once --drives short=loops:short")
-    assert "drive by=short loop=l2: done in" in done.err
-    assert done.code == 0
-
-
-def test_a_failed_job_that_is_discarded_does_not_run(invoke, failed):
-    done = invoke(f"worker jobs discard {failed['id']} --tenant acme --json")
-    assert done.json == {"jobs": [failed]}
-    done = invoke("worker --once --drives short=loops:short")
-    assert done.err.endswith("0 jobs done, 0 given up\n")
-    assert invoke("worker jobs --tenant acme --json").json == {"jobs": []}
 
 
 @pytest.mark.parametrize("command", ["retry", "discard"])
@@ -283,14 +212,3 @@ def test_a_worker_that_begins_without_a_database_does_not_wait_for_it(invoke):
     assert done.code == 4
     assert "port 1 failed: Connection refused" in done.err
     assert "waits for it" not in done.err
-
-
-def test_a_signal_ends_a_worker_in_peace(desk, postgres):
-    process = desk.start(f"worker --store {postgres.service}", HEEDFUL_EMBEDDER="none")
-    assert process.stderr is not None
-    assert "runs the jobs of postgresql://" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    err = process.communicate()[1]
-    assert process.returncode == 0
-    assert "SIGINT: no new job begins" in err
-    assert err.splitlines()[-1] == "0 jobs done, 0 given up"

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-import heedful
 from heedful import Episode, Event
 from heedful.episodes.readers import heedful as traces
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
@@ -119,18 +118,6 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
             "other.jsonl\n  nothing to reflect on: the file has no run",
         ),
     )
-
-
-def test_what_a_model_invents_is_dropped_with_the_reason(session_of_traces):
-    dropped = "dropped  Before you call price, ask 17 sellers. (the run does not"
-    options = "reflect runs.jsonl --model reflectors:wild --no-store --each"
-    done = session_of_traces(
-        (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"),
-        (f"{options} --json", 0),
-    )
-    (text,) = done.json["episodes"][0]["dropped"]
-    assert text["part"] == "strategy"
-    assert text["unsupported"] == ["17"]
 
 
 @pytest.mark.parametrize(
@@ -252,33 +239,6 @@ def test_what_a_tool_that_fetches_printed_is_left_out(desk, session):
     )
 
 
-ROOM_RUN = {
-    "outcome": "success",
-    "task": "Book a room.",
-    "events": [
-        {"type": "tool_call", "tool": "rooms", "arguments": {"room": "Aurora"}},
-        {"type": "tool_response", "tool": "rooms", "error": "no room 'Aurora'"},
-        {"type": "tool_call", "tool": "rooms", "arguments": {"room": "aurora-2"}},
-        {"type": "tool_response", "tool": "rooms", "content": "booked"},
-    ],
-}
-
-
-def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
-    desk.write("room.json", json.dumps(ROOM_RUN))
-    session(
-        ("reflect room.json --origin user", 0),
-        (
-            """before --tool rooms -- '{"room": "Aurora"}'""",
-            0,
-            "failed once and has not worked since: no room 'Aurora'",
-            "fix: the same call with room “aurora-2”",
-        ),
-        ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no known failure"),
-        ("""before --tool price -- '{"room": "Aurora"}'""", 1, "no known failure"),
-    )
-
-
 @pytest.mark.parametrize(
     "arguments",
     ["room", "'[1]'", "'{'", "null", """'{"room": "Aurora"}' more"""],
@@ -293,79 +253,6 @@ def test_the_list_of_stated_names_makes_no_database(desk, session):
     where = f"no database 'other.db' in the folder {desk.folder}"
     session(("trust --list --db other.db", 3, where))
     assert not (desk.folder / "other.db").exists()
-
-
-def test_a_file_that_cannot_be_read_blames_no_model(desk, session):
-    desk.write("broken.json", '{"resourceSpans": [')
-    session(
-        ("reflect nosuch.json", 1, "failed: nosuch.json", "!model failed"),
-        ("reflect broken.json", 1, "failed: ", "!model failed"),
-    )
-
-
-def test_a_file_that_is_no_database_is_named(desk, session):
-    desk.write("run.json", '{"spans": []}' * 99)
-    session(("lessons --db run.json", 4, "run.json is not a SQLite database"))
-
-
-def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
-    def generate(task: str, hint: str) -> str:
-        return "P1" if "P0 to P3" in hint else "high"
-
-    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
-    db = str(desk.folder / "heedful.db")
-    run: heedful.Run[str] = heedful.Run(
-        "Checkout answers 500",
-        generate=generate,
-        checks=[levels],
-        memory=db,
-        store=db,
-        memory_key="bugs.triage",
-    )
-    heedful.run_sync(run.finish())
-
-    session(
-        (
-            "recall 'A typo'",
-            0,
-            "!answer with P0 to P3",
-            "nothing to show: ",
-            "heedful recall TASK --key KEY",
-        ),
-        (
-            "recall 'A typo' --key bugs.triage",
-            0,
-            "Lessons from earlier tasks",
-            "answer with P0 to P3",
-            "!heedful recall TASK",
-        ),
-        (
-            "recall 'A typo' --key bugs.triage --json",
-            0,
-            '"memory_key": "bugs.triage"',
-            "answer with P0 to P3",
-        ),
-        (
-            "recall 'A typo' --key triage",
-            2,
-            "no memory key is called 'triage' (did you mean 'bugs.triage'?)",
-        ),
-        (
-            "recall 'A typo' --key others --why",
-            2,
-            "no memory key is called 'others'; there are: ",
-        ),
-        ("why last", 0, "memory, before each attempt, under the key bugs.triage:"),
-        ("loops --json", 0, '"memory_key": "bugs.triage"'),
-        ("lessons 1 --json", 0, '"memory_keys": [\n'),
-    )
-
-
-def test_recall_says_that_a_task_is_empty(session):
-    session(
-        ("recall ''", 2, "the task is empty"),
-        ("recall '  ' --why", 2, "the task is empty"),
-    )
 
 
 def test_commands_about_what_waits_name_the_database(desk, session):

@@ -2,7 +2,6 @@
 terminal.
 """
 
-import json
 import re
 import signal
 import sys
@@ -14,30 +13,6 @@ from tests.cli.support import Desk, Done, await_end, rows, task
 
 TASKS = (task("red", context={"family": "colours"}), task("green"), task("never"))
 RUN = "run tasks.jsonl --model toy:answer"
-
-
-def test_a_run_in_words(desk):
-    desk.tasks(TASKS)
-    done = desk.heedful(f"{RUN} --no-memory")
-    assert done.code == 1
-    total = next(line.split() for line in done.out.splitlines() if "tasks-1" in line)
-    assert total[:6] == ["tasks-1", "3", "0", "2", "7", "105"]
-    assert (
-        "report reports/tasks-1.html\n\nNext: heedful why tasks-1/never\n" in done.out
-    )
-    page = (desk.folder / "reports/tasks-1.html").read_text("utf-8")
-    for part in (
-        "red: Say red",
-        "stopped after 3 attempts",
-        "&#39;never&#39; is",
-        "green",
-    ):
-        assert part in page
-    lines = done.err.splitlines()
-    assert lines[0] == "run tasks-1: 3 tasks, model toy:answer, heedful.db"
-    assert lines[1].startswith("1/3 ✓ red  2 attempts, calls: 2,")
-    assert lines[3].startswith("3/3 ✗ never  3 attempts, calls: 3,")
-    assert lines[3].endswith(", stopped by repeat")
 
 
 def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
@@ -98,25 +73,6 @@ def test_the_models_of_a_run_take_over_in_their_order(desk):
     assert table[0][:6] == ["1", "toy:nothing", "0", "(0%)", "4", "4"]
     assert table[0][7] == "0"
     assert table[1][:8] == ["2", "toy:answer", "2", "(100%)", "2", "2", "30", "0.3"]
-
-
-def test_a_ladder_goes_on_at_its_rung_after_a_model_that_fails(desk):
-    desk.tasks([TASKS[0]])
-    broken = desk.heedful("run tasks.jsonl --model toy:nothing,toy:raises --json")
-    assert broken.code == 5
-    assert "the model fell over" in broken.json["error"]["message"]
-    done = desk.heedful(
-        "run tasks.jsonl --model toy:nothing,toy:answer --resume --json"
-    )
-    [row] = rows(done)
-    overhead = done.json["overhead"]
-    assert row["passed"]
-    assert overhead["calls"] == 1
-    assert row["calls"] == sum(rung["calls"] for rung in done.json["rungs"]) + 1
-    assert [rung["model"] for rung in done.json["rungs"]] == [
-        "toy:nothing",
-        "toy:answer",
-    ]
 
 
 @pytest.mark.parametrize("place", ["option", "settings"])
@@ -282,35 +238,6 @@ def test_a_model_that_ends_the_process_is_named_and_a_traceback_only_on_request(
 # Ctrl-C: at once, with code 130 and the command that goes on
 
 COLOURS = tuple(task(word) for word in ("red", "green", "blue"))
-SLOW = """
-import time
-from toy import note
-
-def check(candidate, context):
-    note("check")
-    time.sleep(60)
-"""
-
-
-TOGETHER = """
-import threading
-from heedful.errors import ModelUnavailable
-from toy import at_once, note
-
-BOTH, now = threading.Barrier(2), []
-
-def together(messages):
-    now.append(1)
-    BOTH.wait(30)
-    assert len(now) == 2, "more at once than asked"
-    BOTH.wait(30)
-    now.pop()
-    return at_once(messages)
-
-def gone(messages):
-    note(messages[-1].content)
-    raise ModelUnavailable("no connection")
-"""
 
 
 def resuming_line(err: str) -> str:
@@ -347,56 +274,3 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     assert done.json["calls"] == 7
     assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
     assert len(desk.calls()) == 7  # the one in flight is asked again, no other
-
-
-@pytest.mark.nightly
-def test_ctrl_c_does_not_wait_for_a_check_that_blocks_and_may_be_json(desk):
-    desk.write("blocking.py", SLOW)
-    desk.tasks([{**COLOURS[0], "checks": [{"name": "blocking:check"}]}])
-    stopped = interrupt(desk, "run tasks.jsonl --model toy:at_once", calls=2)
-    assert stopped.code == 130
-    assert resuming_line(stopped.err).endswith(" --run tasks-1 --resume")
-    line = "run tasks.jsonl --model toy:slow"
-    stopped = interrupt(desk, f"{line} --json", calls=3)
-    error = json.loads(stopped.out)["error"]
-    assert stopped.code == 130
-    assert error["type"] == "Interrupted"
-    assert resuming_line(error["message"]) == f"{line} --run tasks-2 --resume"
-    process = desk.start("run tasks.jsonl --model toy:at_once")
-    desk.wait_for(lambda: len(desk.calls()) >= 5, process)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)  # the second exits at once
-    assert await_end(process).code == 130
-
-
-# Progress on stderr, the result on stdout
-
-
-def test_tasks_are_shown_as_they_end_on_a_terminal(desk):
-    desk.tasks([task("red"), task("[bold]"), task("never")])
-    done = desk.at_terminal(f"{RUN} --no-memory", prints_there=False, COLUMNS="100")
-    for part in (
-        "run tasks-1: 3 tasks",
-        "1/3 ✓ red",
-        "2/3 ✓ [bold]",
-        "3/3 ✗ never",
-    ):
-        assert part in done.err
-    assert done.code == 1
-    assert "\x1b" not in done.out
-    assert "Next: heedful why tasks-1/never" in done.out
-
-
-# Batches
-
-
-def test_as_many_at_once_as_asked_and_none_after_a_model_that_is_gone(desk):
-    desk.write("batch.py", TOGETHER)
-    desk.tasks(map(task, "abcd"))
-    run = "run tasks.jsonl --model"
-    together = desk.heedful(f"{run} batch:together --jobs 2 --no-memory")
-    assert together.code == 0
-    gone = desk.heedful(f"{run} batch:gone")
-    assert gone.code == 5
-    assert "task 'a' did not end; 0 of 4 tasks ended" in gone.err
-    assert len(desk.calls()) == 4 + 1

@@ -151,8 +151,3 @@ def test_a_wrong_value_in_a_file_is_named(case):
     Path(file).write_text(text)
     with pytest.raises(UsageError, match=message):
         settings()
-
-
-def test_the_mode_of_reflection_may_be_in_capitals(monkeypatch):
-    monkeypatch.setenv("REFLECTIVE_MEMORY_MODE", "LITE")
-    assert settings().reflection_mode == "lite"

@@ -85,15 +85,6 @@ def test_reviewed_rules_are_written_beside_those_of_others(session, repository):
     }
 
 
-def test_attributes_of_the_user_stay(session, repository):
-    (repository / ".heedful").mkdir()
-    (repository / ATTRIBUTES_FILE).write_text("*.bin binary\n")
-    remember(repository, "Use pnpm, never npm.")
-    session(("rules share --db heedful.db", 0), ("rules share --db heedful.db", 0))
-    lines = (repository / ATTRIBUTES_FILE).read_text().splitlines()
-    assert lines == ["*.bin binary", "rules.md text eol=lf merge=union"]
-
-
 @pytest.mark.parametrize(
     ("content", "error"),
     [

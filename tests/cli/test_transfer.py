@@ -12,7 +12,6 @@ from tests.cli.support import next_line
 from tests.memory.transfers import export_bytes, fill_memory, import_own
 from tests.store.support import opened
 
-OWN = "--origin user --by ada --why 'my laptop'"
 DATA: bytes = asyncio.run(export_bytes(asyncio.run(fill_memory())))
 
 
@@ -22,20 +21,6 @@ def invoke(desk, monkeypatch):
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(import_own(DATA, Memory(store)))
     return lambda line: desk.invoke(monkeypatch, line)
-
-
-def test_memory_moves_to_another_machine(desk, invoke):
-    done = invoke("export lessons.jsonl")
-    assert done.code == 0
-    assert done.err == ""
-    assert done.out.startswith("5 lessons exported, ")
-    assert (desk.folder / "lessons.jsonl").read_bytes() == DATA
-    assert next_line(done.out) == "import lessons.jsonl --db another.db"
-    there = invoke(f"import lessons.jsonl --db there.db {OWN}")
-    assert there.code == 0
-    assert there.out.split()[-4:] == ["default/default", "5", "0", "1"]
-    back = invoke("export back.jsonl --db there.db --json")
-    assert back.json["digest"] == json.loads(DATA.splitlines()[-1])["sha256"]
 
 
 def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):

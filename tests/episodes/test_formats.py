@@ -485,9 +485,6 @@ def test_what_tempo_exports_is_read_as_what_a_collector_writes():
     assert same.digest == episode.digest
 
 
-# OpenInference
-
-
 # Our own
 
 

@@ -176,9 +176,6 @@ def test_an_override_does_not_count_on_another_rung():
     assert done(climbed("12", overrides=(override,)), ONCE).lifted == ()
 
 
-# -- where a loop begins
-
-
 # -- rungs that fail or have spent their budget
 
 

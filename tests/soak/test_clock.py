@@ -192,9 +192,6 @@ async def test_no_day_of_a_rung_has_more_calls_than_it_may(
     )
 
 
-# -- counts of a day
-
-
 # -- what is deleted by its age
 
 
@@ -227,6 +224,3 @@ async def test_a_night_20_years_ahead_removes_no_loop(
     listed, _ = await store.read(SCOPE, loops.newest, 9)
     assert len(listed) == 6
     assert "6 of 6 loops seem to have ended" in vars(caplog.records[-1])["reason"]
-
-
-# -- keys

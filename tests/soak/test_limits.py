@@ -452,6 +452,3 @@ def test_no_limit_is_exceeded_without_a_recorded_override(
             exceeded=exceeded,
         )
     )
-
-
-# -- the judge itself: a store that was tampered with is found out

@@ -273,9 +273,6 @@ async def test_a_schema_that_changes_under_a_prepared_statement_is_no_failure(po
         assert await database.read(ONE, look) == []
 
 
-# --- closing, processes
-
-
 # --- who may
 
 
