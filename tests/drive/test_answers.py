@@ -49,28 +49,6 @@ async def test_an_answer_may_be_a_pydantic_object_which_is_stored_as_json(
     assert await written("Ada") == Person(name="Ada", age=36)  # read from the store
 
 
-async def test_a_loop_that_resumes_hands_objects_to_its_checks(store: Store) -> None:
-    calls: list[Person] = []
-
-    def check(person: Person, context: heedful.Context) -> str:
-        calls.append(person)
-        if len(calls) < 3:
-            raise OSError("a check that is broken at first")
-        assert isinstance(context.previous, Person | None)
-        return grown(person)
-
-    async def drive() -> heedful.Result[Any]:
-        return await heedful.run(
-            "Ada", generate=aged, checks=[check], store=store, id="a"
-        )
-
-    with pytest.raises(errors.CheckFailed):
-        await drive()
-    result = await drive()
-    assert result.candidate == calls[-1] == Person(name="Ada", age=36)
-    assert all(isinstance(person, Person) for person in calls)
-
-
 OPENAI = Shape(
     choices=[Shape(message=Shape(content="hi", parsed=None))],
     usage=Shape(prompt_tokens=7, completion_tokens=2, total_tokens=9),
@@ -149,13 +127,3 @@ async def test_the_second_part_of_a_pair_without_usage_is_named(kept, store):
     assert "RunOutput" in str(raised.value)
     assert "heedful.Usage" in str(raised.value)
     assert "a list" in str(raised.value)
-
-
-async def test_a_pair_of_equal_objects_is_two_candidates():
-    class Sketch:
-        pass
-
-    sketches = Sketch(), Sketch()
-    result = await heedful.run("t", generate=lambda task: sketches, store=None)
-    assert result.candidate is sketches[0]
-    assert result.usage.calls == 2

@@ -1,7 +1,5 @@
 """Plain functions and async ones: the decorator, run_sync, interrupts."""
 
-import asyncio
-import inspect
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 
 import heedful
 from heedful.drive.portal import run_sync, self_correcting
-from heedful.errors import InvalidInput, NotPassed, StoreUnavailable, UsageError
+from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.loop.record import Finding
 from tests.drive.support import FOUR, WANTED, Check
 from tests.store.support import ended, python
@@ -39,46 +37,6 @@ def test_a_function_keeps_its_name_and_its_arguments():
 
     function("t", 1, 2, key=3)
     assert seen == [("t", (1, 2), {"key": 3})] * 2
-
-
-async def test_run_sync_works_where_an_event_loop_runs_and_nests():
-    """As in a cell of a notebook, whose kernel is an event loop."""
-
-    async def nested(depth: int) -> int:
-        if depth == 0:
-            return await asyncio.sleep(0, 7)
-        return run_sync(nested(depth - 1))
-
-    assert run_sync(nested(3)) == 7
-    assert run_sync(asyncio.to_thread(lambda: run_sync(nested(2)))) == 7
-    assert plainly("t") == WANTED
-
-
-class Agent:
-    """Has methods that correct themselves."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @corrected
-    async def patiently(self, task: str, hint: str, mark: str = "") -> str:
-        assert self.name == "ada"
-        assert task == "t"
-        assert mark == "!"
-        return WANTED if "not right" in hint else "no"
-
-    @classmethod
-    @corrected
-    def together(cls, task: str, hint: str) -> str:
-        assert cls is Agent
-        return WANTED if hint else task
-
-
-def test_a_method_is_called_with_its_object():
-    assert inspect.iscoroutinefunction(Agent("ada").patiently)
-    assert not inspect.iscoroutinefunction(Agent.together)
-    assert asyncio.run(Agent("ada").patiently(task="t", mark="!")) == WANTED
-    assert Agent.together("t") == WANTED
 
 
 def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
@@ -206,54 +164,6 @@ def test_a_function_that_nothing_judges_is_warned_of_once(
     doubt = "passed, but nothing judged it"
     cure = "Pass checks, goals or an evaluator."
     assert caplog.messages == [f"heedful: {name}: {doubt}. {cure}"]
-
-
-AMOUNTS = [{"amount": "1.00"}, {"amount": "2.00"}]
-
-
-def has_an_amount(candidate: Any) -> bool:
-    """There is an amount."""
-    return "amount" in str(candidate)
-
-
-def only_two(candidate: Any) -> bool:
-    """The amount is 2.00."""
-    return bool(candidate == AMOUNTS[1])
-
-
-@pytest.mark.parametrize(
-    ("check", "result", "answer", "warns"),
-    [
-        pytest.param(has_an_amount, AMOUNTS, AMOUNTS[0], True, id="all pass alike"),
-        pytest.param(only_two, AMOUNTS, AMOUNTS[1], False, id="only one passes"),
-        pytest.param(has_an_amount, [AMOUNTS], AMOUNTS, False, id="a list in a list"),
-    ],
-)
-def test_a_list_whose_items_all_pass_alike_may_be_an_answer(
-    check: Any, result: Any, answer: Any, warns: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    def extract(task: str, hint: str) -> Any:
-        return result
-
-    extract.__qualname__ = f"extract_{warns}"
-    function = self_correcting(checks=[check], store=None)(extract)
-    assert [function("a"), function("b")] == [answer, answer]
-    warning = (
-        f"heedful: {__name__}.extract_True: the first of 2 candidates was taken, as "
-        "all passed alike; to return a list as one answer, return [the_list]"
-    )
-    assert caplog.messages == [warning] * warns
-
-
-def test_a_store_in_a_missing_folder_raises_one_short_error(tmp_path):
-    folder = tmp_path / "no such"
-    durable = self_correcting(checks=[Check()], store=str(folder / "a.db"))
-    with pytest.raises(StoreUnavailable) as raised:
-        durable(lambda task, hint: WANTED)("t")
-    assert f"make it: mkdir -p '{folder}'" in str(raised.value)
-    assert raised.value.__cause__ is None
-    files = [Path(frame.path).name for frame in raised.traceback]
-    assert files == ["test_colours.py", "portal.py", "portal.py"]
 
 
 TRUE: Any = True

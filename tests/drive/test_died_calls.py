@@ -91,15 +91,3 @@ def test_processes_that_die_in_calls_reach_a_limit(
     store = open_store(str(tmp_path / "a.db"))
     stored_loop = heedful.run_sync(store.read(heedful.Scope(), loops.read, "a"))
     assert stored_loop.loop.usage.calls == calls
-
-
-async def test_a_step_that_another_process_continues_lost_no_call(store):
-    options = {"checks": [heedful.checks.contains("x")], "store": store, "id": "a"}
-
-    def generate(task: str, hint: str) -> str:
-        return f"no {'y' * heedful.context().attempt ** 2}"
-
-    for _ in range(3):
-        await heedful.Run("t", generate=generate, **options).step()
-    stored_loop = await store.read(heedful.Scope(), loops.read, "a")
-    assert stored_loop.loop.usage.calls == 3

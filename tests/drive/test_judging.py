@@ -9,13 +9,11 @@ import pytest
 
 import heedful
 from heedful.checks.evaluate import Context, evaluated
-from heedful.drive.generate import Writer
 from heedful.errors import CheckFailed, ModelError
-from heedful.loop.decide import Done, Policy
+from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
-from heedful.loop.stop import MaxAttempts, Repeat
-from heedful.testing import ScriptedModel
-from tests.drive.support import WANTED, Check, Generator, session
+from heedful.loop.stop import MaxAttempts
+from tests.drive.support import WANTED, Check, Generator
 
 AT = Context("task")
 GOAL = Goal("quality", 0.5)
@@ -179,46 +177,6 @@ async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
     assert evaluation is not None
     assert evaluation.preference == candidates[best].preference
     assert evaluation.usage.calls == len(candidates)  # judging the others cost as much
-
-
-# -- greedy samples
-
-
-def model() -> ScriptedModel:
-    return ScriptedModel("the same", forever=True)
-
-
-async def revise(task: Any, candidate: Any, findings: Any) -> str:
-    return "the same"
-
-
-@pytest.mark.parametrize(
-    ("generate", "options", "greedy"),
-    [
-        pytest.param(model(), {}, [True, True, False], id="a greedy model"),
-        pytest.param(
-            Writer(model(), temperature=0.2), {}, [False, False], id="a warm model"
-        ),
-        pytest.param(model(), {"revise": revise}, [False, False], id="a reviser"),
-        pytest.param(
-            Generator("the same"),
-            {},
-            [False, False],
-            id="a generator of which nobody knows how it samples",
-        ),
-    ],
-)
-async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
-    store, generate, options, greedy
-):
-    def new_session() -> Any:
-        policy = Policy((MaxAttempts(6), Repeat()))
-        return session(store, generate=generate, policy=policy, **options)
-
-    await new_session().step()
-    result = await new_session().finish()  # another session knows it, too
-    assert isinstance(result.verdict, Done)
-    assert [attempt.greedy for attempt in result.loop.attempts] == greedy
 
 
 # -- checks that raise, where a finding stands for them

@@ -2,7 +2,6 @@
 memory learns from it.
 """
 
-import asyncio
 import time
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,6 @@ from heedful.drive.generate import Rung
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Usage
 from heedful.loop.stop import MaxAttempts
-from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import ladders, loops
 from heedful.testing import ScriptedModel
@@ -58,29 +56,6 @@ async def test_the_next_generator_takes_over_with_the_feedback(any_store):
     assert small.calls == 2
 
 
-async def test_another_rung_begins_at_the_first_temperature(any_store):
-    small = Named("small", "one", forever=True)
-    large = Named("large", "two", WANTED)
-    policy = Policy((MaxAttempts(3),))
-    await climb(any_store, small, large, policy=policy)
-    assert [call["temperature"] for call in small.settings][-1] > 0
-    assert large.settings[0]["temperature"] == 0
-
-
-async def test_only_the_first_generator_revises(any_store):
-    revised: list[str] = []
-
-    def revise(task: Any, candidate: Any, findings: Any) -> str:
-        revised.append(candidate)
-        return f"{candidate} revised"
-
-    large = Generator("three", WANTED)
-    result = await climb(any_store, Generator("one"), large, revise=revise)
-    assert revised == ["one"]
-    assert large.calls == 2
-    assert result.passed
-
-
 # -- resuming
 
 
@@ -98,18 +73,6 @@ async def test_a_loop_resumes_on_the_rung_to_which_it_has_climbed(store):
     assert small.calls == 0
     assert rungs(result) == [1, 1, 2]
     assert (await reread(store)).loop.ladder is not None
-
-
-@pytest.mark.both_nightly
-async def test_a_stored_loop_may_get_another_generator(store):
-    options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
-    first = Run[Any]("t", generate=Generator("one", "two"), **options)
-    await first.step()
-    result = await Run[Any](
-        "t", generate=[Generator("two"), Generator(WANTED)], **options
-    ).finish()
-    assert rungs(result) == [1, 1, 2]
-    assert (await reread(store)).loop.ladder == result.loop.ladder
 
 
 @pytest.mark.both_nightly
@@ -175,18 +138,6 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     assert text.splitlines()[-2].endswith("(UTC); the loop ended")
 
 
-async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
-    generator = Generator("one")
-    small = Rung(generator, "small", calls=1)
-    large = Generator(WANTED)
-    policy = Policy((MaxAttempts(1),))
-    first = await climb(store, small, large, policy=policy)
-    second = await climb(store, small, large, policy=policy)
-    assert rungs(first) == [1, 2]
-    assert rungs(second) == [2]
-    assert generator.calls == 1
-
-
 @pytest.mark.both_nightly
 async def test_the_limit_of_a_single_generator_is_the_reason_why_its_loop_ends(store):
     large = Rung(Generator("one", "two"), "large", calls=3)
@@ -211,26 +162,6 @@ async def test_the_limit_of_a_single_generator_is_the_reason_why_its_loop_ends(s
         assert stored_loop.explain() == explanation
 
 
-@pytest.mark.both_nightly
-async def test_loops_at_once_share_the_limit_of_a_rung(store):
-    large = Generator("wrong")
-    policy = Policy((MaxAttempts(1),))
-    results = await asyncio.gather(
-        *(
-            climb(
-                store,
-                Generator("one"),
-                Rung(large, "large", calls=3),
-                policy=policy,
-                id=f"loop {number}",
-            )
-            for number in range(8)
-        )
-    )
-    assert large.calls == 3
-    assert sum(len(result.loop.attempts) for result in results) == 8 + 3
-
-
 @pytest.mark.parametrize(
     "limit",
     [
@@ -247,19 +178,6 @@ async def test_no_attempt_begins_when_the_tokens_or_the_cost_of_a_day_are_spent(
     result = await climb(store, Generator("one"), Rung(large, **limit), policy=policy)
     assert rungs(result) == [1, 2, 2]
     assert result.stopped_by[-1].rule == "closed"
-
-
-@pytest.mark.both_nightly
-async def test_a_call_that_was_reserved_stays_counted_if_it_fails(store):
-    large = Named("large", errors.ModelError("overloaded"), WANTED)
-    rung = Rung(large, calls=1)
-    options: Any = {"checks": [Check()], "store": store, "id": "a", "policy": TWICE}
-    generators: list[Any] = [Generator("one", "two"), rung]
-    with pytest.raises(errors.ModelError):
-        await Run[Any]("t", generate=generators, **options).finish()
-    result = await Run[Any]("t", generate=generators, **options).finish()
-    assert [stop.rule for stop in result.stopped_by] == ["attempts", "closed"]
-    assert len(large.prompts) == 1
 
 
 async def test_a_draft_of_the_caller_spends_no_call_of_a_rung(store):
@@ -305,33 +223,6 @@ async def test_a_failing_check_is_not_the_fault_of_the_rung(any_store):
             checks=[check],
             policy=TAKE_OVER,
         )
-
-
-# -- memory
-
-
-async def test_another_rung_keeps_the_memory_of_the_first(store):
-    async def small(task: str, hint: str) -> str:
-        return WANTED if WANTED in hint else "one"
-
-    async def large(task: str, hint: str) -> str:
-        return WANTED
-
-    memory = Memory(store, holdout=0)
-    ladder: Any = [small, large]
-    for generate in (small, ladder):
-        await run(
-            "Sort the first ticket",
-            generate=generate,
-            checks=[Check()],
-            policy=TWICE,
-            memory=memory,
-            store=store,
-        )
-    newest, _ = await store.read(SCOPE, loops.newest, 9)
-    keys = {loop.head.memory_key for loop in newest}
-    assert len(keys) == 1
-    assert keys.pop().endswith("<locals>.small")
 
 
 # -- bad input

@@ -347,19 +347,6 @@ async def test_checks_revise_and_evaluate_get_the_object() -> None:
     assert result.candidate == Paint(name="green", litres=3.5)
 
 
-async def test_a_writer_is_asked_for_the_type_unless_it_has_a_schema() -> None:
-    model = ScriptedModel('{"name": "green", "litres": -1}', GREEN)
-    result = await heedful.run("paint", generate=model, output=Paint, store=None)
-    assert result.candidate == Paint(name="green", litres=2.5)
-    assert model.settings[0]["schema"] == Paint.model_json_schema()
-
-    schema = {"type": "object"}
-    model = ScriptedModel(GREEN)
-    writer = heedful.Writer(model, schema=schema)
-    await heedful.run("paint", generate=writer, output=Paint, store=None)
-    assert model.settings[0]["schema"] == schema
-
-
 async def test_a_model_is_shown_its_last_object_as_json() -> None:
     name = "a" * 300
     model = ScriptedModel(json.dumps({"Total": 1, "Note": name}), '{"Total": 2}')
@@ -430,21 +417,6 @@ async def test_a_stored_object_comes_back_as_it_was(
     assert hints == []
     assert result.candidate == value
     assert type(result.candidate) is type(value)
-
-
-async def test_an_answer_that_waits_for_its_checks_comes_back_too(store: Store) -> None:
-    seen: list[Any] = []
-
-    def check(visit: Any) -> None:
-        seen.append(visit)
-        if len(seen) < 3:
-            raise OSError("away")
-
-    options: dict[str, Any] = {"checks": [check], "store": store, "id": "a"}
-    with pytest.raises(errors.CheckFailed):
-        await answer(Visit, Visit(NOON), **options)
-    await answer(Visit, "never asked", **options)
-    assert seen == [Visit(NOON)] * 3
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, OverrideRefused
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Loop, Override
-from heedful.loop.stop import Budget, MaxAttempts, Repeat
+from heedful.loop.stop import Budget, MaxAttempts
 from heedful.store.store import Store
-from tests.drive.support import FOUR, Generator, open_counted, reread, session
+from tests.drive.support import FOUR, Generator, reread, session
 from tests.engines import rows
 from tests.store.support import ended, python
 
@@ -93,15 +93,6 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
             "attempts", "ada", why="it is close", decisions=2, used=2, until=until
         ),
     )
-
-
-async def test_an_override_and_its_decision_are_one_transaction(path):
-    store, commits = open_counted(path)
-    await session(store).finish()
-    before = commits()
-    await override_from_outside(store)
-    assert commits() - before == 1
-    await store.close()
 
 
 # -- refused
@@ -184,23 +175,3 @@ def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store,
     assert isinstance(asyncio.run(override_from_outside(store)), Again)
     assert asyncio.run(count_uses(store)) == [0]
     assert ended(python(RESUMED, path)) == "2\n"  # though this process lives
-
-
-# -- several rules at once
-
-BOTH = Policy((MaxAttempts(2), Repeat(1)))
-
-
-@both_ways
-async def test_several_rules_are_overridden_in_one_decision(store, way):
-    driver = session(store, "no", policy=BOTH)
-    stopped = (await driver.finish()).verdict
-    verdict = await lift(way, store, driver, "attempts, repeat,attempts", why="once")
-    loop = await reread(store)
-
-    assert [stop.rule for stop in stopped.stopped_by] == ["attempts", "repeat"]
-    assert isinstance(verdict, Again)
-    assert [stop.rule for stop in verdict.lifted] == ["attempts", "repeat"]
-    assert loop.verdicts[1:] == (stopped, verdict)
-    assert [item.rule for item in loop.loop.overrides] == ["attempts", "repeat"]
-    assert await count_uses(store) == [1, 1]

@@ -21,10 +21,6 @@ def currency(answer: str) -> str:
     return "" if "EUR" in answer else "no currency: write EUR"
 
 
-def signed(answer: str) -> str:
-    return "" if "ref:" in answer else "not signed: end with ref: and the code"
-
-
 async def solve(number: int, memory: Any, **options: Any) -> heedful.ReportedLoop:
     task = TASK.format(number)
     loop = await heedful.open_loop(
@@ -86,23 +82,6 @@ async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) 
     assert lesson["state"] == "verified"
     assert lesson["error_type"] == "currency"
     assert (await memory.prove()).pooled.shown == 1
-
-
-async def test_a_rule_keeps_the_words_of_its_check_that_the_answer_has(path: Path):
-    calls = []
-    for number, task in enumerate(("Money back?", "A new password?", "Norway?")):
-        loop = await heedful.open_loop(
-            f"q-{number}",
-            task,
-            checks=[signed],
-            memory=heedful.Memory(str(path), holdout=0.0),
-            store=str(path),
-        )
-        while not loop.ended:
-            is_told = "end with ref: and the code" in loop.hint
-            await loop.report("Sure. ref: the code X" if is_told else "Sure.")
-        calls.append(len(loop.loop.attempts))
-    assert calls == [2, 1, 1]
 
 
 async def test_what_a_finished_loop_taught_is_learnt_in_one_call(path: Path) -> None:

@@ -15,17 +15,6 @@ from tests.drive.support import SCOPE, WANTED, Check, Generator
 pytestmark = pytest.mark.both_nightly
 
 
-class Watch:
-    """A rule that keeps what it sees and never stops a loop."""
-
-    def __init__(self) -> None:
-        self.seen: list[Loop] = []
-
-    def __call__(self, loop: Loop) -> str | None:
-        self.seen.append(loop)
-        return None
-
-
 async def solve(store: Any, attempts: int, key: str, policy: Any = None) -> None:
     """Run a loop whose attempt of this number is the first that passes."""
     await run(
@@ -37,20 +26,6 @@ async def solve(store: Any, attempts: int, key: str, policy: Any = None) -> None
         memory_key=key,
         store=store,
     )
-
-
-@pytest.mark.parametrize(
-    ("task", "text"),
-    [
-        pytest.param("Name a fish.", "Name a fish.", id="text"),
-        pytest.param({"fish": 1}, '{"fish": 1}', id="data"),
-    ],
-)
-async def test_a_rule_sees_the_task(any_store, task, text):
-    watch = Watch()
-    options: Any = {"policy": Policy((MaxAttempts(2), watch)), "store": any_store}
-    await run(task, generate=Generator("wrong"), checks=[Check()], **options)
-    assert {loop.task for loop in watch.seen} == {text}
 
 
 async def test_a_rule_that_adapts_to_earlier_loops_ends_a_loop(store):

@@ -108,17 +108,6 @@ async def test_the_refused_answer_is_the_candidate_where_it_is_known(raising, te
     assert (candidate == NO_CANDIDATE) is (text is None)
 
 
-async def test_a_loop_without_any_candidate_keeps_none(any_store):
-    answers = [Weight(f"{number} kg") for number in range(4)]
-    result = await session(any_store, *answers).finish()
-    assert result.passed is False
-    assert result.best is None
-    assert result.candidate is None
-    assert [stop.rule for stop in result.stopped_by] == ["attempts"]
-    assert result.wrong == ("3 kg",)
-    assert "nothing: no candidate" in str(result.explain())
-
-
 async def test_the_same_raised_twice_running_is_a_fault_of_the_function(any_store):
     def generate(task: Any, hint: str) -> str:
         hints.append(hint)
@@ -131,14 +120,6 @@ async def test_the_same_raised_twice_running_is_a_fault_of_the_function(any_stor
     assert isinstance(caught.value.__cause__, Weight)
     assert "test_refusing.py:" in str(caught.value)
     assert len(hints) == 2
-
-
-async def test_errors_about_data_are_answers_however_often_they_come():
-    result = await session(
-        None, parse("{}"), parse("{}"), lambda *_: RIGHT, checks=[]
-    ).finish()
-    assert result.passed is True
-    assert len(result.loop.attempts) == 3
 
 
 @pytest.mark.parametrize(
@@ -294,15 +275,6 @@ async def test_a_revision_that_refuses_is_made_again_of_the_last_candidate():
     assert seen[1][1] == ["one is not right", "lost it"]
 
 
-async def test_a_stored_loop_goes_on_after_attempts_without_candidate(store):
-    await session(store, Weight("1 kg")).step()
-    driver = session(store, Weight("2 kg"), WANTED)
-    result = await driver.finish()
-    assert result.passed is True
-    assert len(result.loop.attempts) == 3
-    assert (await reread(store)).values == (None, None, WANTED)
-
-
 async def test_what_no_attempt_put_right_teaches_nothing(store):
     memory = Memory(store)
     options = {"memory": memory, "memory_key": "load"}
@@ -310,11 +282,3 @@ async def test_what_no_attempt_put_right_teaches_nothing(store):
     assert await memory.count() == 0
     await session(store, Weight("5"), WANTED, id="b", **options).finish()
     assert await memory.count() == 1
-
-
-@pytest.mark.parametrize("stored", [True, False], ids=["with a store", "without"])
-async def test_an_error_says_how_to_go_on(store, stored):
-    driver = session(store if stored else None, Busy("429"))
-    words = "run it again with id='a'" if stored else "an id and a store"
-    with pytest.raises(errors.GenerateFailed, match=words):
-        await driver.finish()

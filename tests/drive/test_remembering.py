@@ -137,22 +137,6 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
     return model
 
 
-# -- the coin
-
-
-async def test_a_revocation_finds_the_prompt_of_a_lesson_that_was_withheld(store, path):
-    lessons = [lesson(name, n, source=name) for n, name in enumerate(NAMES)]
-    await teach(store, *lessons, ended=MAX_POOLED_LOOPS)
-    memory = Memory(store, holdout=0.5)
-    await drive(store, memory, id_with_coins(False, True, False))
-    ids = rows(path, "select examples from exposure where share = 0.5 and not shown")
-    removed = await memory.quarantine.revoke(NAMES[1], by="ann")
-
-    assert ids == [("[2]",)]
-    assert removed.examples == 1
-    assert removed.prompts == 1
-
-
 # -- a loop that is resumed
 
 

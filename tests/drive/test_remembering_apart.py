@@ -3,7 +3,6 @@ fail.
 """
 
 import asyncio
-import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ import pytest
 import heedful
 from heedful.drive.drive import Run
 from heedful.errors import InvalidInput, LeaseLost, StoreError
-from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
-from heedful.store import loops, open_store
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
@@ -158,36 +156,6 @@ async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
 
 
 # Which file
-
-
-async def run_loop(**options: Any) -> None:
-    """Run the loop `l` to its end, with further options of a user."""
-    await heedful.run(
-        TASK, generate=Generator(WANTED), checks=[Check()], id="l", **options
-    )
-
-
-@pytest.mark.parametrize("opened", [False, True], ids=["a name", "a Memory"])
-async def test_a_loop_without_a_store_is_stored_beside_its_lessons(
-    tmp_path, monkeypatch, opened
-):
-    monkeypatch.chdir(tmp_path)
-    memory: Any = Memory("shop.db", holdout=0) if opened else "shop.db"
-    await run_loop(memory=memory)
-
-    stored_loop = await open_store("shop.db").read(Scope(), loops.read, "l")
-    assert stored_loop.values == (WANTED,)
-    assert not os.path.exists("heedful.db")  # noqa: ASYNC240 - one quick look
-
-
-async def test_a_chosen_store_of_loops_stays_apart_from_the_memory(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    await run_loop(memory="shop.db", store="heedful.db")
-
-    stored_loop = await open_store("heedful.db").read(Scope(), loops.read, "l")
-    assert stored_loop.values == (WANTED,)
 
 
 async def test_a_reported_loop_refuses_another_store_than_that_of_its_memory(

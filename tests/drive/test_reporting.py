@@ -3,7 +3,6 @@ are.
 """
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from heedful.store import exposures
 from heedful.store.records import JournalEntry
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.drive.support import FOUR, SCOPE, WANTED, open_traced, reread, session
+from tests.drive.support import FOUR, SCOPE, WANTED, reread, session
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
@@ -59,33 +58,6 @@ async def post_report(
 
 def mine(loop: heedful.Loop) -> str | None:
     return None
-
-
-def no_wrong_word(candidate: Any, _: Any) -> list[Finding]:
-    return [Finding("word", "wrong word")] if candidate == "wrong" else []
-
-
-@pytest.mark.parametrize(
-    ("checks", "key"),
-    [
-        pytest.param([no_wrong_word], f"{__name__}.no_wrong_word", id="of a module"),
-        pytest.param([no_wrong_word, lambda *_: []], "", id="with a lambda"),
-        pytest.param([], "", id="none"),
-    ],
-)
-async def test_the_memory_key_of_a_new_loop_is_by_default_the_names_of_its_checks(
-    store, checks, key
-):
-    await open_reported(store, checks=checks)
-    assert (await reread(store)).head.memory_key == key
-
-
-async def test_a_loop_keeps_its_memory_key_when_its_checks_change(store):
-    await open_reported(store, checks=[no_wrong_word])
-    await open_reported(store, checks=[])
-    assert (await reread(store)).head.memory_key == f"{__name__}.no_wrong_word"
-    with pytest.raises(errors.Conflict, match="another memory_key"):
-        await open_reported(store, memory_key="words")
 
 
 # -- attempts are reported
@@ -240,22 +212,6 @@ async def test_a_check_judges_a_report_without_an_evaluation(store):
     ]
 
 
-async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
-    calls: list[int] = []
-
-    async def judge(candidate: Any, context: Context) -> list[Finding]:
-        calls.append(1)
-        if len(calls) == 1:
-            await heedful.override("a", "attempts", by="ada", store=store)
-        return []
-
-    await open_reported(store)
-    last = await post_report(store, 1, "x", judged=None, checks=[judge])
-    assert last.verdict == Done(1, passed=True)
-    assert len(calls) == 1
-    assert len((await reread(store)).loop.overrides) == 1
-
-
 # -- and drivers
 
 
@@ -324,31 +280,6 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     await open_reported(store, id="c")
     with pytest.raises(errors.InvalidInput, match="memory"):
         await post_report(store, 1, "x", id="c", memory=Memory(store, Scope("other")))
-
-
-# -- what it costs
-
-
-@pytest.mark.sqlite
-async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
-    store, statements = open_traced(path)
-    await open_reported(store)
-    await reread(store)
-    for number in (1, 2, 3):
-        statements.clear()
-        await post_report(store, number, str(number), memory=Memory(store, SCOPE))
-        counts = Counter(statements)
-        assert counts["begin"] == 2
-        assert counts["rollback"] == 1
-        assert counts["commit"] == 1
-        assert counts["select"] <= 8, counts
-        assert counts["insert"] <= 2  # the attempt and its decision
-        assert counts["update"] + counts["delete"] <= 3, counts
-    statements.clear()
-    await post_report(store, 1, "1")
-    assert statements.count("begin") == 1
-    assert statements.count("commit") == 0
-    await store.close()
 
 
 # -- many at once

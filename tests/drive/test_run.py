@@ -163,31 +163,6 @@ def plain(task: Any, hint: str) -> str:
     return WANTED
 
 
-async def coroutine(task: Any, hint: str) -> str:
-    return WANTED
-
-
-def yielding(task: Any, hint: str) -> Any:
-    yield WANTED[:2]
-    yield WANTED[2:]
-
-
-KINDS: list[Any] = [
-    pytest.param(plain, id="a function"),
-    pytest.param(coroutine, id="a coroutine"),
-    pytest.param(yielding, id="a generator"),
-    pytest.param(
-        lambda task, hint: Answer(WANTED, Usage(2, 30, completion_tokens=40, cost=0.5)),
-        id="an Answer",
-    ),
-]
-
-
-@pytest.mark.parametrize("generate", KINDS)
-async def test_every_kind_of_callable_generates(generate, any_store):
-    assert (await drive(generate=generate, store=any_store)).candidate == WANTED
-
-
 async def test_the_users_code_knows_its_context(any_store):
     seen: dict[str, Context] = {}
 
@@ -308,25 +283,6 @@ async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pu
     with pytest.raises(errors.NotJournalable, match="run with store=None"):
         await drive(candidate, checks=checks, store=store)
     assert not (await drive(candidate, checks=checks, policy=ONCE)).passed
-
-
-@pytest.mark.parametrize(
-    "candidate",
-    [
-        pytest.param("\ud800", id="half a character"),
-        pytest.param(False, id="False"),
-    ],
-)
-async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
-    def check(value: Any, context: Context) -> list[Finding]:
-        return [] if context.attempt == 2 else [Finding("c", "again")]
-
-    first, again = [
-        await drive(candidate, checks=[check], store=store, id="a") for _ in "ab"
-    ]
-    assert again.candidate == first.candidate == candidate
-    assert type(again.candidate) is type(candidate)
-    assert again.loop.attempts == first.loop.attempts
 
 
 # -- limits

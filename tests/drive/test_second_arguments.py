@@ -116,17 +116,6 @@ async def test_our_feedback_is_no_answer(generate):
     assert finding.key == "answer: feedback"
 
 
-async def test_our_feedback_is_no_output_of_a_stage():
-    pipeline = heedful.Pipeline("p", store=None)
-
-    @pipeline.stage(checks=[RIGHT], retries=1)
-    def draft(state: Any, feedback: str | None = None) -> str:
-        return feedback or "wrong"
-
-    report = await pipeline.run({})
-    assert report.stages[0].status != "passed"
-
-
 def test_a_function_that_needs_more_is_refused():
     with pytest.raises(InvalidInput, match="a task and a hint"):
         heedful.run_sync(

@@ -104,17 +104,3 @@ async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
     assert await attempts.ask("Bash", build, "call-2") == ""
     await attempts.keep("Bash", "done", "call-2")
     await attempts.end("success")
-
-
-async def test_what_was_told_before_a_call_is_not_told_after_it(tmp_path: Path) -> None:
-    build = {"command": "npm run pads"}
-    error = 'Error: Cannot find module "pads"'
-    host = host_in(tmp_path)
-    advice: list[str] = []
-    for id in ("one", "two", "three"):
-        attempts = await attempts_of(host, id)
-        await attempts.ask("Bash", build, "call-1")
-        await attempts.keep("Bash", error, "call-1", failed=True)
-        advice.append(attempts.call_advice().get("call-1", ""))
-        await attempts.end("failure")
-    assert advice[-1].count("has not worked since") == 1

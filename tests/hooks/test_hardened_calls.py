@@ -11,7 +11,6 @@ from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.hooks.test_hooks import send_event
-from tests.hosts import patient_host
 
 FIX = "Use pnpm: this repository has no package-lock.json."
 COMMAND = {"tool_name": "Bash", "tool_input": {"command": "npm test -- --watch"}}
@@ -70,14 +69,6 @@ async def test_a_call_is_warned_of_and_not_denied(memory: Memory) -> None:
     assert measured.false_alarms == 0
 
 
-async def test_another_call_is_not_warned_of(memory: Memory) -> None:
-    await harden(memory)
-    other = {"command": "pnpm test"}
-    assert await call(memory, works=True, tool_input=other) == "null"
-    [measured] = await LessonChecks(memory).list()
-    assert measured.hits == 0
-
-
 async def test_a_call_that_works_in_spite_of_it_is_a_false_alarm(
     memory: Memory,
 ) -> None:
@@ -88,32 +79,3 @@ async def test_a_call_that_works_in_spite_of_it_is_a_false_alarm(
     assert measured.false_alarms == 1
     assert measured.state == "retired"
     assert FIX not in await call(memory, works=False, session="two")
-
-
-async def test_a_check_of_another_tool_does_not_judge_a_tool(memory: Memory) -> None:
-    await harden(memory, tool="deploy")
-    history = await memory.before("release", {"command_line": "npm test"})
-    assert not history
-    assert (await memory.before("deploy", {"line": "npm test"})).checks
-
-
-async def test_before_says_it_in_python_too(memory: Memory) -> None:
-    check = await harden(memory)
-    history = await memory.before("", "npm test")
-    assert history
-    [warning] = history.checks
-    assert warning.lesson == check.lesson
-    assert FIX in history.warnings[check.lesson]
-
-
-async def test_a_framework_is_warned_as_a_hook_is(memory: Memory) -> None:
-    await harden(memory)
-    run = patient_host(memory=memory, strict=True).run("mine")
-    advice = await run.before("bash", {"command": "npm run build"})
-    assert FIX in advice.text
-
-
-@pytest.mark.parametrize("command", ["npx npm-check", "echo npm"])
-async def test_only_whole_words_are_found(memory: Memory, command: str) -> None:
-    await harden(memory)
-    assert bool(await memory.before("", command)) is (command == "echo npm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -97,22 +96,6 @@ def answer(
     """Answer an event within this process, as `run_hook` does in one of its own."""
     done = call_hook(folder, folder.parent, words, data, variables)
     return done.code, done.out, done.err
-
-
-def send_to_hook(folder: Path, name: str, data: bytes) -> subprocess.Popen[bytes]:
-    """Start a hook process and send it an event, without waiting for its answer."""
-    process = start_hook(folder, name)
-    assert process.stdin
-    process.stdin.write(data)
-    process.stdin.close()
-    process.stdin = None
-    return process
-
-
-def await_hook(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-    """Return the exit code, output and errors of a hook process."""
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out.decode(), err.decode()
 
 
 def call_event(folder: Path, session: str = "one", **more: Any) -> bytes:
@@ -235,75 +218,11 @@ def test_what_goes_wrong_is_a_line_in_the_log(case: str, folder: Path) -> None:
     assert out == ""
 
 
-class FullDisk(io.StringIO):
-    """A stream to a disk without space."""
-
-    def flush(self) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def closed_stream() -> io.StringIO:
-    stream = io.StringIO()
-    stream.close()
-    return stream
-
-
-@pytest.mark.parametrize(
-    "stdout",
-    [
-        pytest.param(FullDisk(), id="the disk is full"),
-        pytest.param(closed_stream(), id="the stream is closed"),
-    ],
-)
-def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
-    stdout: io.StringIO, folder: Path
-) -> None:
-    stderr = io.StringIO()
-    with as_user(folder, folder.parent):
-        sent = io.BytesIO(b"no event")
-        code = hook.main(["SessionStart"], stdin=sent, stdout=stdout, stderr=stderr)
-    assert code == 0
-    assert stderr.getvalue() == ""
-    assert len(log(folder)) == 1
-
-
 def test_an_event_that_is_too_long_is_read_to_its_end() -> None:
     stream = io.BytesIO(b"x" * (hook.MAX_HOOK_EVENT_BYTES + 2**21))
     with pytest.raises(UsageError, match="has more than"):
         hook.read_event(stream)
     assert stream.read() == b""
-
-
-def test_a_locked_database_says_nothing(folder: Path) -> None:
-    run_hook(folder, "PreToolUse", call_event(folder))
-    settle(folder.parent, '[hook]\nstop = ["false"]')
-    call = call_event(folder, "two")
-    database = memory_of(folder)
-    with closing(sqlite3.connect(database, isolation_level=None)) as db:
-        db.execute("begin exclusive")
-        before = send_to_hook(folder, "PreToolUse", call)
-        after = send_to_hook(folder, "PostToolUse", call)
-        assert await_hook(before) == (0, "", "")
-        assert await_hook(after) == (0, "", "")
-        assert len(log(folder)) == 2
-        stop = send_to_hook(folder, "Stop", call_event(folder))
-        again = call_event(folder, stop_hook_active=True)
-        stop_again = send_to_hook(folder, "Stop", again)
-        # The commands alone decide, once a turn.
-        assert "block" in await_hook(stop)[1]
-        assert "block" not in await_hook(stop_again)[1]
-
-
-def test_an_event_that_does_not_end_is_given_up(folder: Path) -> None:
-    with start_hook(folder, "PreToolUse") as process:
-        assert process.stdin
-        process.stdin.write(call_event(folder)[:-1])
-        process.stdin.flush()
-        assert process.wait(SECONDS) == 0
-        assert process.stdout
-        assert process.stdout.read() == b""
-    [line] = log(folder)
-    assert "PreToolUse: no answer within its time limit" in line
 
 
 def test_a_command_ends_with_the_hook(folder: Path) -> None:
@@ -321,22 +240,6 @@ def test_a_command_ends_with_the_hook(folder: Path) -> None:
         process.terminate()
         assert process.wait() == 0
     await_gone(int((folder / "pid").read_text()))
-
-
-def test_three_sessions_at_once(folder: Path) -> None:
-    """Hooks that are killed have a test in `tests/soak/test_hook_kills.py`."""
-    run_hook(folder, "PreToolUse", call_event(folder, "first"))
-    processes = [
-        send_to_hook(folder, "PreToolUse", call_event(folder, f"s{n}"))
-        for n in range(3)
-    ]
-    results = [await_hook(process) for process in processes]
-    assert results == [(0, "", "")] * 3
-    sent = {f"s{n}" for n in range(3)}
-    events = rows(folder, "select session from event")
-    sessions_kept = sent & {session for (session,) in events}
-    assert len(sessions_kept) + len(log(folder)) >= 3  # late ones are logged
-    assert rows(folder, "pragma integrity_check") == [("ok",)]
 
 
 def test_no_file_of_the_folder_is_taken_for_a_module(

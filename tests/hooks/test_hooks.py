@@ -238,28 +238,6 @@ async def test_who_is_believed(
     assert [lesson["state"] for lesson in await memory.top()] == kept
 
 
-@pytest.mark.parametrize(
-    ("source", "kind"),
-    [
-        pytest.param("user", "user_message", id="the user"),
-        pytest.param("sdk", "user_message", id="an SDK"),
-        pytest.param("system", "system_event", id="the system is no user"),
-    ],
-)
-async def test_a_known_id_replaces_an_event(
-    source: str, kind: str, memory: Memory
-) -> None:
-    for _ in range(2):  # hooks in the settings of the user and of the project
-        await send_event(
-            memory, "prompt", prompt="never use npm", prompt_id="p1", source=source
-        )
-        await send_event(memory, "after", data=CALL, tool_response="fine")
-    kinds = [
-        event["type"] for event in await patient_host(memory=memory).run("one").events()
-    ]
-    assert sorted(kinds) == sorted([kind, "tool_call", "tool_response"])
-
-
 async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
     text = "fix it\n" + "very long advice " * 1_000
     mark = signature("", ERROR.splitlines()[1])

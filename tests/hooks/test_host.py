@@ -15,7 +15,7 @@ import pytest
 
 from heedful import Again, Done, Finding, Memory
 from heedful.episodes.episode import Event
-from heedful.errors import InvalidInput, StoreError, UnknownName
+from heedful.errors import InvalidInput, StoreError
 from heedful.integrations import Host, hook
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.models.embedder import MiniLM
@@ -113,15 +113,6 @@ class LateEmbedder(MiniLM):
         return await FixedEmbedder(MiniLM.dimensions).embed(texts)
 
 
-async def test_the_first_lookup_does_not_count_the_time_to_load_the_embedder(
-    tmp_path: Path,
-) -> None:
-    store = in_file(str(tmp_path / "late.db"))
-    host = Host(memory=Memory(store, embedder=LateEmbedder(0)), seconds=2.9)
-    advice = await host.run("a", "grade it").recall()
-    assert advice.silence == "no lesson is about a similar task"
-
-
 async def test_a_late_lookup_says_nothing_and_logs_which_limit_to_raise(
     tmp_path: Path, caplog: Any
 ) -> None:
@@ -157,60 +148,6 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     (proof,) = (await memory.prove()).lessons
     assert proof.shown == 1
     assert proof.recurrence.shown == 1.0
-
-
-async def test_advice_names_a_lesson_by_its_id(tmp_path: Path) -> None:
-    memory = Memory(in_file(str(tmp_path / "a.db")), holdout=0)
-    host = patient_host(memory=memory, strict=True)
-    first = host.run("one", "build")
-    for command, error in (("tar x", "tar: no such option"), ("npm run pads", ERROR)):
-        await first.before("sh", command, command)
-        await first.seen("sh", error, command)
-    await first.learn(ends="failure")
-    second = host.run("two", "build it again")
-    advice = await second.before("sh", "npm run pads", "c1")
-    assert advice.lessons == {2}
-    assert "<lesson-2 " in advice.text
-
-
-@pytest.mark.parametrize(
-    ("error", "later"),
-    [
-        pytest.param(
-            "no such ticket 42; ids look like T-42",
-            "no such ticket 51; ids look like T-51",
-            id="the error shows the value",
-        ),
-        pytest.param(
-            "no such ticket; ids look like T-1001",
-            "no such ticket; ids look like T-1001",
-            id="the error shows the form",
-        ),
-    ],
-)
-async def test_the_wrong_value_inside_a_longer_one_is_put_right(
-    tmp_path: Path, error: str, later: str
-) -> None:
-    memory = Memory(in_file(str(tmp_path / "a.db")), trust=["get"], holdout=0)
-    host = patient_host(memory=memory, strict=True)
-    first = host.run("one", "look at the ticket")
-    await first.before("get", {"ticket": "42"}, "c1")
-    await first.seen("get", error, "c1")
-    await first.before("get", {"ticket": "T-42"}, "c2")
-    result = Event("tool_response", "open", tool="get", call="c2")
-    await first.learn(result, ends="success")
-
-    second = host.run("two", "another ticket")
-    await second.before("get", {"ticket": "51"}, "c1")
-    advice = await second.seen("get", later, "c1")
-    assert "what put it right:\nthe same call with ticket “T-42”" in advice.text
-
-
-def test_an_option_that_no_host_has_is_refused_with_the_names_of_all() -> None:
-    with pytest.raises(
-        UnknownName, match=r"'check' \(did you mean 'checks'\?\).*goals"
-    ):
-        Host(check=severity)  # type: ignore[call-arg]
 
 
 def test_what_is_no_host_is_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from tests.hooks.homes import (
     run_command,
     send_events,
 )
-from tests.hooks.support import as_user, run_event
 
 
 def test_a_worktree_and_a_subfolder_share_one_file_in_the_user_s_folder(
@@ -37,15 +35,6 @@ def test_a_worktree_and_a_subfolder_share_one_file_in_the_user_s_folder(
     assert database.parent.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_worktrees_of_a_bare_repository_share_one_file(home: Home) -> None:
-    bare = home.home / "bare.git"
-    home.git(home.home, "clone", "-q", "--bare", str(home.shop), str(bare))
-    for name in ("one", "two"):
-        home.git(bare, "worktree", "add", "-q", str(home.home / name), "-b", name)
-    assert home.database(home.home / "one") == home.database(home.home / "two")
-    assert home.database(home.home / "one").parent.name.startswith("bare.git-")
-
-
 @pytest.mark.parametrize("name", ["plain", "other"])
 def test_each_folder_without_git_has_a_file_of_its_own(name: str, home: Home) -> None:
     folder = home.home / name
@@ -53,18 +42,6 @@ def test_each_folder_without_git_has_a_file_of_its_own(name: str, home: Home) ->
     home.event("SessionStart", folder, source="startup")
     [database] = (home.home / ".heedful" / "projects").glob("*/heedful.db")
     assert database.parent.name.startswith(f"{name}-")
-
-
-def test_the_variable_moves_all_of_it(home: Home) -> None:
-    elsewhere = home.home / "volume"
-    more = {"HEEDFUL_HOME": str(elsewhere)}
-    run_event(home.shop, home.home, "SessionStart", {"source": "startup"}, more)
-    with as_user(home.shop, home.home, more):
-        assert home.project().db.is_relative_to(elsewhere)
-        assert home.project().db.exists()
-    run_event(home.shop, home.home, "Stop", {}, {**more, "HEEDFUL_HOLDOUT": "much"})
-    assert (elsewhere / "hook.log").exists()
-    assert not (home.home / ".heedful").exists()
 
 
 def test_a_moved_repository_takes_its_memory_along_by_a_command(home: Home) -> None:
@@ -174,21 +151,6 @@ def test_wrong_settings_of_the_user_are_named(
     assert problem in run_command(home, "hook install --yes")
     assert not (home.shop / ".claude").exists()
     assert problem in run_command(home, "hook status")
-
-
-def test_commands_in_a_repository_use_the_file_of_its_hooks(home: Home) -> None:
-    home.settle("holdout = 0.0\n")
-    fail_and_mend(home)
-    first, *_ = run_command(home, "lessons").splitlines()
-    assert first == f"heedful uses {home.database()}"
-    assert "Cannot find module" in run_command(home, "lessons")
-    (home.shop / "sub").mkdir()
-    assert "Cannot find module" in run_command(home, "lessons", home.shop / "sub")
-
-    Path(home.shop / "heedful.db").write_bytes(b"")
-    assert "heedful uses" not in run_command(home, "lessons")
-    below = run_command(home, "lessons", home.shop / "sub")
-    assert below.startswith(f"heedful uses {home.shop / 'heedful.db'}")
 
 
 def test_uninstall_names_what_stays(home: Home) -> None:

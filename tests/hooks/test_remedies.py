@@ -13,9 +13,7 @@ from heedful.integrations.hooks import Reply, reply, work
 from heedful.memory.memory import Memory
 from tests.hosts import patient_host
 
-ABSENT = "File does not exist."
 UNREAD = "File has not been read yet. Read it first before writing to it."
-FROZEN = "unknown option '--frozen'"
 
 pytestmark = pytest.mark.both_nightly
 
@@ -111,73 +109,6 @@ async def test_what_was_told_with_the_call_is_not_told_again(
     assert after == ""
 
 
-async def test_what_worked_in_its_place(memory: Memory, root: Path) -> None:
-    # It passed once, so nothing is announced.
-    await Session(memory, "zero", root).call("Bash", "npm ci --frozen")
-    await Session(memory, "zero", root).end()
-    first = Session(memory, "one", root)
-    assert await first.call("Bash", "npm ci --frozen", FROZEN) == ("", "")
-    await first.call("Bash", "npm ci")
-    await first.end()
-    second = Session(memory, "two", root)
-    before, after = await second.call("Bash", "npm ci --frozen", FROZEN)
-    assert before == ""
-    assert "what put it right:\nBash `npm ci`" in after
-
-
-async def test_a_path_like_no_other_is_to_be_looked_up(
-    memory: Memory, root: Path
-) -> None:
-    first = Session(memory, "zero", root)
-    assert (await first.call("Read", read(root, "web/lion.rs"), ABSENT))[1] == ""
-    await first.end()
-    session = Session(memory, "one", root)
-    _, after = await session.call("Read", read(root, "web/zebra.rs"), ABSENT)
-    assert after.startswith("heedful: Look for the name before you open it")
-    _, after = await session.call("Read", read(root, "web/giraffe.rs"), ABSENT)
-    assert after == ""
-
-
-async def test_a_lesson_that_repeats_the_error_is_not_told(
-    memory: Memory, root: Path
-) -> None:
-    for id in ("one", "two"):
-        session = Session(memory, id, root)
-        _, after = await session.call("Bash", "make docs", "error: no template found")
-        assert after == ""
-        await session.end()
-
-
-async def test_the_fix_of_the_very_same_error(memory: Memory, root: Path) -> None:
-    first = Session(memory, "one", root)
-    error = "Error: Cannot find module 'pads'"
-    await first.call("Bash", "npx jest shop", error)
-    await first.call("Bash", "npx jest shop --config jest.json --ci --silent x y")
-    await first.end()
-    second = Session(memory, "two", root)
-    _, after = await second.call("Bash", "npx jest web", error)
-    assert "npx jest shop --config jest.json" in after
-    assert "what put it right" in after
-
-
-async def test_an_error_elsewhere_in_the_output_is_not_the_failure(
-    memory: Memory, root: Path
-) -> None:
-    first = Session(memory, "one", root)
-    await first.call("Bash", "npx jest shop", "Error: Cannot find module 'pads'")
-    await first.call("Bash", "npx jest shop --config jest.json --ci --silent x y")
-    await first.end()
-    second = Session(memory, "two", root)
-    output = "\n".join(
-        [
-            "note: Cannot find module 'pads'",
-            *(f"building part {number}" for number in range(50)),
-            "fatal error: disk is full",
-        ]
-    )
-    assert (await second.call("Bash", "make all", output))[1] == ""
-
-
 LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nilerr'"
 
 
@@ -205,24 +136,6 @@ async def test_an_edit_helps_only_after_the_same_message(
     await first.end()
     _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
     assert ("+enable: []" in after) == is_told
-
-
-async def test_an_edit_helps_after_a_message_with_a_path_of_the_machine(
-    memory: Memory, root: Path
-) -> None:
-    error = f"cmd/setup.go:7:3: no types in '{root}/vendor/cart/index.js' for setup"
-    first = Session(memory, "one", root)
-    await first.call("Bash", "make lint", error)
-    edit = {
-        **read(root, "lint.json"),
-        "old_string": '"types": []\n',
-        "new_string": '"types": ["cart"] for setup\n',
-    }
-    await first.call("Edit", edit)
-    await first.call("Bash", "make lint")
-    await first.end()
-    _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
-    assert '"types": ["cart"]' in after
 
 
 def report(total: float) -> str:
@@ -275,52 +188,6 @@ async def test_what_was_told_after_a_failure_is_told_once(
     assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1]
 
 
-PADS = "Error: Cannot find module 'pads'"
-JEST = "npx jest shop --config jest.json --ci --silent x y"
-
-
-async def learn_jest(memory: Memory, root: Path, sessions: int) -> None:
-    """Learn sessions in which another command put a failure right."""
-    for number in range(sessions):
-        session = Session(memory, f"s{number}", root)
-        await session.call("Bash", "npx jest shop", PADS)
-        await session.call("Bash", JEST)
-        await session.end()
-
-
-async def test_what_was_told_with_a_prompt_is_told_once(
-    memory: Memory, root: Path
-) -> None:
-    await learn_jest(memory, root, sessions=2)
-    prompt = "Run npx jest for the shop: it cannot find the module pads."
-    session = Session(memory, "two", root)
-    assert JEST in await session.send("UserPromptSubmit", prompt=prompt)
-    assert await session.send("UserPromptSubmit", prompt=prompt) == ""
-    assert (await session.call("Bash", "npx jest web", PADS))[1] == ""
-
-
-async def test_what_the_brief_told_is_told_once(memory: Memory, root: Path) -> None:
-    await learn_jest(memory, root, sessions=3)
-    with_brief = Session(memory, "with brief", root)
-    assert JEST in await with_brief.send("SessionStart", source="startup")
-    assert (await with_brief.call("Bash", "npx jest web", PADS))[1] == ""
-    without = Session(memory, "without", root)
-    assert JEST in (await without.call("Bash", "npx jest web", PADS))[1]
-
-
-async def test_a_host_that_gives_no_arguments(memory: Memory, root: Path) -> None:
-    """The arguments are those of the call that `before` was asked about."""
-    edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
-    error = "Found 2 matches of the string to replace, but replace_all is false."
-    first = Session(memory, "zero", root)
-    await first.call("Edit", edit, error)
-    await first.end()
-    run = patient_host(memory=memory, strict=True, root=str(root)).run("one")
-    await run.before("Edit", {**edit, **read(root, "cmd/run.go")}, "c1")
-    advice = await run.seen("Edit", error, "c1")
-    assert advice.text.startswith("heedful: Read the place again and copy old_string")
-
-
 NO_UPSTREAM = (
     "fatal: The current branch {0} has no upstream branch.\n"
     "To push the current branch and set the remote as upstream, use\n\n"
@@ -358,23 +225,6 @@ async def test_an_error_that_names_a_new_branch_is_one_lesson(
         "git push --set-upstream origin <branch>" in text for text in answers[1:]
     )
     assert not any(branch in text for branch in branches for text in answers)
-
-
-async def test_an_error_that_names_a_new_file_is_one_lesson(
-    memory: Memory, root: Path
-) -> None:
-    async def run(name: str) -> str:
-        session = Session(memory, name, root)
-        await session.call("Write", {**read(root, f"tools/{name}"), "content": "go"})
-        error = f"runner: cannot start {name}: not marked as a task"
-        _, after = await session.call("Bash", f"npx runner tools/{name}", error)
-        await session.call("Bash", f"npx runner --task tools/{name}")
-        await session.end()
-        return after
-
-    assert await run("fetch.task") == ""
-    assert "runner --task <file>" in await run("send.task")
-    assert await memory.count() == 1
 
 
 @pytest.mark.parametrize(

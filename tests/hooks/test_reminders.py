@@ -13,12 +13,9 @@ from heedful.integrations import Host
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.lesson import Scope
 from heedful.store import reminders
-from heedful.store.connection import Db
 from heedful.store.store import Store
 from tests.hooks.homes import FAILED, Home, fail_and_mend, run_command
 from tests.hosts import patient_host
-from tests.service.support import read_data
-from tests.web.support import browsing
 
 ERROR = "npm ERR! error: missing script: build"
 COMMAND = {"command": "npm run build"}
@@ -77,51 +74,6 @@ async def test_a_reminder_ends_by_what_becomes_of_the_call(
     assert ended == {**dict.fromkeys(names, 0), name: 1}
 
 
-def remind_sessions(db: Db, scope: Scope) -> None:
-    """Remind many sessions of the same thing; half of the mistakes recur."""
-    for number in range(40):
-        session = f"s{number}"
-        reminders.remind(
-            db,
-            scope,
-            session,
-            lessons=[reminders.UNLEARNT_LESSON],
-            mark="digest",
-            share=0.0,
-            at=1.0,
-        )
-        repeated = {"mark/digest": reminders.Verdict(bool(number % 2))}
-        reminders.settle(db, scope, session, repeated, 2.0)
-
-
-@pytest.mark.both_nightly
-async def test_the_first_reminder_of_a_session_counts(store: Store) -> None:
-    def remind_twice(db: Db, scope: Scope) -> list[frozenset[int]]:
-        return [
-            reminders.remind(
-                db,
-                scope,
-                "s",
-                lessons=[reminders.UNLEARNT_LESSON],
-                mark="digest",
-                share=0.0,
-                at=seconds,
-            )
-            for seconds in (1.0, 2.0)
-        ]
-
-    ids = await store.write(Scope(), remind_twice)
-    assert ids == [frozenset({reminders.UNLEARNT_LESSON})] * 2
-    rows = await store.read(Scope(), reminders.open_reminders, "s")
-    assert [row.at for row in rows] == [1.0]
-
-
-async def test_clearing_a_memory_forgets_its_reminders(store: Store) -> None:
-    await store.write(Scope(), remind_sessions)
-    await Memory(store).clear()
-    assert await read_figures(store) == SessionTally()
-
-
 def repeat_failure(home: Home, session: str) -> None:
     """Let the same call fail twice in a session, and end it."""
     home.event("SessionStart", session_id=session, source="startup")
@@ -177,18 +129,3 @@ def test_every_face_counts_the_same_of_a_lesson(home: Home) -> None:
     assert proof["reminders"] == status["reminders"]
     for name in ("shown", "right", "again", "other"):
         assert total[name] == rule["shown"][name] + mistake["shown"][name]
-
-
-@pytest.mark.both_nightly
-def test_home_and_the_service_have_the_same_figures(tmp_path: Any) -> None:
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        assert "lost to known mistakes" not in browser.get("").text
-        store = browser.api.setup.store
-        browser.api.run(store.write(Scope("acme", "main"), remind_sessions))
-        page = browser.get("").text
-        answer = read_data(browser.api.get("/v1/proof"))["reminders"]
-        home = browser.get("/home.json").json()["reminders"]
-        assert home == answer
-        assert f"shown {answer['shown']}: " in page.lower()
-        assert answer["shown"] == 40

@@ -120,19 +120,6 @@ def test_polls_are_a_list_of_names() -> None:
         Host(memory=None, polls="job")
 
 
-def test_other_arguments_are_another_call() -> None:
-    run = run_of()
-    for page in range(8):
-        assert run.repeats.hold("list", {"page": page}, f"call {page}") == ""
-        assert run.repeats.note(f"call {page}", "nothing") == ""
-
-
-def test_a_call_that_was_interrupted_has_no_result() -> None:
-    run = run_of()
-    for number in range(8):
-        assert run.repeats.hold("look", NUMBER, f"call {number}") == ""
-
-
 def test_the_end_is_a_sentence_about_the_call_or_the_last_text() -> None:
     run = run_of()
     play(run, *[LOOK] * 6)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from heedful import Memory, run_sync
-from heedful.integrations.brief import MAX_OPENING_LINES
 from heedful.lessons.team_rules import (
     MAX_SHARED_FILE_BYTES,
     SHARED_FILE,
@@ -28,8 +27,6 @@ MENDED = rule_of(
     "What put it right:\nBash `npx jest --config jest.json`",
     error=ERROR,
 )
-# How much of a hook's answer is not rules: names of fields, delimiters, a heading.
-MAX_FRAME_CHARS = 600
 
 
 def told_at_start(home: Home) -> str:
@@ -93,35 +90,6 @@ def test_a_changed_file_is_followed_as_it_was_until_it_is_accepted(home: Home) -
     run_command(home, "rules accept --yes")
     assert told_at_start(home) == ""
     assert "is not what you accepted" not in run_command(home, "hook status")
-
-
-def test_a_file_that_is_gone_takes_its_rules_along_once_accepted(home: Home) -> None:
-    bring(home, [PNPM])
-    run_command(home, "rules accept --yes")
-    (home.shop / SHARED_FILE).unlink()
-    assert "Use pnpm" in told_at_start(home)
-    assert "- Use pnpm, never npm." in run_command(home, "rules accept --yes")
-    assert told_at_start(home) == ""
-
-
-def test_accepted_rules_come_back_if_the_memory_was_deleted(home: Home) -> None:
-    bring(home, [PNPM])
-    run_command(home, "rules accept --yes")
-    for path in home.database().parent.glob("heedful.db*"):
-        path.unlink()
-    assert told_at_start(home) == ""
-    assert "1 new rule" in run_command(home, "rules accept")
-    assert "Use pnpm" in told_at_start(home)
-
-
-def test_many_long_rules_are_told_in_few_characters(home: Home) -> None:
-    rules = [rule_of(f"Rule {number}: {'word ' * 300}") for number in range(60)]
-    bring(home, rules)
-    run_command(home, "rules accept --yes")
-    opening = told_at_start(home)
-    room = MAX_OPENING_LINES * (300 + len("- Rule: \n"))
-    assert opening.count("Rule ") <= MAX_OPENING_LINES
-    assert len(opening) <= room + MAX_FRAME_CHARS
 
 
 def test_rules_cannot_end_the_facts_that_they_stand_in(home: Home) -> None:

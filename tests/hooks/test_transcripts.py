@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from heedful.integrations.transcripts import (
-    MAX_TRANSCRIPT_TAIL_BYTES,
     failed_calls,
 )
 from tests.hooks.support import run_event
@@ -82,12 +81,6 @@ def test_lines_that_cannot_be_read_are_left_out(file: Path) -> None:
     half = result_line("c2", "is still written")[:-9]
     file.write_text("\n".join([*bad, file.read_text(), half]))
     assert [result.error for _, result in failed_calls(str(file))] == [UNREAD]
-
-
-def test_only_the_end_of_a_file_is_read(file: Path) -> None:
-    more = json.dumps({"type": "user", "message": "x" * MAX_TRANSCRIPT_TAIL_BYTES})
-    file.write_text(f"{file.read_text()}{more}\n")
-    assert list(failed_calls(str(file))) == []
 
 
 def kept_errors(folder: Path) -> list[str]:

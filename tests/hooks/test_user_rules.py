@@ -126,15 +126,6 @@ async def test_rule_is_told_once_before_a_call_that_it_names(memory: Memory) -> 
     assert "never use npm" not in await session.run("npm ci")
 
 
-async def test_rule_is_told_before_each_thing_that_it_names(memory: Memory) -> None:
-    rule = "don't run npm and don't build the app"
-    await memory.user_rules.state(rule, by="ann")
-    session = Session(memory)
-
-    assert rule in await session.run("npm ci")
-    assert rule in await session.run("dotnet build")
-
-
 async def test_rule_of_this_session_holds_in_it(memory: Memory) -> None:
     session = Session(memory)
     await session.say("never use npm")
@@ -165,21 +156,3 @@ async def test_rules_of_the_own_memory_hold_in_all_projects(
     assert "never use npm" in await session.start()
     assert "never use npm" in await session.run("npm ci")
     assert "never use npm" not in await session.run("npm ci")
-
-
-async def test_prompt_of_a_subagent_makes_no_rule(memory: Memory) -> None:
-    await Session(memory).say("never use npm", agent_id="helper")
-
-    assert await memory.user_rules.list() == []
-
-
-async def test_agent_of_ones_own_is_told_what_its_user_said(memory: Memory) -> None:
-    host = patient_host(memory=memory, strict=True)
-    rule = "No, we always bill ACME in euros."
-    advice = await host.run("one").recall(rule)
-    assert "heedful rules retire" in advice.notes[0]
-
-    run = host.run("two")
-    assert rule in (await run.opening()).text
-    assert rule in (await run.before("bill", {"customer": "ACME"})).text
-    assert not await run.before("bill", {"customer": "Initech"})

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from heedful import Memory, learn_session
-from heedful.episodes.episode import Episode, Event, Limits
+from heedful import Memory
+from heedful.episodes.episode import Limits
 from heedful.integrations.hooks import HookSettings, reply, work
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
-from tests.hooks.support import run_event
 from tests.hosts import patient_host
 
 HEAD = """Exit code 1
@@ -102,39 +100,6 @@ async def test_pytest_is_learnt_by_its_last_lines(memory: Memory) -> None:
     assert "pip install babel" in advice
 
 
-async def test_hooks_learn_what_the_file_of_a_session_teaches(
-    memory: Memory, tmp_path: Path
-) -> None:
-    output = HEAD.format(name="babel")
-    await fail(memory, "monday", "pytest -q", output)
-    await send(memory, "SessionEnd", "monday")
-
-    arguments = {"command": "pytest -q"}
-    call = Event("tool_call", tool="Bash", arguments=arguments, call="1")
-    result = Event("tool_response", tool="Bash", call="1", error=output)
-    session = Episode((call, result), "partial", session="recorded")
-    database = in_file(str(tmp_path / "other.db"))
-    from_file = Memory(database)
-    await learn_session(session, memory=from_file)
-    assert await texts(memory) == await texts(from_file)
-
-
-async def test_two_unrelated_failures_are_two_lessons(memory: Memory) -> None:
-    for number, name in enumerate(("babel", "toml")):
-        await fail(memory, f"s{number}", "pytest -q", HEAD.format(name=name))
-        await succeed(memory, f"s{number}", f"pip install {name}")
-        await succeed(memory, f"s{number}", "pytest -q")
-        await send(memory, "SessionEnd", f"s{number}")
-
-    lessons = await memory.top(50)
-    assert len(lessons) == 2
-    assert {lesson["seen"] for lesson in lessons} == {1}
-
-    advice = await fail(memory, "next", "pytest -q", HEAD.format(name="toml"))
-    assert "pip install toml" in advice
-    assert "babel" not in advice
-
-
 async def test_a_stored_error_is_bounded_and_has_its_error_lines(
     memory: Memory,
 ) -> None:
@@ -148,41 +113,6 @@ async def test_a_stored_error_is_bounded_and_has_its_error_lines(
     assert error.startswith(middle)
     assert "\nbegin\n" in error
     assert error.endswith("the end")
-
-
-def test_hooks_name_files_from_the_repository(tmp_path: Path) -> None:
-    folder = tmp_path / "shop"
-    (folder / ".git").mkdir(parents=True)
-    (folder / "src").mkdir()
-    file = folder / "src" / "names.d.ts"
-    file.write_text("sum")
-    trust = {"HEEDFUL_TRUST": '{"tool": "local", "program:npx": "local"}'}
-    command = {"tool_name": "Bash", "tool_input": {"command": "npx tsc"}}
-    failure = {
-        **command,
-        "error": f"{folder}/src/cart.ts(3,1): error TS2304: no name 'total'.",
-    }
-    change = {"file_path": str(file), "old_string": "total", "new_string": "sum"}
-    edit = {"tool_name": "Edit", "tool_input": change, "tool_use_id": "2"}
-    passed = {"tool_response": {"stdout": "ok"}}
-    events = [
-        ("PostToolUseFailure", {**failure, "tool_use_id": "1"}),
-        ("PostToolUse", {**edit, **passed}),
-        ("PostToolUse", {**command, **passed, "tool_use_id": "3"}),
-    ]
-    for event, data in events:
-        assert run_event(folder, tmp_path, event, data, trust).err == ""
-
-    run_event(folder, tmp_path, "SessionEnd", {}, {**trust, "HEEDFUL_HOLDOUT": "0.0"})
-    file.write_text("sum + tax")
-    data = {**failure, "session_id": "s2", "tool_use_id": "4"}
-    done = run_event(
-        folder, tmp_path, "PostToolUseFailure", data, {**trust, "HEEDFUL_HOLDOUT": "0"}
-    )
-    advice = json.loads(done.out)["hookSpecificOutput"]["additionalContext"]
-    assert "edit src/names.d.ts:" in advice
-    assert "(src/names.d.ts has changed since this was learnt.)" in advice
-    assert str(folder) not in advice
 
 
 KEY_LINES = [f"{number:02}Zq{'xK7w' * 15}" for number in range(26)]
