@@ -33,9 +33,9 @@ from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
 from heedful.lessons.origin import Origin
-from heedful.memory.dream import Dream, Dreams
+from heedful.memory.dream import Dream, Dreams, read_material
 from heedful.models import open_embedder
-from heedful.store import dreams, patterns
+from heedful.store import patterns
 
 OUT = Path("bench/out/dream.json")
 HELD = 500  # of the queries that no lesson holds, so many of each set
@@ -301,5 +301,5 @@ def find_survivors(dream: Dream) -> dict[int, int]:
 
 async def active_ids(memory: heedful.Memory) -> set[int]:
     """Return the lessons that may be recalled."""
-    lessons = await memory.store.read(memory.scope, dreams.material)
+    lessons = await memory.store.read(memory.scope, read_material)
     return {lesson.id for lesson in lessons}

@@ -27,12 +27,13 @@ from heedful.drive.generate import Writer
 from heedful.errors import ModelError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
+from heedful.memory import trial
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Embedder, Model
 from heedful.models.embedded import available_cores
 from heedful.models.weights import Weights
-from heedful.store import lessons as lesson_store, shown, trials
+from heedful.store import lessons as lesson_store, shown
 from heedful.store.store import Store
 
 from .figures import (
@@ -334,7 +335,7 @@ async def record_pairs(ran: Ran, store: Store) -> None:
     for without, memory in zip(ran.without, ran.memory, strict=True):
         await store.write(
             SCOPES[MEMORY],
-            trials.pair,
+            trial.pair,
             SOURCE,
             memory.id,
             score=1000 * memory.at_once,

@@ -10,12 +10,14 @@ from heedful.lessons.dream_proposals import Proposal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.mistake import Call, Fix
 from heedful.memory.dream import (
+    COUNTED_OUTCOME,
+    KNOWN_OUTCOME,
+    WITHDRAWN_OUTCOME,
     Dream,
     Dreams,
     consolidate,
 )
 from heedful.memory.memory import Memory
-from heedful.store.dreams import COUNTED_OUTCOME, KNOWN_OUTCOME, WITHDRAWN_OUTCOME
 from heedful.store.store import Store
 from tests.engines import check_derived
 from tests.memory.dreams import (

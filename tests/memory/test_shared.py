@@ -13,9 +13,9 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import ORIGINS
 from heedful.lessons.signature import signature
 from heedful.lessons.team_rules import read_rules, rule_of, write_rules
+from heedful.memory import hardening
 from heedful.memory.memory import Memory
 from heedful.memory.shared import follow_rules, rules_to_share
-from heedful.store import hardened
 from tests.engines import in_memory
 from tests.hosts import patient_host
 from tests.memory.transfers import run_async
@@ -104,7 +104,7 @@ async def test_a_check_of_calls_is_shared_with_its_rule():
         about="no npm",
         state="accepted",
     )
-    settle: Any = hardened.settle
+    settle: Any = hardening.settle
     await memory.store.write(memory.scope, settle, check, by="ann", why="")
     text = await share(memory)
     assert "not in calls: npm install" in text

@@ -15,8 +15,9 @@ from hypothesis import given, strategies as st
 import heedful
 from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.holdout import is_source_withheld
+from heedful.memory import trial as trial_module
 from heedful.memory.memory import Memory
-from heedful.store import exposures, open_store, trials
+from heedful.store import exposures, open_store
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS
 
@@ -158,7 +159,7 @@ async def test_a_loop_that_does_not_end_within_a_day_counts_as_not_passed(
 ):
     await trial.offer("loop/1", RULES)
     assert (await trial.prove()).pending == 1
-    monkeypatch.setattr(trials, "ABANDONED_LOOP_SECONDS", -1.0)
+    monkeypatch.setattr(trial_module, "ABANDONED_LOOP_SECONDS", -1.0)
     proof = await trial.prove()
     assert proof.pending == 0
     assert proof.shown + proof.withheld == 1
@@ -204,7 +205,7 @@ async def test_names_of_sources_and_loops_are_short_printable_text(
     [
         pytest.param("Lengths are in metres.", id="one text in place of a list"),
         pytest.param(None, id="nothing"),
-        pytest.param(["x"] * (trials.MAX_LOOP_TEXTS + 1), id="too many texts"),
+        pytest.param(["x"] * (trial_module.MAX_LOOP_TEXTS + 1), id="too many texts"),
     ],
 )
 async def test_texts_are_a_bounded_list_of_text(trial, texts: Any):
@@ -214,7 +215,7 @@ async def test_texts_are_a_bounded_list_of_text(trial, texts: Any):
 
 
 async def test_a_loop_has_a_bounded_number_of_texts(trial):
-    half = trials.MAX_LOOP_TEXTS // 2 + 1
+    half = trial_module.MAX_LOOP_TEXTS // 2 + 1
     await trial.offer("loop/1", [f"a{n}" for n in range(half)])
     with pytest.raises(InvalidInput, match="for one loop and source"):
         await trial.offer("loop/1", [f"b{n}" for n in range(half)])
@@ -300,7 +301,7 @@ async def test_pairs_on_the_same_tasks_are_compared_task_by_task(trial, store):
         right = (number % 10 > 2, number % 10 > 7)
         await store.write(
             trial.scope,
-            trials.pair,
+            trial_module.pair,
             trial.source,
             f"task {number}",
             score=1000 * right[0],

@@ -11,11 +11,12 @@ from typing import Any
 
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
+from heedful.memory import quarantine
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.memory.transfer import Imported
-from heedful.store import exposures, quarantine
+from heedful.store import exposures
 from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.dreams import NEVER, RETRY, state_rule

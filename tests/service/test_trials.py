@@ -11,7 +11,7 @@ import pytest
 import heedful
 from heedful import errors
 from heedful.lessons.holdout import is_source_withheld
-from heedful.store.trials import MAX_LOOP_TEXTS
+from heedful.memory.trial import MAX_LOOP_TEXTS
 from heedful.validation import MAX_NAME_CHARS
 from tests.engines import rows
 from tests.service.support import PROJECT, TENANT, Api, problem, read_data

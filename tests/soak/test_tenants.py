@@ -28,6 +28,7 @@ import pytest
 from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
+from heedful.memory import quarantine as quarantine_store
 from heedful.memory.arrivals import Patience, gather, receive
 from heedful.memory.memory import Memory
 from heedful.service.app import application
@@ -38,7 +39,6 @@ from heedful.store import (
     exposures,
     keys as key_store,
     lessons as lesson_store,
-    quarantine as quarantine_store,
     search,
     transfer,
 )

@@ -24,14 +24,13 @@ from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, S
 from heedful.lessons.origin import ORIGINS
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
-from heedful.memory import dream as dreaming, memory as remembering
+from heedful.memory import dream as dreaming, memory as remembering, quarantine
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.memory.vectors import count_spaces
 from heedful.store import (
     calls,
-    dreams,
     editions,
     episode_lessons,
     episodes,
@@ -39,7 +38,6 @@ from heedful.store import (
     lessons,
     loops as loop_store,
     pruning,
-    quarantine,
     search,
     session_marks,
     transfer,
@@ -79,7 +77,6 @@ CLOCKED = (
     quarantine,
     session_marks,
     loop_store,
-    dreams,
     editions,
     remembering,
     transfer,

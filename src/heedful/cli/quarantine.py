@@ -30,10 +30,11 @@ from heedful.lessons.commands import trust_words
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
+from heedful.memory import quarantine as quarantine_store
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
-from heedful.store import exposures, keys, lessons, quarantine as quarantine_store
+from heedful.store import exposures, keys, lessons
 from heedful.store.connection import Db
 from heedful.store.store import Effects, also
 

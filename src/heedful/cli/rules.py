@@ -38,10 +38,9 @@ from heedful.lessons.team_rules import (
 )
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
-from heedful.memory.shared import follow_rules, rules_to_share
+from heedful.memory.shared import FollowedRules, follow_rules, rules_to_share
 from heedful.sanitize import clean, visible
 from heedful.store.projects import find_project, write_private
-from heedful.store.shared import FollowedRules
 from heedful.store.workspace import Repository, find_repository
 
 

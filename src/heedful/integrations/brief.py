@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean, sanitize
-from heedful.store import briefs, shared
+from heedful.store import briefs
 from heedful.store.briefs import BriefLine
 
 MAX_OPENING_LINES = 10
@@ -25,7 +25,7 @@ EMPTY_SECTION = f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{NOTHING_KNOWN}"
 
 async def read_team_rules(memory: Memory) -> Mapping[int, str]:
     """Return the rules of the team's file that the user accepted, by lesson."""
-    return await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
+    return await memory.store.read(memory.scope, briefs.team_rules, MAX_OPENING_LINES)
 
 
 async def read_failures(memory: Memory) -> Sequence[BriefLine]:

@@ -2,18 +2,21 @@
 
 Failures that recur with the same thing become a reflection of the outcome "partial",
 which rules write and which cites their lessons. A rule that a newer one contradicts is
-superseded. All changes are one transaction, which can be rolled back. Recall shows a
-reflection only when a failure that it cites comes back.
+superseded. A dream writes its report and all its changes in one transaction, which can
+be rolled back: nothing is deleted, a superseded lesson comes back, and the reflections
+are superseded. Recall shows a reflection only when a failure that it cites comes back.
 """
 
 import asyncio
+import json
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from heedful.errors import NotFound
+from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.dream_proposals import (
     PARTIAL_OUTCOME,
     DreamLesson,
@@ -23,14 +26,26 @@ from heedful.lessons.dream_proposals import (
     find_recurrences,
     find_superseded,
 )
-from heedful.lessons.lesson import DREAM_AUTHOR, Lesson
+from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, Scope
+from heedful.lessons.mistake import from_json, without_outside
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
-from heedful.store import dreams as dream_store, links
+from heedful.store import links
+from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
+from heedful.store.lessons import Plain, upsert
+from heedful.store.rulings import name_of, rule
 from heedful.validation import check_actor, check_integer
 
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
+# The fields that must be unchanged for a dream to supersede a lesson.
+UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
+CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
+# The outcomes of a reflection that is stored already, in the same words.
+COUNTED_OUTCOME = "the same came back: one more sighting is counted"
+KNOWN_OUTCOME = "it is stored already, and nothing came back since"
+WITHDRAWN_OUTCOME = "it was rolled back or retired before"
+REFUSED_OUTCOME = "its words were refused before; they wait in quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +107,6 @@ class Dream:
         outcomes = dict.fromkeys(proposal.outcome for proposal in self.proposals)
         return f"each proposal was dropped: {'; '.join(outcomes)}"
 
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> "Dream":
-        """Return the dream that plain data describes."""
-        return from_document(cls, document)
-
 
 class Dreams:
     """The dreams of a memory. All methods raise StoreError."""
@@ -108,19 +118,12 @@ class Dreams:
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
         """Return the newest dreams, with ids below `before`. Raises InvalidInput."""
         check_integer("limit", limit)
-        rows = await self._store.read(
-            self._scope, dream_store.log, limit, before=before
-        )
-        return [Dream.of(row) for row in rows]
+        return await self._store.read(self._scope, read_log, limit, before=before)
 
     async def show(self, id: int) -> Dream:
         """Return a dream. Raises NotFound, InvalidInput."""
         check_integer("id", id, least=0)
-        for row in await self._store.read(self._scope, dream_store.log, limit=1, id=id):
-            return Dream.of(row)
-
-        where = f"the memory of {self._scope.tenant}/{self._scope.project}"
-        raise NotFound("dream", str(id), where)
+        return await self._store.read(self._scope, read_one, id)
 
     async def rollback(self, id: int, *, by: str, why: str = "") -> int:
         """Undo a dream but not later changes; return how many lessons are restored.
@@ -130,9 +133,7 @@ class Dreams:
         it.
         """
         check_integer("id", id, least=0)
-        return await self._store.write(
-            self._scope, dream_store.undo, id, by=by, why=why
-        )
+        return await self._store.write(self._scope, undo, id, by=by, why=why)
 
 
 async def consolidate(
@@ -150,7 +151,7 @@ async def consolidate(
     check_actor(by, "")
     now = time.time()
 
-    material = await memory.store.read(memory.scope, dream_store.material)
+    material = await memory.store.read(memory.scope, read_material)
     lessons = {lesson.id: lesson for lesson in material}
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
@@ -176,9 +177,9 @@ async def consolidate(
             "before": len(lessons),
             "silence": recurrences.silence,
         }
-        id, _ = await memory.store.write(
+        id = await memory.store.write(
             memory.scope,
-            dream_store.supersede,
+            supersede,
             report,
             proposals=proposals,
             expected=lessons,
@@ -218,7 +219,7 @@ async def _find_recurrences(
         if not lesson.held and lesson.id not in gone
     }
     lesson_words = await memory.store.read(memory.scope, links.read_words)
-    runs = await memory.store.read(memory.scope, dream_store.runs)
+    runs = await memory.store.read(memory.scope, read_runs)
     return await asyncio.to_thread(
         find_recurrences, citable, lesson_words, runs=runs, now=now
     )
@@ -259,3 +260,272 @@ async def _draft_reflections(
         )
         drafts[-number] = lesson
     return drafts
+
+
+def read_material(db: Db, scope: Scope) -> list[DreamLesson]:
+    """Return the lessons that recall may find, sorted by name."""
+    lessons = []
+    for row in db.all("material", scope):
+        mistake = from_json(row["mistake"])
+        mistake = mistake and without_outside(mistake)
+        lessons.append(from_row(DreamLesson, row, mistake=mistake))
+    return lessons
+
+
+def read_runs(db: Db, scope: Scope) -> dict[int, set[str]]:
+    """Return the runs in which each lesson in use was seen, by the lesson's id.
+
+    A sighting of no loop or episode is a run of its own.
+    """
+    runs_by_id = defaultdict[int, set[str]](set)
+    for row in db.all("runs_of_lessons", scope, limit=100_000):
+        runs_by_id[row["lesson_id"]].add(row["run"])
+    return runs_by_id
+
+
+@resumable(result=int)
+def supersede(
+    db: Db,
+    scope: Scope,
+    report: Mapping[str, Any],
+    proposals: Sequence[Proposal],
+    expected: Mapping[int, DreamLesson],
+    by: str,
+    reflections: Mapping[int, Lesson] | None = None,
+) -> int:
+    """Store a dream's report and carry out its proposals; return the dream's id.
+
+    The report has the outcome of each proposal. `expected` holds the lessons as the
+    dream read them: a proposal is skipped if one of its lessons has changed since.
+    `reflections` are those to write, by the survivor of their proposal, which becomes
+    their id.
+    """
+    key = key_of(scope)
+    # The report comes last, because it has the outcomes.
+    dream = {**key, "report": "{}", "by": storable(by), "at": time.time()}
+    id = int(db.insert_now("dream", dream, "returning id").fetchone()["id"])
+
+    results = []
+    for proposal in proposals:
+        if proposal.action == "reflect" and proposal.outcome == "proposed":
+            lesson = (reflections or {})[proposal.survivor]
+            results += _write_reflection(
+                db,
+                scope,
+                id,
+                proposal=proposal,
+                reflection=lesson,
+                expected=expected,
+            )
+        else:
+            outcome = _carry_out(db, key, id, proposal, expected)
+            # A reflection that is not written gets no id.
+            survivor = max(0, proposal.survivor)
+            results.append(replace(proposal, survivor=survivor, outcome=outcome))
+
+    record = {**report, "proposals": [asdict(result) for result in results]}
+    db.update("dream", {"id": id}, {"report": json.dumps(record)})
+    return id
+
+
+def _carry_out(
+    db: Db,
+    key: Plain,
+    dream: int,
+    proposal: Proposal,
+    expected: Mapping[int, DreamLesson],
+) -> str:
+    """Replace the members of a proposal by its survivor; return the outcome.
+
+    A proposal that has an outcome keeps it, and nothing is replaced.
+    """
+    if proposal.outcome != "proposed":
+        return proposal.outcome
+
+    members = [expected[id] for id in proposal.members]
+    survivor = expected[proposal.survivor]
+    if not all(
+        _is_unchanged(db, key, lesson, lesson in members)
+        for lesson in (*members, survivor)
+    ):
+        return CHANGED_LESSON_OUTCOME
+
+    for lesson in members:
+        link = {
+            **key,
+            "child": lesson.name,
+            "relation": "became",
+            "parent": survivor.name,
+            "dream": dream,
+            "before": lesson.state,
+        }
+        db.insert("link", link)
+        db.update("lesson", {"id": lesson.id}, {"state": "superseded"})
+
+    return "done"
+
+
+def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> bool:
+    """Return True if a lesson is as the dream read it.
+
+    A lesson that `is_member` is replaced by another one, so it must not be pinned.
+    """
+    values = {name: getattr(lesson, name) for name in UNCHANGED_LESSON_FIELDS}
+    values["member"] = is_member
+    return db.first("unchanged", {**key, **values}) is not None
+
+
+def _write_reflection(
+    db: Db,
+    scope: Scope,
+    dream: int,
+    proposal: Proposal,
+    reflection: Lesson,
+    expected: Mapping[int, DreamLesson],
+) -> list[Proposal]:
+    """Write a reflection that cites the members; return the proposals with outcomes.
+
+    It replaces an earlier reflection about the same thing, which is a proposal of its
+    own. A reflection that is stored already is only counted.
+    """
+    key = key_of(scope)
+    cited = [expected[id] for id in proposal.members]
+    if not all(_is_unchanged(db, key, lesson, is_member=False) for lesson in cited):
+        return [replace(proposal, survivor=0, outcome=CHANGED_LESSON_OUTCOME)]
+
+    cited_ids = json.dumps(proposal.members)
+    authors = [row["author"] for row in db.all("authors", scope, ids=cited_ids)]
+    reflection = replace(reflection, parents=tuple(authors))
+    name = {"kind": reflection.kind, "signature": reflection.signature.digest}
+    for row in db.select("*", "lesson", {**key, **name}):
+        last_seen = max(lesson.last_seen for lesson in cited)
+        outcome = _count_reflection(db, scope, reflection, row=row, last_seen=last_seen)
+        return [replace(proposal, survivor=row["id"], outcome=outcome)]
+
+    [answer] = upsert(db, scope, lessons=[reflection], now=time.time())
+    for lesson in cited:
+        link = {"child": name_of(name), "relation": "cites", "parent": lesson.name}
+        db.insert("link", {**key, **link, "dream": dream})
+    if answer.state == "quarantined":
+        return [replace(proposal, survivor=answer.id, outcome=REFUSED_OUTCOME)]
+
+    results = [replace(proposal, survivor=answer.id, outcome="done")]
+    same_thing = {"kind": reflection.kind, "pattern": reflection.signature.pattern}
+    for row in db.select("*", "lesson", {**key, **same_thing, "state": "unverified"}):
+        if row["id"] != answer.id:
+            link = {"child": name_of(row), "relation": "became"}
+            db.insert("link", {**key, **link, "parent": name_of(name), "dream": dream})
+            db.update("lesson", {"id": row["id"]}, {"state": "superseded"})
+            change = replace(
+                results[0],
+                action="reword",
+                members=(row["id"],),
+                why="the new reflection cites what is known now",
+            )
+            results.append(change)
+    return results
+
+
+def _count_reflection(
+    db: Db, scope: Scope, reflection: Lesson, row: Row, last_seen: float
+) -> str:
+    """Count a stored reflection if what it cites came back; return the outcome.
+
+    `row` is its lesson, and `last_seen` is when the newest of the lessons was seen.
+    """
+    if row["state"] not in ("unverified", "verified"):
+        return WITHDRAWN_OUTCOME
+    if last_seen <= row["last_seen"]:
+        return KNOWN_OUTCOME
+
+    same = replace(
+        reflection, text=row["text"], sighting=row["text"], trust=row["trust"]
+    )
+    upsert(db, scope, lessons=[replace(same, vector=None)], now=time.time())
+    return COUNTED_OUTCOME
+
+
+def read_log(
+    db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
+) -> list[Dream]:
+    """Return up to `limit` dreams, newest first.
+
+    With `id`, returns only this dream; with `before`, only dreams with lower ids.
+    """
+    dreams = []
+    for row in db.all("read_dreams", scope, limit=limit, dream=id, before=before):
+        report = json.loads(row["report"])
+        lesson_ids = set[int]()
+        for proposal in report["proposals"]:
+            lesson_ids.update(proposal["members"], [proposal["survivor"]])
+        lessons = db.all("texts_of", scope, ids=json.dumps(sorted(lesson_ids)))
+
+        columns = {name: row[name] for name in ("id", "by", "at", "undone")}
+        texts = {lesson["id"]: lesson["text"] for lesson in lessons}
+        dreams.append(from_document(Dream, {**report, **columns, "texts": texts}))
+    return dreams
+
+
+def read_one(db: Db, scope: Scope, id: int) -> Dream:
+    """Return a dream. Raises NotFound."""
+    for dream in read_log(db, scope, limit=1, id=id):
+        return dream
+    raise NotFound("dream", str(id), f"the memory of {scope.tenant}/{scope.project}")
+
+
+@resumable(result=int)
+def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
+    """Restore the lessons that a dream superseded; return their number.
+
+    Records a ruling. Raises NotFound, RollbackRefused, and InvalidInput if `by` is
+    empty.
+    """
+    dream = _dream_to_undo(db, scope, id)
+    links = db.select("child, relation, parent", "link", {**key_of(scope), "dream": id})
+    new_names = {
+        row["child"] if row["relation"] == "cites" else row["parent"] for row in links
+    }
+    restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
+
+    # The new lesson of a dream that reworded or reflected is superseded.
+    for proposal in dream.proposals:
+        if proposal.action not in ("reword", "reflect"):
+            continue
+        key = {"id": proposal.survivor}
+        for survivor in db.select("kind, signature", "lesson", key):
+            if name_of(survivor) in new_names:
+                db.update("lesson", key, {"state": "superseded"})
+
+    now = time.time()
+    db.update("dream", {"id": id}, {"undone": now})
+    rule(
+        db,
+        scope,
+        action="rollback",
+        subject=f"dream/{id}",
+        by=by,
+        why=why,
+        now=now,
+    )
+    return restored
+
+
+def _dream_to_undo(db: Db, scope: Scope, id: int) -> Dream:
+    """Return a dream that can be rolled back. Raises NotFound, RollbackRefused.
+
+    A dream cannot be rolled back twice, or before a later dream that superseded one of
+    its lessons.
+    """
+    dream = read_one(db, scope, id)
+    if dream.undone is not None:
+        raise RollbackRefused(
+            id, "it is rolled back already; heedful dream log shows when"
+        )
+
+    later = db.one("superseded_later", scope, dream=id)
+    if later is not None:
+        event = f"dream {later['dream']} later superseded its lesson {later['child']}"
+        remedy = f"roll back that dream first: heedful dream rollback {later['dream']}"
+        raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
+
+    return dream

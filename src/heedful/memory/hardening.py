@@ -1,21 +1,44 @@
 """Lessons that become checks: proposed from examples, accepted by a person or by trust.
 
-A check is proposed without a model and is
-executed on the outputs of the lesson and on accepted outputs of others, before a person
-is asked. An accepted check judges the loops that memory shows something, and its
-findings are counted.
+A check is proposed without a model and is executed on the outputs of the lesson and on
+accepted outputs of others, before a person is asked. It is a row beside its lesson, and
+is deleted with it. Only a check that was accepted judges, the loops that memory shows
+something, and only while its lesson is trusted and in use; its findings are counted.
+Whether a check is retired follows from its counters and times, so nobody has to write
+it.
 """
 
 import asyncio
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from heedful.errors import InvalidInput
-from heedful.lessons.check_proposals import MIN_EXAMPLES, Material, propose
+from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.check_proposals import (
+    MIN_EXAMPLES,
+    Material,
+    ReplacedCall,
+    propose,
+)
+from heedful.lessons.commands import release_command
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import CheckState, LessonCheck
+from heedful.lessons.loop_lessons import rule_digest
+from heedful.lessons.mistake import from_json
+from heedful.lessons.origin import Origin
 from heedful.memory.memory import Memory
-from heedful.store import hardened as hardened_store
-from heedful.store.hardened import Hardenable
+from heedful.store.connection import (
+    Db,
+    Row,
+    key_of,
+    resumable,
+    storable,
+    storable_json,
+    token,
+)
+from heedful.store.exposures import check_of
+from heedful.store.rulings import name_of, rule
 from heedful.validation import check_actor, check_integer
 
 # Who accepts the check of a lesson that a person wrote or released.
@@ -36,7 +59,7 @@ class LessonChecks:
     async def list(self, limit: int = 50) -> Sequence[LessonCheck]:
         """Return the checks, newest decision first. Raises InvalidInput."""
         check_integer("limit", limit)
-        return await self._store.read(self._scope, hardened_store.listed, limit)
+        return await self._store.read(self._scope, read_checks, limit)
 
     async def propose(self, lesson: int) -> LessonCheck:
         """Propose the check of a lesson; a check that judges already is returned.
@@ -46,7 +69,18 @@ class LessonChecks:
         InvalidInput with the reason if the examples are too few, or no check separates
         the rejected outputs from the accepted ones.
         """
-        return await self._decide(lesson)
+        earlier = await self._read(lesson)
+        if earlier is not None and earlier.state == "accepted":
+            return earlier
+
+        check = await self._make(lesson)
+        if earlier is not None and earlier.rule == check.rule:
+            return earlier
+        if check.trust == "user":
+            return await self._settle(
+                check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"
+            )
+        return await self._settle(check, "proposed", "", "")
 
     async def accept(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
         """Let the check of a lesson judge from now on, and reset its counts.
@@ -76,36 +110,22 @@ class LessonChecks:
         check_actor(by, why)
         check_integer("lesson", lesson)
         return await self._store.write(
-            self._scope, hardened_store.report_false_alarm, lesson, by=by, why=why
+            self._scope, report_false_alarm, lesson, by=by, why=why
         )
 
     async def _read(self, lesson: int) -> LessonCheck | None:
         """Return the stored check of a lesson, or None."""
         check_integer("lesson", lesson)
-        return await self._store.read(self._scope, hardened_store.read, lesson)
-
-    async def _decide(self, lesson: int) -> LessonCheck:
-        """Return the check of a lesson after it was proposed."""
-        earlier = await self._read(lesson)
-        if earlier is not None and earlier.state == "accepted":
-            return earlier
-
-        check = await self._make(lesson)
-        if earlier is not None and earlier.rule == check.rule:
-            return earlier
-        if check.trust == "user":
-            return await self._settle(
-                check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"
-            )
-        return await self._settle(check, "proposed", "", "")
+        checks = await self._store.read(self._scope, read_checks, 1, lesson)
+        return checks[0] if checks else None
 
     async def _make(self, lesson: int) -> LessonCheck:
         """Make the check of a lesson and execute it. Raises InvalidInput."""
         check_integer("lesson", lesson)
-        source = await self._store.read(self._scope, hardened_store.material, lesson)
-        _check_examples(lesson, source)
-
-        material = source.material
+        memory_key, trust, material = await self._store.read(
+            self._scope, read_material, lesson
+        )
+        _check_examples(lesson, material)
         proposed = await asyncio.to_thread(propose, material)
         if proposed is None:
             raise InvalidInput("lesson", lesson, _separable(material))
@@ -115,11 +135,11 @@ class LessonChecks:
             kind=proposed.kind,
             rule=proposed.rule,
             about=proposed.about,
-            memory_key=source.memory_key,
+            memory_key=memory_key,
             failed=len(material.rejected),
             passed=len(material.accepted),
             harmless=len(material.harmless),
-            trust=source.trust,
+            trust=trust,
         )
 
     async def _settle(
@@ -128,7 +148,7 @@ class LessonChecks:
         """Store a check in a state; return it as it is stored."""
         return await self._store.write(
             self._scope,
-            hardened_store.settle,
+            settle,
             replace(check, state=state),
             by=by,
             why=why,
@@ -155,16 +175,16 @@ def _separable(material: Material) -> str:
     )
 
 
-def _check_examples(lesson: int, source: Hardenable) -> None:
+def _check_examples(lesson: int, material: Material) -> None:
     """Raise InvalidInput if a lesson has too few outputs."""
-    rejected = len(source.material.rejected)
-    accepted = len(source.material.accepted)
+    rejected = len(material.rejected)
+    accepted = len(material.accepted)
     if min(rejected, accepted) >= MIN_EXAMPLES:
         return
 
     sorts = "rejected", "accepted outputs"
     cure = "harden it when more loops have corrected the mistake"
-    if source.material.is_call:
+    if material.is_call:
         sorts = "failed commands", "commands that worked instead"
         cure = (
             "harden it when more runs have replaced the command, or remember it again "
@@ -176,3 +196,212 @@ def _check_examples(lesson: int, source: Hardenable) -> None:
         f"one with at least {MIN_EXAMPLES} {sorts[0]} and {MIN_EXAMPLES} different "
         f"{sorts[1]}; it has {rejected} and {accepted}: {cure}",
     )
+
+
+def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]:
+    """Return the memory key and the trust of a lesson, and what its check is made from.
+
+    Examples of other lessons of the memory key belong to it, too, if they broke the
+    same rule. Raises NotFound, and InvalidInput for a lesson that is not trusted or not
+    in use.
+    """
+    lesson = _trusted_lesson(db, scope, id)
+    if lesson["kind"] == "reflection":
+        raise _no_rule(db, scope, id)
+
+    if lesson["kind"] == "strategy":
+        own_calls, other_calls = _replaced_calls(db, scope, id)
+        commands = Material(
+            text=lesson["text"],
+            rejected=tuple(call.failed for call in own_calls),
+            accepted=_different(call.worked for call in own_calls),
+            harmless=_different(call.worked for call in other_calls),
+            is_call=True,
+        )
+        return "", lesson["trust"], commands
+
+    memory_key = lesson["memory_key"]
+    values = {
+        "scope": token(scope),
+        "id": id,
+        "memory_key": memory_key,
+        "limit": 1_000,
+    }
+    rows = db.run("trusted_examples", values).fetchall()
+    examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
+    rules = set()
+    for row, example in examples:
+        if row["lesson_id"] == id:
+            rules.add(_rule_of(row, example))
+
+    same_rule: list[Example] = []
+    others: list[Example] = []
+    for row, example in examples:
+        is_rejected = memory_key and example.rejected
+        if row["lesson_id"] == id or (is_rejected and _rule_of(row, example) in rules):
+            same_rule.append(example)
+        else:
+            others.append(example)
+    rejected = [example.rejected for example in same_rule]
+    harmless = [example.accepted for example in others]
+    # What a caller remembers is about a tool; what loops teach, about answers.
+    is_call = lesson["kind"] == "error"
+    if is_call:
+        _, other_calls = _replaced_calls(db, scope, id)
+        harmless += [call.worked for call in other_calls]
+
+    material = Material(
+        text=lesson["text"],
+        rejected=tuple(text for text in rejected if text.strip()),
+        accepted=_different(example.accepted for example in same_rule),
+        harmless=_different(harmless),
+        keyed=bool(memory_key),
+        is_call=is_call,
+    )
+    return memory_key, lesson["trust"], material
+
+
+def _no_rule(db: Db, scope: Scope, id: int) -> InvalidInput:
+    """Return the error that a lesson says what went wrong in a run, not what to do."""
+    rules = [
+        row["id"]
+        for row in db.all("lesson_and_rules", scope, id=id)
+        if not row["own"] and not row["entry"]
+    ]
+    cure = (
+        "its sightings have no commands, and `before` shows it before the same action; "
+        "to warn of a command, remember two examples of it, each with the command that "
+        "failed as `rejected` and the one that worked as `accepted`"
+    )
+    if rules and _replaced_calls(db, scope, rules[-1])[0]:
+        cure = f"harden the rule that was drawn from it, lesson {rules[-1]}"
+    allowed = f"a lesson that says what to do; this one says what went wrong: {cure}"
+    return InvalidInput("lesson", id, allowed)
+
+
+def _replaced_calls(
+    db: Db, scope: Scope, id: int
+) -> tuple[list[ReplacedCall], list[ReplacedCall]]:
+    """Return the commands that runs replaced: those of one lesson, and the others."""
+    own_calls: list[ReplacedCall] = []
+    others: list[ReplacedCall] = []
+    for row in db.all("trusted_rules", scope, id=id, limit=1_000):
+        call = ReplacedCall.of(from_json(row["mistake"]))
+        if call is not None:
+            calls = own_calls if row["lesson_id"] == id else others
+            calls.append(call)
+    return own_calls, others
+
+
+def _rule_of(lesson: Row, example: Example) -> str:
+    """Return the digest of the rule that an example broke.
+
+    The message of a finding may quote the answer, so that each answer is a lesson.
+    """
+    check = lesson["error_type"]
+    key = f"{check}: {example.wrong}"
+    return f"{lesson['kind']} {rule_digest(check, key, example.rejected)}"
+
+
+def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
+    """Return a lesson with its memory key. Raises NotFound, InvalidInput."""
+    row = db.one("hardenable", scope, id=id)
+    if row is None:
+        where = f"the lessons of {scope.tenant}/{scope.project}"
+        raise NotFound("lesson", str(id), where)
+
+    if row["trust"] == "outside" or row["state"] == "quarantined":
+        command = release_command([row["author"] or 0])
+        allowed = f"a lesson that somebody trusts; review it, then: {command}"
+        raise InvalidInput("lesson", id, allowed)
+    if row["state"] not in ("unverified", "verified"):
+        raise InvalidInput("lesson", id, f"a lesson in use; this one is {row['state']}")
+    return row
+
+
+def _different(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that are not blank, each once."""
+    return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+
+
+def read_checks(db: Db, scope: Scope, limit: int, lesson: int = 0) -> list[LessonCheck]:
+    """Return the checks of the scope, newest decision first, or that of a lesson."""
+    rows = db.all("lesson_checks", scope, lesson=lesson, limit=limit)
+    return [check_of(row) for row in rows]
+
+
+@resumable(result=LessonCheck)
+def settle(
+    db: Db, scope: Scope, check: LessonCheck, *, by: str, why: str
+) -> LessonCheck:
+    """Store a check in its state, which is a decision of `by` unless it is "proposed".
+
+    Accepting a check resets its counts. Raises NotFound, and InvalidInput for a
+    lesson that is not trusted any more.
+    """
+    lesson = _trusted_lesson(db, scope, check.lesson)
+    now = time.time()
+    key = {**key_of(scope), "lesson_id": check.lesson}
+    columns = {
+        "memory_key": storable(check.memory_key),
+        "kind": check.kind,
+        "rule": storable_json(check.rule),
+        "about": storable(check.about),
+        "failed": check.failed,
+        "passed": check.passed,
+        "harmless": check.harmless,
+        "state": check.state,
+        "hits": 0,
+        "false_alarms": 0,
+        "last_hit": 0.0,
+        "decided": now,
+        "by": storable(by),
+        "why": storable(why),
+    }
+    if not db.update("hardened", key, columns):
+        db.insert("hardened", {**key, **columns})
+    if check.state != "proposed":
+        rule(
+            db,
+            scope,
+            action=f"harden {check.state}",
+            subject=name_of(lesson),
+            by=by,
+            why=why,
+            now=now,
+            record={"kind": check.kind, "about": check.about},
+        )
+
+    return read_checks(db, scope, 1, check.lesson)[0]
+
+
+@resumable(result=LessonCheck)
+def report_false_alarm(
+    db: Db, scope: Scope, id: int, *, by: str, why: str
+) -> LessonCheck:
+    """Count the last finding of a check as wrong; return the check.
+
+    Raises NotFound, and InvalidInput if all that it found is counted as wrong already.
+    """
+    checks = read_checks(db, scope, 1, id)
+    if not checks:
+        where = f"the checks of {scope.tenant}/{scope.project}: harden the lesson first"
+        raise NotFound("check of lesson", str(id), where)
+    check = checks[0]
+    if check.false_alarms >= check.hits:
+        allowed = "one whose check found something that is not yet a false alarm"
+        raise InvalidInput("lesson", id, allowed)
+
+    lesson = _trusted_lesson(db, scope, id)
+    key = {**key_of(scope), "lesson_id": id}
+    db.update("hardened", key, {"false_alarms": check.false_alarms + 1})
+    rule(
+        db,
+        scope,
+        action="harden false alarm",
+        subject=name_of(lesson),
+        by=by,
+        why=why,
+        now=time.time(),
+    )
+    return read_checks(db, scope, 1, id)[0]

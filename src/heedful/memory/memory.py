@@ -585,13 +585,14 @@ class Memory:
         With a `model`, only loops of this model count.
         """
         from heedful.lessons import proof  # slow to import for a hook
-        from heedful.store import ladders, trials
+        from heedful.memory import trial
+        from heedful.store import ladders
 
         check_texts(model=model)
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         proven = await asyncio.to_thread(proof.prove, evidence, model)
         figures = await self.store.read(self.scope, ladders.figures, model)
-        tried = () if model else await self.store.read(self.scope, trials.proven)
+        tried = () if model else await self.store.read(self.scope, trial.proven)
         return replace(proven, ladders=figures, trials=tried)
 
     async def look(self, outcomes: int | None = None) -> Sequence[str]:

@@ -1,23 +1,55 @@
 """Quarantine: the lessons that wait until a person decides about them.
 
-Lessons from tools and documents wait here, and no prompt contains them. A person
-releases or rejects a lesson, states a source by its name, or revokes a source with all
-that derives from it. Each decision is recorded with its author and reason.
+Texts from outside wait here, and never reach a prompt. A person releases or rejects
+each of them, or states their source by its name. Revoking a source removes all that
+comes or derives from it; a source `key:ID` includes all that came through this key of
+a service. Every decision is recorded as a ruling, with its author and reason.
 """
 
-from collections.abc import Collection, Sequence, Set
-from dataclasses import replace
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import asdict, replace
 
-from heedful.errors import NotFound
+from heedful.errors import NotFound, NotQuarantined
+from heedful.lessons import render
 from heedful.lessons.lesson import Scope
-from heedful.lessons.origin import check_name
-from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
-from heedful.store import (
-    exposures as exposure_store,
-    keys as key_store,
-    quarantine as quarantine_store,
+from heedful.lessons.mistake import adds_fix, from_json, merged
+from heedful.lessons.origin import (
+    KEY_SOURCE_PREFIX,
+    ORIGINS,
+    Origin,
+    check_name,
+    is_outside,
 )
-from heedful.store.connection import MAX_ROWS
+from heedful.lessons.quarantine import (
+    Action,
+    Provenance,
+    QuarantinedLesson,
+    RevocationResult,
+)
+from heedful.store import exposures, keys, session_marks
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    MAX_ROWS,
+    Db,
+    Row,
+    from_row,
+    resumable,
+    storable,
+    token,
+)
+from heedful.store.idempotency import remove_answers
+from heedful.store.lessons import (
+    Plain,
+    mistake_json,
+    refusable_digests,
+    scope_key,
+    set_author,
+)
+from heedful.store.rulings import rule
+from heedful.store.search import example_of
 from heedful.store.store import Store
 from heedful.validation import (
     check_actor,
@@ -27,6 +59,15 @@ from heedful.validation import (
     require,
 )
 
+RULING_WORDS = {"release": "released", "reject": "rejected", "undo": "undone"}
+# The states of an example that a ruling has left as they are; others came later.
+RULED_STATES: Mapping[str, tuple[str, ...]] = {
+    "release": ("unverified", "verified", "superseded"),
+    "reject": ("retired",),
+    "undo": (),
+}
+# At most this many removed loops are named, and as many removed lessons.
+MAX_REVOKED_NAMES = 50
 _IDS_FORM = "ids of what waits in quarantine"
 
 
@@ -54,7 +95,7 @@ class Quarantine:
         check_integer("limit", limit)
         before = MAX_ROWS if after is None else after
         return await self._store.read(
-            self._scope, quarantine_store.quarantined, limit=limit, before=before
+            self._scope, quarantined, limit=limit, before=before
         )
 
     async def restore(self, id: int, *, by: str, why: str = "") -> None:
@@ -63,7 +104,7 @@ class Quarantine:
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
         check_integer("id", id, least=0)
-        await self._store.write(self._scope, exposure_store.restore, id, by=by, why=why)
+        await self._store.write(self._scope, exposures.restore, id, by=by, why=why)
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return a lesson that is or was in quarantine.
@@ -71,18 +112,7 @@ class Quarantine:
         Raises NotFound, InvalidInput.
         """
         check_integer("id", id, least=0)
-        entries = await self._store.read(
-            self._scope, quarantine_store.quarantined, [id]
-        )
-        if not entries:
-            where = f"the memory of {self._scope.tenant}/{self._scope.project}"
-            raise NotFound("example", str(id), where)
-
-        entry = entries[0]
-        provenance = await self._store.read(
-            self._scope, quarantine_store.provenance, entry
-        )
-        return replace(entry, provenance=provenance)
+        return await self._store.read(self._scope, read_entry, id)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Release lessons from quarantine; they get the trust `user`.
@@ -92,7 +122,7 @@ class Quarantine:
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
-            self._scope, quarantine_store.settle, ids, action="release", by=by, why=why
+            self._scope, settle, ids, action="release", by=by, why=why
         )
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
@@ -102,7 +132,7 @@ class Quarantine:
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
-            self._scope, quarantine_store.settle, ids, action="reject", by=by, why=why
+            self._scope, settle, ids, action="reject", by=by, why=why
         )
 
     async def undo(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
@@ -113,7 +143,7 @@ class Quarantine:
         NotFound for a lesson that nobody decided about, InvalidInput.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
-        await self._store.write(self._scope, quarantine_store.undo, ids, by=by, why=why)
+        await self._store.write(self._scope, undo, ids, by=by, why=why)
 
     async def state(
         self, *names: str, by: str, why: str = "", remove: bool = False
@@ -131,7 +161,7 @@ class Quarantine:
         check_actor(by, why)
         return await self._store.write(
             self._scope,
-            quarantine_store.state_names,
+            state_names,
             names,
             by=by,
             why=why,
@@ -141,24 +171,22 @@ class Quarantine:
 
     async def stated(self) -> frozenset[str]:
         """Return the names of sources that people stated, those of this memory too."""
-        names = await self._store.read(self._scope, quarantine_store.stated_names)
+        names = await self._store.read(self._scope, keys.stated_names)
         return self._stated | names
 
     async def believed(self) -> frozenset[str]:
         """Return the stated names, and the keys of a service that an operator made."""
-        return await self._store.read(
-            self._scope, quarantine_store.believed_names, self._stated
-        )
+        return await self._store.read(self._scope, keys.believed_names, self._stated)
 
-    async def has_strict(self, keys: Collection[str]) -> bool:
-        """Return True if one of these keys of a service was created as from outside.
+    async def has_strict(self, key_sources: Collection[str]) -> bool:
+        """Return True if one of these keys was created as from outside.
 
         Then strict rules hold for what it sends.
         """
-        if not keys:
+        if not key_sources:
             return False
-        stated = await self._store.read(self._scope, key_store.stated_keys)
-        return not stated.issuperset(keys)
+        stated = await self._store.read(self._scope, keys.stated_keys)
+        return not stated.issuperset(key_sources)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
@@ -175,9 +203,536 @@ class Quarantine:
         require(source.strip(), "source", source, "the name of a source")
         return await self._store.write(
             self._scope,
-            quarantine_store.revoke,
+            revoke,
             source,
             by=by,
             why=why,
             dry_run=dry_run,
         )
+
+
+def quarantined(
+    db: Db,
+    scope: Scope,
+    ids: Sequence[int] | None = None,
+    limit: int = MAX_ROWS,
+    before: int = MAX_ROWS,
+) -> list[QuarantinedLesson]:
+    """Return the examples with these ids, in any state, newest first.
+
+    Without `ids`, returns the newest `limit` quarantined examples, those with ids below
+    `before`.
+    """
+    key = scope_key(scope)
+    if ids is None:
+        id_rows = db.run("held", {**key, "most": limit, "before": before})
+        ids = [row["id"] for row in id_rows]
+
+    entries = []
+    for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
+        example = example_of(row)
+        # A prompt shows what was wrong also without an accepted answer, and a task that
+        # is not the lesson.
+        is_shown = example.accepted or example.wrong or example.task != row["lesson"]
+        entry = from_row(
+            QuarantinedLesson,
+            row,
+            example=example if is_shown else None,
+            provenance=Provenance(),
+        )
+        entries.append(entry)
+    return entries
+
+
+def count_waiting(db: Db, scope: Scope) -> int:
+    """Return how many examples wait in quarantine."""
+    key = {"scope": token(scope), "state": "quarantined"}
+    (row,) = db.select("count(*) as number", "example", key)
+    return int(row["number"])
+
+
+def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
+    """Map the ids of the examples in quarantine to those of their lessons.
+
+    The newest comes first.
+    """
+    key = {"scope": token(scope), "state": "quarantined"}
+    rows = db.select("id, lesson_id", "example", key, "order by id desc")
+    return {row["id"]: row["lesson_id"] for row in rows}
+
+
+def read_entry(db: Db, scope: Scope, id: int) -> QuarantinedLesson:
+    """Return an example that is or was in quarantine. Raises NotFound."""
+    for entry in quarantined(db, scope, [id]):
+        return replace(entry, provenance=provenance(db, scope, entry))
+    raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
+
+
+def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
+    """Return where an example comes from, and the rulings on it.
+
+    That is, its sources, parents, children and sightings.
+    """
+    values = {
+        **scope_key(scope),
+        "kind": entry.kind,
+        "signature": entry.signature,
+        "most": 20,
+        "example": entry.id,
+        "subject": f"{entry.kind}/{entry.signature}",
+    }
+    sources = db.run("rests_on", values).fetchall()
+    sightings = db.run("newest_sightings", values).fetchall()
+    parents = db.select("parent", "lineage", {"child": entry.id}, "order by parent")
+    children = db.select("child", "lineage", {"parent": entry.id}, "order by child")
+
+    rows = db.run("rulings_on", values).fetchall()
+    rulings = [{**dict(row), "record": json.loads(row["record"])} for row in rows]
+    return Provenance(
+        tuple(row["source"] for row in sources),
+        tuple(row["parent"] for row in parents),
+        children=tuple(row["child"] for row in children),
+        sightings=tuple(dict(row) for row in sightings),
+        rulings=tuple(rulings),
+    )
+
+
+@resumable(result=list[int])
+def state_names(
+    db: Db,
+    scope: Scope,
+    names: Sequence[str],
+    by: str,
+    why: str,
+    own: Collection[str] = (),
+    is_stated: bool = True,
+) -> list[int]:
+    """Record that these names are stated; return the ids of the texts that this frees.
+
+    A text is released if each source that it waits for is stated. Otherwise
+    (`is_stated` is false), the names are stated no more, and nothing is released.
+    """
+    now = time.time()
+    for name in names:
+        rule(
+            db,
+            scope,
+            action="trust",
+            subject=name,
+            by=by,
+            why=why,
+            now=now,
+            record={"stated": is_stated},
+        )
+    if not is_stated:
+        return []
+    waiting = list(lessons_of_waiting(db, scope))
+    return release_stated(db, scope, waiting, own, by=by, why=why)
+
+
+@resumable(result=list[int])
+def release_stated(
+    db: Db,
+    scope: Scope,
+    ids: Sequence[int],
+    own: Collection[str] = (),
+    by: str = "reflect",
+    why: str = "the sources of the run are stated now",
+) -> list[int]:
+    """Release those of the examples whose sources are all stated; return their ids."""
+    released = only_of_stated(db, scope, ids, keys.believed_names(db, scope, own))
+    if released:
+        settle(db, scope, ids=released, action="release", by=by, why=why, trust="local")
+    return released
+
+
+def only_of_stated(
+    db: Db, scope: Scope, ids: Collection[int], stated: Set[str]
+) -> list[int]:
+    """Return those of the examples that wait only for sources that are stated.
+
+    A person decides about what was derived from another example.
+    """
+    key = {"scope": token(scope), "ids": json.dumps(list(ids))}
+    sources_by_example: dict[int, list[str]] = {}
+    for row in db.run("own_sources", key):
+        sources_by_example.setdefault(row["example"], []).append(row["source"])
+    freed = []
+    for example, sources in sources_by_example.items():
+        waits = any(is_outside(source, stated) for source in sources)
+        if any(map(is_outside, sources)) and not waits:
+            freed.append(example)
+    return freed
+
+
+@resumable(result=None)
+def settle(
+    db: Db,
+    scope: Scope,
+    ids: Collection[int],
+    action: Action,
+    by: str,
+    why: str,
+    trust: Origin = "user",
+) -> None:
+    """Release or reject the quarantined examples with these ids.
+
+    Records a ruling for each. A released example gets this `trust`. Raises NotFound,
+    NotQuarantined, InvalidInput.
+    """
+    require(ids, "ids", list(ids), "at least one id of the quarantine")
+    ids = sorted(set(ids))
+    entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
+    now = time.time()
+    for id in ids:
+        if id not in entries:
+            where = f"the memory of {scope.tenant}/{scope.project}"
+            raise NotFound("example", str(id), where)
+
+        entry = entries[id]
+        lesson_id = _set_state(db, scope, entry, action=action, trust=trust)
+        rule(
+            db,
+            scope,
+            action=action,
+            subject=f"{entry.kind}/{entry.signature}",
+            by=by,
+            why=why,
+            now=now,
+            record={"example": id, "source": entry.source, "trust": entry.trust},
+        )
+
+        of_entry = {"example": id, "lesson_id": lesson_id, "now": now}
+        values = {**scope_key(scope), **of_entry}
+        if action == "release":
+            _release(db, values, entry)
+        else:
+            _reject(db, values, entry)
+
+
+def _set_state(
+    db: Db, scope: Scope, entry: QuarantinedLesson, action: Action, trust: Origin
+) -> int:
+    """Set the state and trust of a waiting example; return the id of its lesson.
+
+    Raises NotQuarantined.
+    """
+    subject = f"{entry.kind}/{entry.signature}"
+    values = {**scope_key(scope), "example": entry.id, "subject": subject}
+    if action == "release":
+        settled = {"state": "unverified", "trust": trust}
+    else:
+        settled = {"state": "retired", "trust": entry.trust}
+    row = db.first("settle_example", {**values, **settled})
+    if row is not None:
+        return int(row["lesson_id"])
+
+    # The example no longer waits; the error says who decided about it.
+    ruling = db.first("rulings_on", values)
+    reason = ""
+    if ruling is not None:
+        reason = f"was {RULING_WORDS[ruling['action']]} by {ruling['by']}"
+    raise NotQuarantined(entry.id, entry.state, reason)
+
+
+def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
+    """Allow the words of an entry, and let its lesson show them if it has no better."""
+    digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
+    db.send("allow_words", {**values, "words": digests})
+
+    lesson = _read_author(db, values)
+    shows_entry = lesson["trust"] == "outside"
+    # The entry says what fixed the failure, or has a part that the lesson leaves out.
+    # The words of a person stay beside it.
+    [row] = db.select("mistake", "example", {"id": entry.id})
+    mistake = from_json(row["mistake"])
+    stored_mistake = from_json(lesson["mistake"])
+    if (
+        not shows_entry
+        and mistake is not None
+        and stored_mistake is not None
+        and (adds_fix(mistake, stored_mistake) or not stored_mistake.is_released)
+    ):
+        full = merged(mistake, stored_mistake)
+        if full != mistake:
+            texts = {"lesson": render.lesson(full), "mistake": mistake_json(full)}
+            db.update("example", {"id": entry.id}, texts)
+        author = {"id": lesson["author"]}
+        shows_entry = db.update("example", author, {"state": "superseded"}) > 0
+    if shows_entry:
+        _bring_back(db, values, entry.id, lesson)
+
+
+def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
+    """Refuse the words of an entry; its lesson shows its best other example."""
+    digests = refusable_digests(
+        entry.kind, entry.lesson, entry.example, with_task=False
+    )
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    for digest in json.loads(digests):
+        db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
+
+    lesson = _read_author(db, values)
+    if lesson["trust"] == "outside" and lesson["author"] == entry.id:
+        _bring_back(db, values, _best_example(db, values), lesson)
+
+
+@resumable(result=None)
+def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
+    """Take back the decision about each of these examples, which then waits again.
+
+    A released example has the trust that it had before, and its lesson shows another
+    one. The words of a rejected example may be stored again. Records a ruling for each.
+    Raises NotFound if no decision about it is in force, InvalidInput.
+    """
+    require(ids, "ids", list(ids), "at least one id of what was reviewed")
+    ids = sorted(set(ids))
+    entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
+    key = scope_key(scope)
+    rows = db.run("rulings_on_examples", {**key, "ids": json.dumps(ids)})
+    last_rulings = {row["example"]: row for row in rows.fetchall()}
+    now = time.time()
+    for id in ids:
+        entry = entries.get(id)
+        ruling = last_rulings.get(id)
+        is_in_force = (
+            entry is not None
+            and ruling is not None
+            and entry.state in RULED_STATES[ruling["action"]]
+        )
+        if entry is None or ruling is None or not is_in_force:
+            where = f"the quarantine of {scope.tenant}/{scope.project}"
+            raise NotFound("decision about example", str(id), where)
+
+        _wait_again(db, {**key, "now": now}, entry, ruling)
+        rule(
+            db,
+            scope,
+            action="undo",
+            subject=ruling["subject"],
+            by=by,
+            why=why,
+            now=now,
+            record={"example": id, "source": entry.source, "trust": entry.trust},
+        )
+
+
+def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> None:
+    """Put an example back into quarantine, as it was before a ruling."""
+    trust = json.loads(ruling["record"])["trust"]
+    waiting = {"state": "quarantined", "trust": trust}
+    db.update("example", {"id": entry.id}, waiting)
+    if ruling["action"] == "reject":
+        digests = refusable_digests(
+            entry.kind, entry.lesson, entry.example, with_task=False
+        )
+        db.send("allow_words", {**key, "words": digests})
+
+    (row,) = db.select("lesson_id", "example", {"id": entry.id})
+    values = {**key, "lesson_id": row["lesson_id"]}
+    lesson = _read_author(db, values)
+    was_rejected_whole = lesson["state"] == "retired" and lesson["trust"] == "outside"
+    if lesson["author"] == entry.id or was_rejected_whole:
+        _bring_back(db, values, _best_example(db, values), lesson)
+
+
+def _read_author(db: Db, values: Plain) -> Row:
+    """Return the row of the lesson `lesson_id`.
+
+    Its `author` is the example whose text it shows, and `spoken_for` is true if this
+    example still exists.
+    """
+    (lesson,) = db.run("read_voice", values).fetchall()
+    return lesson
+
+
+def _best_example(db: Db, values: Plain) -> int | None:
+    """Return the id of the lesson's most trusted example, None if it has no example.
+
+    A retired example is returned only if all are retired.
+    """
+    row = db.first("best_example", {**values, "order": json.dumps(ORIGINS)})
+    return None if row is None else int(row["id"])
+
+
+def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
+    """Give a lesson the text, trust and state of an example.
+
+    A retired or superseded lesson keeps its state, unless a tool or document wrote its
+    old text.
+    """
+    kept_state = ""
+    is_ended = lesson["state"] in ("retired", "superseded")
+    if is_ended and lesson["trust"] != "outside":
+        kept_state = lesson["state"]
+    db.send("bring_back", {**values, "example": example, "kept": kept_state})
+    set_author(db, values, example, kept_state)
+
+
+@resumable(result=RevocationResult)
+def revoke(
+    db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool
+) -> RevocationResult:
+    """Delete the sightings and texts that come or derive from a source.
+
+    Also removes the stored answers of the tenant, which may quote it. Records a ruling.
+    A lesson with an example from another source stays, with its text. The source
+    `key:ID` includes all that came through this key of a service. With `dry_run`,
+    deletes nothing and returns what it would delete. Raises NotFound if nothing comes
+    from the source.
+    """
+    now = time.time()
+    values = {**scope_key(scope), "source": storable(source), "now": now}
+    db.execute("savepoint revocation")
+    removed = RevocationResult()
+    sources = [values["source"]]
+    if source.startswith(KEY_SOURCE_PREFIX):
+        removed, sources = _forget_key(db, values)
+    removed = _forget_sources(db, values, sources, removed)
+    if dry_run:
+        db.undo("revocation")
+
+    if removed == RevocationResult():
+        where = f"the memory of {scope.tenant}/{scope.project}"
+        raise NotFound("source", source, where)
+
+    if not dry_run:
+        remove_answers(db, scope)
+        rule(
+            db,
+            scope,
+            action="revoke",
+            subject=source,
+            by=by,
+            why=why,
+            now=now,
+            record=asdict(removed),
+        )
+    return removed
+
+
+def _forget_sources(
+    db: Db, values: Plain, sources: Sequence[str], removed: RevocationResult
+) -> RevocationResult:
+    """Delete what comes or derives from `sources`; add the numbers to `removed`."""
+    values = {**values, "named": json.dumps(sources)}
+    derived = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
+    values["ids"] = json.dumps(derived)
+
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    prompts = db.run("forget_briefings", values).rowcount
+    exposures = db.delete("exposure", {**key, "via": values["source"]})
+    sighting_rows = db.run("delete_sightings", values).fetchall()
+    sightings = Counter(row["lesson_id"] for row in sighting_rows)
+    examples = db.run("delete_examples", values).fetchall()
+    for source in sources:
+        _forget_run(db, key, source)
+    for statement in ("delete_origins", "delete_lineage", "forget_record"):
+        db.send(statement, values)
+
+    # A check may quote any output of its memory key.
+    for memory_key in {row["memory_key"] for row in examples} - {""}:
+        db.delete("hardened", {**key, "memory_key": memory_key})
+
+    changed = {row["lesson_id"] for row in examples}
+    deleted_ids = []
+    for lesson_id in sorted(changed.union(sightings)):
+        for table in ("hardened", "call_failure"):
+            db.delete(table, {**key, "lesson_id": lesson_id})
+        of_lesson = {"lesson_id": lesson_id, "n": sightings[lesson_id]}
+        if not _keep_lesson(db, {**values, **of_lesson}):
+            deleted_ids.append(lesson_id)
+
+    return replace(
+        removed,
+        prompts=prompts,
+        exposures=removed.exposures + exposures,
+        examples=len(examples),
+        lessons=len(deleted_ids),
+        sightings=sum(sightings.values()),
+        lesson_ids=tuple(deleted_ids[:MAX_REVOKED_NAMES]),
+    )
+
+
+def _forget_run(db: Db, key: Plain, source: str) -> None:
+    """Delete what became of the calls of a run."""
+    for table in ("call_failure", "replayed"):
+        db.delete(table, {**key, "source": source})
+
+
+def _keep_lesson(db: Db, values: Plain) -> bool:
+    """Take `n` sightings from the lesson `lesson_id`; return True if it stays.
+
+    It is deleted if it has no example any more. If the example whose text it shows was
+    deleted, it shows the best other one. A reflection of a dream is gone with what it
+    cited.
+    """
+    db.send("unsee", values)
+    if not db.select("id", "lesson", {"id": values["lesson_id"]}):
+        return False
+    lesson = _read_author(db, values)
+    if lesson["spoken_for"]:
+        return True
+
+    best = _best_example(db, values)
+    if best is None:
+        return not db.delete("lesson", {"id": values["lesson_id"]})
+
+    _bring_back(db, values, best, lesson)
+    return True
+
+
+def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
+    """Delete what came through the key `source`.
+
+    A loop of others goes back to the state before the first attempt that the key
+    reported. Returns the numbers, and the sources whose lessons must be deleted, too.
+    """
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    through_key = {**key, "via": values["source"]}
+    sources = [values["source"]]
+
+    attempts = 0
+    loops = list[str]()
+    reopened = list[str]()
+    for n, id, first, last in db.run("loops_of", values).fetchall():
+        sources.append(f"loop:{id}")
+        # Attempts after the first of the key were built on its feedback.
+        for number in range(first, last + 1):
+            attempts += db.delete("attempt", {"loop": n, "number": number})
+            db.delete("decision", {"loop": n, "attempt": number})
+        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
+        if db.delete("loop", {"n": n, "via": values["source"]}):
+            loops.append(id)
+            db.delete("note", {**key, "loop": id})
+        else:
+            reopened.append(id)
+
+    db.send("delete_key_notes", values)
+    episodes = db.run("delete_sent", values).fetchall()
+    sources += [f"episode:{row['digest'][:16]}" for row in episodes]
+    runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
+    for row in db.run("delete_traces", values).fetchall():
+        db.delete("span", {**key, "trace": row["id"]})
+    session_marks.forget_events(db, Scope(**key), through_key)
+    # Also of sessions that go on, or that an earlier version stored.
+    runs |= session_marks.past_runs(db, Scope(**key), values["source"])
+    for run in sorted(runs):
+        _forget_run(db, key, run)
+
+    outcomes = db.run("outcomes_of", values).fetchall()
+    for row in outcomes:
+        if row["n"] is not None:
+            db.send("count_outcome", {**key, **dict(row), "times": -1})
+        db.delete("outcome", {**key, "loop": row["loop"]})
+
+    removed = RevocationResult(
+        loops=len(loops),
+        attempts=attempts,
+        episodes=len(episodes),
+        outcomes=len(outcomes),
+        exposures=db.delete("trial", through_key),
+        loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
+        reopened=tuple(reopened[:MAX_REVOKED_NAMES]),
+    )
+    return removed, sources

@@ -95,6 +95,7 @@ from heedful.memory.memory import (
     open_memory,
     write_lessons,
 )
+from heedful.memory.quarantine import release_stated
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.user_rules import USER_SOURCE, correction_lessons
 from heedful.models.contract import Model
@@ -109,7 +110,6 @@ from heedful.store import (
 )
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.episodes import StoredEpisode
-from heedful.store.quarantine import release_stated
 from heedful.store.store import Store
 from heedful.validation import check_sequence, check_share, require
 

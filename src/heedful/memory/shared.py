@@ -2,11 +2,15 @@
 
 `rules_to_share` returns what a person released or wrote, and what evidence verified,
 without secrets, personal data and absolute paths. `follow_rules` stores the rules of a
-file that a person accepted; none is trusted more than this person.
+file that a person accepted; none is trusted more than this person. Such a rule has the
+source `shared:DIGEST TRUST`, so one that is gone from the file, or that the file trusts
+less, is revoked alone.
 """
 
 import asyncio
+import json
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,19 +19,25 @@ from heedful.episodes.particulars import Particulars
 from heedful.errors import InvalidInput
 from heedful.lessons import render
 from heedful.lessons.lesson import Lesson
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.mistake import Mistake, from_json
 from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.quarantine import initial_state
+from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.user_rules import RULE_TYPE
+from heedful.memory import hardening, quarantine
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory
 from heedful.redact import redact
-from heedful.store import shared
-from heedful.store.shared import FollowedRules
+from heedful.store import lessons as lesson_store
+from heedful.store.connection import Db, resumable, token
 from heedful.validation import check_actor
 
+SHARED_SOURCE_PREFIX = "shared:"
+# The lesson of a rule about an error is told when the error comes, not before.
+ERROR_META = "error"
 # A reviewed rule is worth more than a failure that was seen once.
 SHARED_RULE_IMPORTANCE = 0.8
 # An absolute path: two parts or more below the root, a home folder, a drive, a share.
@@ -56,6 +66,16 @@ class RulesToShare:
     left_out: Mapping[int, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedRules:
+    """What following a file changed: rules that are new, known, gone and that wait."""
+
+    new: int = 0
+    known: int = 0
+    gone: int = 0
+    waiting: int = 0
+
+
 async def rules_to_share(
     memory: Memory, root: str = "", *, taken: bool = False
 ) -> RulesToShare:
@@ -64,7 +84,7 @@ async def rules_to_share(
     `root` is the folder of the repository. With `taken`, includes rules that came from
     its file.
     """
-    rows = await memory.store.read(memory.scope, shared.reviewed, taken)
+    rows = await memory.store.read(memory.scope, reviewed_lessons, taken)
     return await asyncio.to_thread(_rules_of, rows, root)
 
 
@@ -144,7 +164,7 @@ async def follow_rules(
     )
     checks = [rule.check for rule in rules]
     return await memory.store.write(
-        memory.scope, shared.follow, lessons, checks, by=by, why=why
+        memory.scope, follow, lessons, checks, by=by, why=why
     )
 
 
@@ -165,9 +185,75 @@ def _lesson_of(rule: SharedRule, reviewer: Origin, root: str) -> Lesson:
         trust=trust,
         importance=SHARED_RULE_IMPORTANCE,
         meta={
-            shared.ERROR_META: bool(rule.error),
+            ERROR_META: bool(rule.error),
             "mended": bool(rule.fix),
         },
         mistake=mistake and replace(mistake, files=digests),
-        source=f"{shared.SHARED_SOURCE_PREFIX}{rule.digest} {trust}",
+        source=f"{SHARED_SOURCE_PREFIX}{rule.digest} {trust}",
+    )
+
+
+def reviewed_lessons(
+    db: Db, scope: Scope, taken: bool = False
+) -> list[Mapping[str, Any]]:
+    """Return the lessons that may be shared, as data.
+
+    A person wrote or released them, or evidence verified them. `rule` is that of their
+    check of calls, {} without one. With `taken`, includes the rules of the file.
+    """
+    rows = db.all("reviewed_lessons", scope, taken=taken)
+    return [
+        {
+            **dict(row),
+            "meta": json.loads(row["meta"]),
+            "rule": json.loads(row["rule"] or "{}"),
+        }
+        for row in rows
+        if taken or not row["source"].startswith(SHARED_SOURCE_PREFIX)
+    ]
+
+
+@resumable(result=FollowedRules)
+def follow(
+    db: Db,
+    scope: Scope,
+    rules: Sequence[Lesson],
+    checks: Sequence[str],
+    *,
+    by: str,
+    why: str,
+) -> FollowedRules:
+    """Store the rules of a file in the place of those that it had before.
+
+    Each rule has a check: the words that it forbids in calls, or "". `by` approved the
+    file. Raises InvalidInput.
+    """
+    rows = db.run("shared_sources", {"scope": token(scope)}).fetchall()
+    followed = {row["source"] for row in rows}
+    sources = {rule.source for rule in rules}
+
+    gone = sorted(followed - sources)
+    for source in gone:
+        quarantine.revoke(db, scope, source, by=by, why=why, dry_run=False)
+
+    new = 0
+    waiting = 0
+    for rule, words in zip(rules, checks, strict=True):
+        if rule.source in followed:
+            continue
+        new += 1
+        (answer,) = lesson_store.upsert(db, scope, [rule], time.time())
+        if answer.entry:
+            waiting += 1
+        elif words and not hardening.read_checks(db, scope, 1, answer.id):
+            check = LessonCheck(
+                lesson=answer.id,
+                kind="call",
+                rule={"words": words},
+                about=f"this call has {words!r}",
+                state="accepted",
+            )
+            hardening.settle(db, scope, check, by=by, why=why)
+    return FollowedRules(
+        new=new, known=len(rules) - new, gone=len(gone), waiting=waiting
     )

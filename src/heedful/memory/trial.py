@@ -2,14 +2,19 @@
 
 Another memory, a retriever, a folder of skills or a section of a prompt offers texts to
 a loop. A draw decides whether the loop gets them, and this is stored before the texts
-are returned; the end of the loop is the result. From both, `prove` computes what the
-texts add, with an interval that is valid however often somebody looks. The texts are
-external: they are never learnt, and no recall finds them.
+are returned; the end of the loop is the result. What is decided first stays: a later
+offer to the same loop gets the stored decision, and adds only texts that are new. From
+draws and results, `prove` computes what the texts add, with an interval that is valid
+however often somebody looks. The texts are external: they are never learnt, and no
+recall finds them.
 """
 
 import asyncio
+import json
+import time
 from collections.abc import Sequence
 
+from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.holdout import is_source_withheld
 from heedful.lessons.lesson import (
     DEFAULT_HOLDOUT_SHARE,
@@ -17,13 +22,24 @@ from heedful.lessons.lesson import (
     check_holdout,
     short_digest,
 )
-from heedful.lessons.proof import TrialProof, prove_trial
+from heedful.lessons.proof import Cells, Pairs, TrialProof, prove_trial
 from heedful.loop.record import thousandths
 from heedful.redact import redact
-from heedful.store import open_store, trials
-from heedful.store.connection import storable
+from heedful.store import open_store
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    key_of,
+    resumable,
+    storable,
+)
+from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, require
+
+# The end of the name of the loop without texts, where a task has a loop of each kind.
+WITHOUT_ENDING = " without"
+MAX_LOOP_TEXTS = 1_000  # different texts that one source may offer to one loop
 
 
 class Trial:
@@ -61,8 +77,8 @@ class Trial:
         """
         _check_name("loop", loop)
         check_sequence("texts", texts, str, "a list of texts")
-        allowed = f"at most {trials.MAX_LOOP_TEXTS:,}"
-        is_short = len(texts) <= trials.MAX_LOOP_TEXTS
+        allowed = f"at most {MAX_LOOP_TEXTS:,}"
+        is_short = len(texts) <= MAX_LOOP_TEXTS
         require(is_short, "number of texts", len(texts), allowed)
 
         offered = [text for text in texts if text.strip()]
@@ -71,7 +87,7 @@ class Trial:
         is_withheld = is_source_withheld(seed, loop, self.source, self.holdout)
         is_shown = await self.store.write(
             self.scope,
-            trials.offer,
+            offer,
             self.source,
             loop,
             texts=[keep(text) for text in offered],
@@ -98,9 +114,7 @@ class Trial:
             require(passed is None, "passed", passed, "left out if there is a score")
             check_share("score", score)
 
-        await self.store.write(
-            self.scope, trials.end, self.source, loop, thousandths(score)
-        )
+        await self.store.write(self.scope, end, self.source, loop, thousandths(score))
 
     async def offered(self, loop: str) -> tuple[str, ...]:
         """Return the digests of the texts that were offered to a loop, or the texts.
@@ -108,19 +122,13 @@ class Trial:
         The digest is the first 16 hex digits of the SHA-256. The result is empty for an
         unknown loop. Raises StoreError.
         """
-        return await self.store.read(self.scope, trials.offered, self.source, loop)
+        return await self.store.read(self.scope, offered, self.source, loop)
 
     async def prove(self) -> TrialProof:
         """Return whether the texts help, with intervals. Raises StoreError."""
-        results = await self.store.read(self.scope, trials.evidence, self.source)
+        cells, pending, pairs = await self.store.read(self.scope, evidence, self.source)
         # With many different holdouts this takes seconds.
-        return await asyncio.to_thread(
-            prove_trial,
-            self.source,
-            results.cells,
-            results.pending,
-            results.pairs,
-        )
+        return await asyncio.to_thread(prove_trial, self.source, cells, pending, pairs)
 
 
 def _check_name(field: str, name: object) -> None:
@@ -129,3 +137,126 @@ def _check_name(field: str, name: object) -> None:
     is_text = isinstance(name, str) and name.isprintable() and bool(name.strip())
     is_name = is_text and len(str(name)) <= MAX_NAME_CHARS
     require(is_name and redact(str(name)) == name, field, name, allowed)
+
+
+@resumable(result=bool)
+def offer(
+    db: Db,
+    scope: Scope,
+    source: str,
+    loop: str,
+    *,
+    texts: Sequence[str],
+    shown: bool,
+    share: float,
+) -> bool:
+    """Record that a source offers texts to a loop; return whether to show them.
+
+    `texts` are the texts as they are kept, or their digests. `shown` is what the draw
+    says; the decision of an earlier offer takes its place. An offer to a loop that has
+    ended is not recorded. Raises InvalidInput.
+    """
+    key = {**key_of(scope), "source": source, "loop": loop}
+    values = {
+        **key,
+        "shown": shown,
+        "share": share,
+        "texts": json.dumps(list(dict.fromkeys(texts))),
+        "via": db.actor.via,
+        "at": time.time(),
+    }
+    if db.insert_now("trial", values, CONFLICT_SKIP_SQL).rowcount:
+        return shown
+
+    (row,) = db.select("shown, texts, ended", "trial", key)
+    all_texts = list(dict.fromkeys([*json.loads(row["texts"]), *texts]))
+    if row["ended"] is None:
+        if len(all_texts) > MAX_LOOP_TEXTS:
+            allowed = f"at most {MAX_LOOP_TEXTS:,} for one loop and source"
+            raise InvalidInput("number of texts", len(all_texts), allowed)
+        db.update("trial", key, {"texts": json.dumps(all_texts)})
+
+    return bool(row["shown"])
+
+
+@resumable(result=None)
+def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
+    """Record the result of a loop, in thousandths; the same result again is harmless.
+
+    Raises NotFound if the source offered nothing to the loop, and Conflict if the loop
+    ended with another result.
+    """
+    key = {**key_of(scope), "source": source, "loop": loop}
+    rows = db.select("score", "trial", key)
+    if not rows:
+        where = f"the trial {source!r} of {scope.tenant}/{scope.project}"
+        raise NotFound("loop", loop, where, remedy="; offer its texts before it ends")
+
+    (stored_score,) = rows[0]
+    if stored_score is None:
+        db.update("trial", key, {"score": score, "ended": time.time()})
+    elif stored_score != score:
+        raise Conflict(
+            f"loop {loop!r} ended with the score {stored_score / 1000:g} in the trial "
+            f"{source!r}, not {score / 1000:g}; the first result stays"
+        )
+
+
+@resumable(result=None)
+def pair(
+    db: Db, scope: Scope, source: str, task: str, *, score: int, without: int
+) -> None:
+    """Record the results of two loops on one task, in thousandths: with and without.
+
+    No draw decided, so neither counts as offered. The first results of a task stay.
+    """
+    now = time.time()
+    row = {
+        **key_of(scope),
+        "source": source,
+        "share": 0.5,
+        "texts": "[]",
+        "at": now,
+        "ended": now,
+    }
+    first = {**row, "loop": task, "shown": True, "score": score}
+    second = {**row, "loop": task + WITHOUT_ENDING, "shown": False, "score": without}
+    db.insert("trial", first, CONFLICT_SKIP_SQL)
+    db.insert("trial", second, CONFLICT_SKIP_SQL)
+
+
+def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
+    """Return how often each result of a trial occurred, how many of its loops are open,
+    and how often each result of `pair` occurred.
+    """
+    values = {
+        "source": source,
+        "day": ABANDONED_LOOP_SECONDS,
+        "now": time.time(),
+    }
+    cells = {
+        (row["share"], bool(row["shown"]), row["score"] / 1000): row["n"]
+        for row in db.all("trial_results", scope, **values)
+    }
+    (pending,) = db.all("trial_pending", scope, **values)
+    pairs = {
+        (row["score"] / 1000, row["without"] / 1000): row["n"]
+        for row in db.all("trial_pairs", scope, source=source, suffix=WITHOUT_ENDING)
+    }
+    return cells, int(pending["n"]), pairs
+
+
+def proven(db: Db, scope: Scope) -> tuple[TrialProof, ...]:
+    """Return what each trial proves, in the order of the names of their sources."""
+    proofs = []
+    for row in db.all("trial_sources", scope):
+        cells, pending, pairs = evidence(db, scope, row["source"])
+        proofs.append(prove_trial(row["source"], cells, pending, pairs))
+    return tuple(proofs)
+
+
+def offered(db: Db, scope: Scope, source: str, loop: str) -> tuple[str, ...]:
+    """Return what is kept of the texts that a source offered to a loop."""
+    key = {**key_of(scope), "source": source, "loop": loop}
+    rows = db.select("texts", "trial", key)
+    return tuple(json.loads(rows[0]["texts"])) if rows else ()

@@ -30,6 +30,7 @@ from heedful.lessons.proof_words import ProofWords
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS, LadderFigures, figure_loop
+from heedful.memory.trial import MAX_LOOP_TEXTS
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import CommandText, Page, SentLessonState, Shape
@@ -37,7 +38,6 @@ from heedful.store.episodes import StoredEpisode
 from heedful.store.keys import Key
 from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
 from heedful.store.records import StoredLoop
-from heedful.store.trials import MAX_LOOP_TEXTS
 from heedful.validation import MAX_NAME_CHARS, MAX_SCORE
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level

@@ -2,7 +2,7 @@
 
 A line is one failure that came back in several of the newest sessions: first those with
 a fix, then what calls had in common that never worked. What waits in quarantine is not
-told.
+told. Before these lines stand the rules of the team's file.
 """
 
 from collections.abc import Iterator, Set
@@ -157,3 +157,9 @@ def _call_lines(rows: list[Row]) -> Iterator[BriefLine]:
             failed=row["failed"],
             lesson=row["lesson_id"] or 0,
         )
+
+
+def team_rules(db: Db, scope: Scope, limit: int) -> dict[int, str]:
+    """Return the followed rules that are about no error: their texts by id."""
+    rows = db.all("opening_rules", scope, limit=limit)
+    return {row["id"]: row["text"] for row in rows}

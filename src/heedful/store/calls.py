@@ -230,9 +230,9 @@ def history_of(
     failed_rows = _find_failures(db, scope, session, marks)
     is_believed = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
-        from heedful.store import quarantine  # a hook seldom needs it
+        from heedful.store import keys  # a hook seldom needs it
 
-        names = quarantine.believed_names(db, scope, stated)
+        names = keys.believed_names(db, scope, stated)
         is_believed = call_origin(tool, fields, names) != "outside"
     for rows in failed_rows:
         failure, waits = _known_failure(

@@ -9,7 +9,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
@@ -23,6 +23,7 @@ from heedful.store.connection import (
     Db,
     from_row,
     holds,
+    key_of,
     resumable,
 )
 from heedful.store.store import Store
@@ -191,6 +192,23 @@ def stated_keys(db: Db, scope: Scope) -> frozenset[str]:
     """Return the sources of the tenant's keys that were not created as from outside."""
     rows = db.run("stated_keys", {"tenant": scope.tenant})
     return frozenset(f"{KEY_SOURCE_PREFIX}{row['id']}" for row in rows)
+
+
+def stated_names(db: Db, scope: Scope) -> frozenset[str]:
+    """Return the names of sources that people stated: what they say is told at once."""
+    key = {**key_of(scope), "action": "trust"}
+    rows = db.select("subject, record", "ruling", key, "order by at, id")
+    # A later ruling replaces an earlier one.
+    stated = {row["subject"]: json.loads(row["record"])["stated"] for row in rows}
+    return frozenset(name for name, is_stated in stated.items() if is_stated)
+
+
+def believed_names(db: Db, scope: Scope, own: Collection[str] = ()) -> frozenset[str]:
+    """Return the names that people stated, `own` names, and keys of the service.
+
+    A key that was created as one from outside is left out.
+    """
+    return frozenset({*own, *stated_names(db, scope), *stated_keys(db, scope)})
 
 
 def any_key(db: Db, scope: Scope) -> bool:

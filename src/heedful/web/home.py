@@ -7,7 +7,8 @@ from dataclasses import asdict
 from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import name_tenant
-from heedful.store import aging, lessons, quarantine, reminders
+from heedful.memory import quarantine
+from heedful.store import aging, lessons, reminders
 from heedful.store.connection import Db, Row, token
 from heedful.store.recent import (
     FailureCause,

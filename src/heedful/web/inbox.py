@@ -19,12 +19,9 @@ from heedful.lessons.lesson import Example, Match
 from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.lessons.scope import name_scope
+from heedful.memory import quarantine as quarantine_store
 from heedful.pages.report import counted
-from heedful.store import (
-    exposures,
-    lessons as lesson_store,
-    quarantine as quarantine_store,
-)
+from heedful.store import exposures, lessons as lesson_store
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.lists import MAX_PAGE_ROWS

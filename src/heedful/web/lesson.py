@@ -7,10 +7,11 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.scope import lesson_name
+from heedful.memory import quarantine
 from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
-from heedful.store import lessons as lesson_store, quarantine
+from heedful.store import lessons as lesson_store
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.lessons import NEVER_SHOWN, NOT_SHOWN_SINCE, measure

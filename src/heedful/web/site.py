@@ -35,6 +35,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, StoreError
 from heedful.lessons.commands import quote_words
+from heedful.memory import quarantine
 from heedful.pages.report import STYLE_FILE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
@@ -45,7 +46,7 @@ from heedful.service.middleware import (
 )
 from heedful.service.problems import RETRY_SOON_HEADERS, Problem
 from heedful.service.setup import Setup
-from heedful.store import DEFAULT_DATABASE_FILE, keys, quarantine, shown
+from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
