@@ -43,6 +43,8 @@ def require(condition: object, field: str, value: object, allowed: str) -> None:
 
 # Of every name that is typed in: of a loop, a model, a memory key, a source.
 MAX_NAME_CHARS = 200
+# Of a text in a line, a finding, a reason or a feedback; a longer one is cut.
+MAX_SHOWN_TEXT_CHARS = 400
 
 
 def check_name(field: str, name: str) -> None:

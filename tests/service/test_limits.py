@@ -19,10 +19,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
 
 import heedful
 from heedful.lessons.lesson import Scope
-from heedful.service.middleware import MAX_RATE_KEYS, RateLimit
+from heedful.service.middleware import RateLimit
 from heedful.service.problems import Problem
 from heedful.service.routes import operations
-from heedful.service.setup import RequestLimits
+from heedful.service.setup import MAX_REMEMBERED_CALLERS, RequestLimits
 from heedful.store import keys
 from tests.engines import change_rows
 from tests.service.jobs import Handed
@@ -171,7 +171,7 @@ def test_a_key_has_a_rate(tmp_path):
     with pytest.raises(Problem):
         rates.take("a", 10.9)
     slow = RateLimit(0.01, 1)
-    for n in [*range(MAX_RATE_KEYS + 10), 0]:  # the first is forgotten by then
+    for n in [*range(MAX_REMEMBERED_CALLERS + 10), 0]:  # the first is forgotten by then
         slow.take(str(n), 0.0)
     with pytest.raises(Problem, match="try again in 100 s"):
         slow.take("0", 0.0)

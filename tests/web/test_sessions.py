@@ -18,13 +18,12 @@ from typer.testing import CliRunner
 from heedful.cli import service
 from heedful.cli.app import app
 from heedful.lessons.lesson import Scope
-from heedful.service.setup import RequestLimits
+from heedful.service.setup import MAX_REMEMBERED_CALLERS, RequestLimits
 from heedful.store import keys
 from heedful.web import site
 from heedful.web.session import (
     MAX_KEY_SESSIONS,
     MAX_SESSION_IDLE_SECONDS,
-    MAX_SESSIONS,
     Sessions,
 )
 from tests.engines import change_rows, opened
@@ -392,9 +391,9 @@ def test_ten_thousand_sign_ins_end_no_session_of_another_key():
 def test_many_keys_end_no_session_of_a_key_with_few():
     sessions = Sessions()
     mine, session = sessions.begin("Bearer mine", "mine")
-    for number in range(MAX_SESSIONS + 500):
+    for number in range(MAX_REMEMBERED_CALLERS + 500):
         sessions.begin("Bearer theirs", f"key {number % 150}")
-    assert len(sessions._sessions) == MAX_SESSIONS
+    assert len(sessions._sessions) == MAX_REMEMBERED_CALLERS
     assert sessions.find(mine) is session
 
 

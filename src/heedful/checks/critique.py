@@ -29,6 +29,7 @@ from heedful.models.function import Function
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.validation import (
+    MAX_SHOWN_TEXT_CHARS,
     check_integer,
     check_number,
     check_share,
@@ -64,7 +65,6 @@ BIAS_SCORE = "bias"
 SEVERITY_SCORE = "severity"
 """The score of a role with issues: the highest severity of an issue, 0 without any."""
 
-MAX_OPINION_CHARS = 400  # of a reason, an issue, or a quote
 MAX_CRITIC_TEXT_CHARS = 4_000  # two texts fit a context of 4,096 tokens
 # The least difference that counts, as for an improvement in a loop.
 MIN_SCORE_DIFFERENCE = 0.05
@@ -138,7 +138,7 @@ class Role:
         The model writes the reason before the scores.
         """
         share = {"type": "number", "minimum": 0, "maximum": 1}
-        reason = text_schema(MAX_OPINION_CHARS)
+        reason = text_schema(MAX_SHOWN_TEXT_CHARS)
         keys: dict[str, Any] = {
             "reason": {
                 **reason,
@@ -153,7 +153,7 @@ class Role:
             bias = {
                 "tag": {"enum": [*self.tags]},
                 "severity": share,
-                "quote": text_schema(MAX_OPINION_CHARS),
+                "quote": text_schema(MAX_SHOWN_TEXT_CHARS),
             }
             tag_lines = [
                 f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items()
@@ -166,8 +166,8 @@ class Role:
 
         if self.issues:
             issue = {
-                "issue": text_schema(MAX_OPINION_CHARS),
-                "suggestion": text_schema(MAX_OPINION_CHARS),
+                "issue": text_schema(MAX_SHOWN_TEXT_CHARS),
+                "suggestion": text_schema(MAX_SHOWN_TEXT_CHARS),
                 "severity": share,
             }
             keys["issues"] = {
@@ -472,7 +472,7 @@ def _read_line(answer: Mapping[str, Any], name: str) -> str:
     """
     value = answer.get(name)
     require(isinstance(value, str), name, value, "text")
-    return " ".join(plain_text(value).split())[:MAX_OPINION_CHARS]
+    return " ".join(plain_text(value).split())[:MAX_SHOWN_TEXT_CHARS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import json_path, path_kind, word_problem
-from heedful.loop.feedback import MAX_FEEDBACK_TEXT_CHARS
 from heedful.loop.record import (
     ANSWER_CHECK,
     Attempt,
@@ -25,6 +24,7 @@ from heedful.loop.record import (
 )
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 MAX_PROBLEMS = 10  # of one answer that become findings; the others are counted
 # How the names of rules of a JSON Schema end that limit a number or a length.
@@ -181,7 +181,7 @@ def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Find
 
     findings = []
     for problem in islice(problems, MAX_PROBLEMS):
-        message = redact_start(problem.message, MAX_FEEDBACK_TEXT_CHARS)
+        message = redact_start(problem.message, MAX_SHOWN_TEXT_CHARS)
         key = ""
         if problem.kind:
             key = f"{check}: {redact(problem.kind)}"

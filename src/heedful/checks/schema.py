@@ -22,9 +22,9 @@ from heedful.checks.refusal import (
 from heedful.checks.text import read
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
-from heedful.loop.feedback import MAX_FEEDBACK_TEXT_CHARS
 from heedful.loop.record import Finding, as_data
 from heedful.redact import redact_start
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -137,7 +137,7 @@ def limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
 
     others = [problem.key.removeprefix(f"{check}: ") for problem in problems]
     if others:
-        names = redact_start("; ".join(dict.fromkeys(others)), MAX_FEEDBACK_TEXT_CHARS)
+        names = redact_start("; ".join(dict.fromkeys(others)), MAX_SHOWN_TEXT_CHARS)
         message = f"and {len(others)} more: {names}"
         # A warning: what it names is no rule of its own.
         yield replace(make_finding(check, message, "", "more"), level="warning")

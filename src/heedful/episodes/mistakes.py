@@ -64,8 +64,8 @@ from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
 from heedful.redact import redact
 from heedful.sanitize import clean
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
-MAX_ANSWER_CHARS = 400  # of an answer or a remark that a mistake quotes
 # A step that is made so often in a row, with the same result, has no effect.
 REPEATED_TIMES = 3
 # The check of the error that ended a run.
@@ -468,7 +468,7 @@ class MistakeFinder:
 
     def _answer(self, position: int) -> Call:
         """Return an answer of the agent as the call of a mistake."""
-        text = clean(self.events[position].content, MAX_ANSWER_CHARS)
+        text = clean(self.events[position].content, MAX_SHOWN_TEXT_CHARS)
         return Call(tool="answer", text=redact(text))
 
     def _event_mistake(self, position: int) -> FoundMistake:
@@ -503,7 +503,7 @@ class MistakeFinder:
 
         `position` is that of the event that shows it.
         """
-        error = _telling(redact(clean(error, MAX_ANSWER_CHARS)))
+        error = _telling(redact(clean(error, MAX_SHOWN_TEXT_CHARS)))
         name = f"{place}: {error}" if place else error
         if self.events:
             positions = positions or (position,)

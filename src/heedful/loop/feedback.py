@@ -2,9 +2,9 @@
 
 from heedful.loop.record import Evaluation, Finding, Goal, format_score
 from heedful.sanitize import clean, sanitize
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 MAX_FEEDBACK_CHARS = 1_500
-MAX_FEEDBACK_TEXT_CHARS = 400  # of one text in a feedback
 # A line is not cut below this length, so that it keeps the name of its check.
 MIN_FEEDBACK_LINE_CHARS = 130
 FEEDBACK_HEADING = "The last answer was not accepted:"  # the first line of a feedback
@@ -68,8 +68,8 @@ def _failed_lines(
 def _finding_line(finding: Finding) -> str:
     """Return the line about a finding: its check, its message and its fix."""
     check = clean(finding.check, 60)
-    message = clean(finding.message, MAX_FEEDBACK_TEXT_CHARS).rstrip(" .")
-    fix = clean(finding.fix, MAX_FEEDBACK_TEXT_CHARS)
+    message = clean(finding.message, MAX_SHOWN_TEXT_CHARS).rstrip(" .")
+    fix = clean(finding.fix, MAX_SHOWN_TEXT_CHARS)
     return f"- {check}: {message}. {fix}".rstrip()
 
 

@@ -11,8 +11,9 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from heedful.loop.runs import CheckResult, Report, StageReport
-from heedful.pages.report import MAX_PAGE_LINE_CHARS, counted, happened, verdict
+from heedful.pages.report import counted, happened, verdict
 from heedful.sanitize import clean
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
@@ -40,7 +41,7 @@ class Fact:
         if self.attempt:
             parts.append(f"attempt {self.attempt}")
         parts.append(self.check)
-        place = "/".join(clean(part, MAX_PAGE_LINE_CHARS) for part in parts if part)
+        place = "/".join(clean(part, MAX_SHOWN_TEXT_CHARS) for part in parts if part)
         return f"[{place}]"
 
     def __str__(self) -> str:
@@ -89,7 +90,7 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
     facts = []
     if missing or not stages:
-        run = clean(report.run, MAX_PAGE_LINE_CHARS)
+        run = clean(report.run, MAX_SHOWN_TEXT_CHARS)
         understood = f"which stages of run {run} were retried, and why"
         facts = [Fact(text=describe_run(report), run=report.run)]
         stages = list(report.stages)
@@ -151,7 +152,7 @@ def _stages_with_number(report: Report, number: int | None) -> list[StageReport]
 
 def describe_run(report: Report) -> str:
     """Return a text that says how the run ended."""
-    degraded = ", ".join(clean(name, MAX_PAGE_LINE_CHARS) for name in report.degraded)
+    degraded = ", ".join(clean(name, MAX_SHOWN_TEXT_CHARS) for name in report.degraded)
     ending = {
         "degraded": f"was degraded after {degraded}",
         "halted": "was halted",
@@ -163,8 +164,8 @@ def describe_run(report: Report) -> str:
     }[report.status]
 
     attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")
-    run = clean(report.run, MAX_PAGE_LINE_CHARS)
-    pipeline = clean(report.pipeline, MAX_PAGE_LINE_CHARS)
+    run = clean(report.run, MAX_SHOWN_TEXT_CHARS)
+    pipeline = clean(report.pipeline, MAX_SHOWN_TEXT_CHARS)
     stages = counted(len(report.stages), "stage")
     return f"run {run} of pipeline {pipeline} {ending}; {stages}, {attempts}"
 
@@ -186,12 +187,12 @@ def summarize_run(report: Report) -> list[str]:
         wrong = list(chain.from_iterable(item.failed for item in stage.attempts))
         if wrong:
             line += f"; {wrong[-1].check_name}: {wrong[-1].message}"
-        lines.append(clean(line, MAX_PAGE_LINE_CHARS))
+        lines.append(clean(line, MAX_SHOWN_TEXT_CHARS))
 
     lessons = _shown_lessons(report)
     if lessons:
         line = f"memory showed {', '.join(lessons)}"
-        lines.append(clean(line, MAX_PAGE_LINE_CHARS))
+        lines.append(clean(line, MAX_SHOWN_TEXT_CHARS))
     return lines
 
 
@@ -216,7 +217,7 @@ def describe_stage(report: Report, stage: StageReport) -> str:
 
 def _place(report: Report, stage: StageReport, meaning: str = "") -> str:
     """Return a text such as "stage 2 (classify)"; `meaning` is said after the name."""
-    name = clean(stage.name, MAX_PAGE_LINE_CHARS)
+    name = clean(stage.name, MAX_SHOWN_TEXT_CHARS)
     parts = [part for part in (name, meaning) if part]
     return f"stage {report.stages.index(stage) + 1} ({', '.join(parts)})"
 

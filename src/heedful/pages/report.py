@@ -36,6 +36,7 @@ from heedful.pages.attempt_table import (
 from heedful.pages.difference import marked
 from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean, without_controls
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
     from jinja2 import Environment
@@ -61,7 +62,6 @@ STATUS_SIGNS: Mapping[str, str] = _CHECK_SIGNS | _END_SIGNS
 SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
 # What a page shows of an attempt.
 MAX_ATTEMPT_LINES = 40  # of its output, and of what checks say
-MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
 
 
 def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
@@ -269,7 +269,7 @@ def visible(text: str) -> str:
     return without_controls(redact(text))
 
 
-def cut(text: str, most: int = MAX_PAGE_LINE_CHARS, left_out: int = 0) -> str:
+def cut(text: str, most: int = MAX_SHOWN_TEXT_CHARS, left_out: int = 0) -> str:
     """Return the visible text, cut after `most` characters, with a count of others.
 
     `left_out` is the number of characters that `text` lacks already. A text that is no

@@ -42,7 +42,7 @@ from heedful.lessons.origin import KEY_SOURCE_PREFIX, Origin, origin_of
 from heedful.memory.memory import Memory
 from heedful.service.problems import Problem, of_unreadable_json
 from heedful.service.schemas import TOO_DEEP, May, not_too_deep
-from heedful.service.setup import Setup
+from heedful.service.setup import MAX_REMEMBERED_CALLERS, Setup
 from heedful.service.wire import ANSWERED_SCOPE, MAX_ROW_ID
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
@@ -53,7 +53,6 @@ from heedful.store.store import Effects, also
 P = ParamSpec("P")
 T = TypeVar("T")
 KEY_CACHE_SECONDS = 1.0
-MAX_CACHED_KEYS = 10_000
 MCP_SOURCE = "agent:mcp"  # the source of what an MCP client without a key sends
 Project = Annotated[
     str | None,
@@ -269,7 +268,7 @@ class Callers:
             return key
 
         key = await keys.holder(self._setup.store, token)
-        if len(self._cached) >= MAX_CACHED_KEYS:
+        if len(self._cached) >= MAX_REMEMBERED_CALLERS:
             self._cached.clear()
         self._cached[digest] = key, now + KEY_CACHE_SECONDS
         return key

@@ -26,7 +26,7 @@ from heedful.drive.drive import Run
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
-from heedful.lessons.scope import name_scope
+from heedful.lessons.scope import DAY_SECONDS, name_scope
 from heedful.loop import codec, record
 from heedful.memory.arrivals import Patience, gather
 from heedful.memory.dream import consolidate
@@ -468,9 +468,8 @@ async def do(
     listener(job, "done", f"done in {time.monotonic() - began:.2f} s")
 
 
-# Seconds between two calls of `sweep`, and between two calls of `night`.
+# Seconds between two calls of `sweep`; `night` is called once a day.
 SWEEP_INTERVAL_SECONDS = 5.0
-NIGHT_INTERVAL_SECONDS = 86_400.0
 # The most episodes of a scope that one sweep queues, oldest first.
 MAX_SWEEP_EPISODES = 1_000
 
@@ -602,7 +601,7 @@ class LocalQueue(Work):
     async def __aenter__(self) -> "LocalQueue":
         self._rounds = [
             asyncio.create_task(self._repeat(sweep, SWEEP_INTERVAL_SECONDS)),
-            asyncio.create_task(self._repeat(night, NIGHT_INTERVAL_SECONDS)),
+            asyncio.create_task(self._repeat(night, DAY_SECONDS)),
         ]
         return self
 

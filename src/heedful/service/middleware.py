@@ -39,7 +39,7 @@ from heedful.service.problems import (
     answer,
     of_unreadable_json,
 )
-from heedful.service.setup import Metrics, RequestLimits, Setup
+from heedful.service.setup import MAX_REMEMBERED_CALLERS, Metrics, RequestLimits, Setup
 from heedful.store.connection import Db
 from heedful.store.idempotency import (
     REMOVED_ANSWER,
@@ -190,10 +190,6 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
         raise of_unreadable_json(error) from error
 
 
-# Keys whose rate is tracked; the least recently used is forgotten.
-MAX_RATE_KEYS = 10_000
-
-
 class RateLimit:
     """A token bucket for each caller: `burst` at once, refilled at `rate` a second."""
 
@@ -220,7 +216,7 @@ class RateLimit:
             wait_seconds = ceil((1 - tokens) / self._rate)
 
         self._buckets[caller] = tokens, now
-        if len(self._buckets) > MAX_RATE_KEYS:
+        if len(self._buckets) > MAX_REMEMBERED_CALLERS:
             self._buckets.popitem(last=False)
 
         if wait_seconds:

@@ -138,9 +138,8 @@ class Metrics:
 
 
 LIMITS_MIB_BYTES = 1024 * 1024
-# One for each scope, by which pages keep their figures; at the limit, all are made
-# again.
-MAX_CACHED_MEMORIES = 10_000
+# Callers, keys, sessions and scopes that a service remembers at a time.
+MAX_REMEMBERED_CALLERS = 10_000
 MAX_CHECK_PROCESSES = 2  # checks that run in processes at the same time
 
 
@@ -218,7 +217,7 @@ class Setup(Resources):
         if self.embedder:
             memory.later = partial(self.embed_soon, scope)
 
-        if len(self.memories) >= MAX_CACHED_MEMORIES:
+        if len(self.memories) >= MAX_REMEMBERED_CALLERS:
             self.memories.clear()
         self.memories[scope] = memory
         return memory

@@ -34,7 +34,8 @@ from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
 from heedful.redact import redact
 from heedful.store import aging, exposures, session_marks, user_rules
-from heedful.store.connection import MAX_REASON_CHARS, Db, Row, key_of, storable
+from heedful.store.connection import Db, Row, key_of, storable
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.lesson_check import LessonCheck
@@ -106,7 +107,7 @@ def _record_failure(
         **key_of(scope),
         **columns,
         "source": source,
-        "error": storable(redact(error))[:MAX_REASON_CHARS],
+        "error": storable(redact(error))[:MAX_SHOWN_TEXT_CHARS],
         "origin": origin,
         "lesson_id": lesson_id,
         "calls": calls,

@@ -51,8 +51,6 @@ Row = Any
 # rows.
 Rows = Any
 
-# The most characters of an error or a reason that is stored beside what it is about.
-MAX_REASON_CHARS = 400
 # The `limit` of a statement that returns all rows; no id is above it.
 MAX_ROWS = 2**53
 # The end of an `insert` that does nothing if the row exists.

@@ -27,7 +27,6 @@ from heedful.lessons.scope import Scope
 from heedful.store import calls, session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
-    MAX_REASON_CHARS,
     Db,
     from_row,
     holds,
@@ -36,6 +35,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.episodes.spans import Piece
@@ -224,7 +224,7 @@ def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> N
 
 def settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     """Give an episode its new state; return False if it has its lessons already."""
-    reason = storable(error)[:MAX_REASON_CHARS]
+    reason = storable(error)[:MAX_SHOWN_TEXT_CHARS]
     row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
     return row is not None
 

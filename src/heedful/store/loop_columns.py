@@ -16,13 +16,14 @@ from heedful.loop.decide import Again, state_after
 from heedful.loop.record import Attempt
 from heedful.redact import redact_data
 from heedful.store import ladders
-from heedful.store.connection import MAX_REASON_CHARS, storable
+from heedful.store.connection import storable
 from heedful.store.records import (
     FAILURE_STEP,
     EntryColumns,
     Head,
     JournalEntry,
 )
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 # The fields of a `Head` that are texts. The others are data or records, stored as JSON.
 HEAD_TEXTS = [field.name for field in fields(Head) if isinstance(field.default, str)]
@@ -86,7 +87,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
         key, record = entry.step
         statements.append(("insert_step", {"key": key, "record": dump(record)}))
     if entry.failure:
-        failure = dump(storable(entry.failure)[:MAX_REASON_CHARS])
+        failure = dump(storable(entry.failure)[:MAX_SHOWN_TEXT_CHARS])
         statements.append(("replace_step", {"key": FAILURE_STEP, "record": failure}))
     if entry.spending is not None:
         rung, usage, reserved_at = entry.spending

@@ -17,6 +17,7 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
@@ -25,7 +26,6 @@ from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.rulings import name_of
 from heedful.web.steps import first_failure, steps_of
 
-FIGURE_DAY_SECONDS = 86_400.0
 # Pages show only the beginning of a longer task.
 MAX_SHOWN_TASK_CHARS = 4_000
 # A list does not read longer records of an attempt, a decision or an episode, so that
@@ -188,4 +188,4 @@ def overrides(db: Db, scope: Scope) -> list[Plain]:
     """Return the overrides that expire within a day, soonest first."""
     now = time.time()
     current = rows(db, scope, "overrides", now=now, limit=20)
-    return [dict(row) for row in current if row["until"] < now + FIGURE_DAY_SECONDS]
+    return [dict(row) for row in current if row["until"] < now + DAY_SECONDS]

@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from heedful.service.problems import Problem
+from heedful.service.setup import MAX_REMEMBERED_CALLERS
 from heedful.web.addresses import origin_scheme, proxy_scheme
 
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
-# At a time. If there are more, the key with the most sessions loses the one that was
-# not used for the longest time, so that nobody can end the sessions of others.
-MAX_SESSIONS = 10_000
+# Of a key, at a time. If there are more sessions than a service remembers, the key with
+# the most loses the one that was not used for the longest time, so that nobody can end
+# the sessions of others.
 MAX_KEY_SESSIONS = 100
 
 
@@ -86,7 +87,7 @@ class Sessions:
         self._end_idle()
         if len(self._of_key.get(key, ())) >= MAX_KEY_SESSIONS:
             self._end_oldest(key)
-        if len(self._sessions) >= MAX_SESSIONS:
+        if len(self._sessions) >= MAX_REMEMBERED_CALLERS:
             self._end_oldest(max(self._of_key, key=self._count))
 
         cookie = secrets.token_urlsafe(32)
