@@ -19,8 +19,8 @@ from heedful.loop.runs import Report, StageReport
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
-from heedful.pages.report import happened
 from heedful.pages.attempt_table import worked
+from heedful.pages.report import happened
 from heedful.sanitize import clean
 from heedful.store.runs import report_of
 

@@ -9,7 +9,7 @@ import pytest
 
 import heedful
 from heedful.episodes.episode import Episode, Event
-from heedful.store import aging
+from heedful.store import calls
 from tests.hosts import patient_host
 
 MISSING = "E   ModuleNotFoundError: No module named 'babel'"
@@ -119,7 +119,7 @@ async def test_no_file_outside_of_the_repository_is_read(
     file.symlink_to(elsewhere)
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     [lesson] = await memory.top(5)
-    mistakes = await memory.store.read(memory.scope, aging.mistakes, [lesson["id"]])
+    mistakes = await memory.store.read(memory.scope, calls.mistakes, [lesson["id"]])
     assert not mistakes[lesson["id"]].files
 
 

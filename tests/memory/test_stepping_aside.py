@@ -11,7 +11,7 @@ from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Example, Lesson, Outcome
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.store import exposures, reminders
 from heedful.store.store import Store
 
 pytestmark = pytest.mark.both_nightly
@@ -141,10 +141,11 @@ async def test_a_lesson_is_shown_to_one_session_in_40(store: Store) -> None:
     announced = [
         await store.write(
             scope,
-            exposures.announce,
+            reminders.remind,
             session=f"session {number}",
             lessons=[1, 2],
             share=0.1,
+            at=float(number),
         )
         for number in range(200)
     ]

@@ -58,7 +58,6 @@ from heedful.memory.vectors import load_embedder
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.store import (
-    aging,
     calls,
     episodes,
     exposures,
@@ -737,7 +736,7 @@ class HostRun:
         if memory is None or not texts or not self.host.root:
             return dict(texts)
 
-        mistakes = await memory.store.read(memory.scope, aging.mistakes, list(texts))
+        mistakes = await memory.store.read(memory.scope, calls.mistakes, list(texts))
         aged: dict[int, str] = {}
         for id, text in texts.items():
             digests = mistakes[id].files if id in mistakes else {}

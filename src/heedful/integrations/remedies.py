@@ -17,7 +17,7 @@ from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
 from heedful.lessons.action import arguments_of, path_of
 from heedful.lessons.call_marks import Mark
-from heedful.lessons.contracts import Contract, find_contract
+from heedful.lessons.contracts import find_contract
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.scope import Scope
@@ -26,7 +26,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.silence import say
 from heedful.memory.memory import Memory
 from heedful.store import episodes, patterns
-from heedful.store.calls import FailureKnowledge, JudgedCall, knowledge_of
+from heedful.store.calls import knowledge_of
 from heedful.store.connection import Db
 
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
@@ -71,7 +71,16 @@ class FailureInquiry:
         self.arguments = arguments_of(await self._read_arguments())
         errors = await asyncio.to_thread(lambda: self.errors)
         contract = find_contract(self.arguments, self.error, errors)
-        knowledge = await self._read_knowledge(contract)
+        knowledge = await self.memory.store.read(
+            self.memory.scope,
+            knowledge_of,
+            self.tool,
+            self.arguments,
+            errors=errors,
+            session=self.session,
+            folder=self.folder,
+            contract=contract,
+        )
         if knowledge.is_told:
             return Remedy(silence=say("told with the call"))
         # What a tool demands is told when a second session has not kept it.
@@ -96,20 +105,6 @@ class FailureInquiry:
     def errors(self) -> list[str]:
         """The lines that name the errors of the call."""
         return named_errors(self.error, self.arguments)
-
-    async def _read_knowledge(self, contract: Contract | None) -> FailureKnowledge:
-        """Return what the store knows about the failure."""
-        failed_call = JudgedCall(
-            tool=self.tool,
-            arguments=self.arguments,
-            errors=self.errors,
-            session=self.session,
-            folder=self.folder,
-        )
-
-        return await self.memory.store.read(
-            self.memory.scope, knowledge_of, failed_call, contract
-        )
 
     async def find_lesson(self) -> tuple[Seen, dict[int, str]]:
         """Return the lesson about this very error that has a fix, by its id.

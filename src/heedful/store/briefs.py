@@ -14,7 +14,7 @@ from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.lessons.mistake import from_json
 from heedful.lessons.scope import Scope
-from heedful.store import aging
+from heedful.store.calls import has_failed_fix
 from heedful.store.connection import Db, Row
 
 # A brief has at most so many lines, and looks at so many of the newest sessions.
@@ -118,7 +118,7 @@ def _error_lines(db: Db, scope: Scope, rows: list[Row]) -> Iterator[BriefLine]:
         if row["sessions"] < MIN_LESSON_SESSIONS or not is_usable:
             continue
         mistake = from_json(row["mistake"])
-        if mistake is None or aging.has_failed_fix(db, scope, mistake):
+        if mistake is None or has_failed_fix(db, scope, mistake):
             continue
         text = render.brief_line(mistake)
         if text:

@@ -9,7 +9,7 @@ nothing.
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope, source_of
 from heedful.redact import redact
-from heedful.store import aging, exposures, session_marks, user_rules
+from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
@@ -333,7 +333,7 @@ def _known_failure(
     bare = without_outside(mistake)
     failure = replace(failure, error=failure.error or bare.error)
     if contract is None and _has_mark(mistake, mark, folder):
-        has_failed = aging.has_failed_fix(db, scope, mistake)
+        has_failed = has_failed_fix(db, scope, mistake)
         fix = () if has_failed else render.fix_lines(bare)
         failure = replace(failure, words=bare.words, fix="\n".join(fix))
     return failure, waiting
@@ -363,17 +363,6 @@ def _checks_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCall:
-    """A call of an agent in a repository, and the `errors` with which it failed."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    errors: Sequence[str] = ()
-    session: str = ""
-    folder: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureKnowledge:
     """What is known about a call that failed.
 
@@ -388,26 +377,64 @@ class FailureKnowledge:
 def knowledge_of(
     db: Db,
     scope: Scope,
-    call: JudgedCall,
-    contract: Contract | None = None,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    errors: Sequence[str],
+    session: str,
+    folder: str,
+    contract: Contract | None,
 ) -> FailureKnowledge:
-    """Return what is known about a call that failed; `contract` is the one it broke."""
-    failed = failed_marks(
-        call.tool,
-        call.arguments,
-        call.errors,
-        contract=contract,
-        folder=call.folder,
-    )
+    """Return what is known about a call of a session that failed with `errors`.
+
+    The `folder` is that of the repository, and `contract` the one that the call broke.
+    """
+    failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
     names = [f"told {mark.digest}" for mark in failed]
     is_broken_again = False
     if contract is not None:
-        mark = Mark("contract", contract.name, call.tool)
+        mark = Mark("contract", contract.name, tool)
         key = {**key_of(scope), "digest": mark.digest}
-        own_source = storable(source_of(call.session))
+        own_source = storable(source_of(session))
         rows = db.select("source", "call_failure", key)
         is_broken_again = any(row["source"] != own_source for row in rows)
     return FailureKnowledge(
-        is_told=bool(session_marks.find(db, scope, call.session, names)),
+        is_told=bool(session_marks.find(db, scope, session, names)),
         is_broken_again=is_broken_again,
     )
+
+
+def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
+    """Return the mistakes that the lessons with these ids are about."""
+    mistakes: dict[int, Mistake] = {}
+    for id in ids:
+        for row in db.select("mistake", "lesson", {**key_of(scope), "id": id}):
+            mistake = from_json(row["mistake"])
+            if mistake is not None:
+                mistakes[id] = mistake
+    return mistakes
+
+
+def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
+    """Return the failures of runs, those that came most often first."""
+    rows: list[render.FailureRow] = []
+    for row in db.all("failures", scope, limit=limit):
+        mistake = from_json(row["mistake"])
+        if mistake is None:
+            continue
+        failure = render.FailureRow.of(mistake)
+        failure.runs = row["seen"]
+        failure.calls = row["seen"] * mistake.calls_lost
+        failure.last_seen = row["last_seen"]
+        failure.state = row["state"]
+        failure.lesson = row["id"]
+        rows.append(failure)
+    return sorted(rows, key=lambda one: (-one.runs, -one.calls))
+
+
+def has_failed_fix(db: Db, scope: Scope, mistake: Mistake | None) -> bool:
+    """Return whether the fix of a mistake failed itself, and has not worked since."""
+    if mistake is None or mistake.fix is None or not mistake.fix.digest:
+        return False
+    digests = json.dumps([mistake.fix.digest])
+    return bool(db.all("failures_of_call", scope, digests=digests))

@@ -19,13 +19,10 @@ from heedful.lessons.holdout import (
     Exposure,
     LoopExposures,
     Shown,
-    is_withheld,
-    opportunity_name,
-    plan_holdout,
 )
 from heedful.lessons.lesson import MIN_QUIET_LOOPS, Lesson, Match, Outcome
 from heedful.lessons.lesson_check import Alarm, LessonCheck
-from heedful.lessons.scope import Remembered, Scope, lesson_name, source_of
+from heedful.lessons.scope import Remembered, Scope
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -507,75 +504,6 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     order = f"order by at desc, id desc limit {limit:d}"
     rows = db.select(columns, "ruling", key_of(scope), order)
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
-
-
-def announce(
-    db: Db,
-    scope: Scope,
-    session: str,
-    lessons: Sequence[int],
-    share: float,
-) -> frozenset[int]:
-    """Return which of `lessons` are to be shown at this moment of a session.
-
-    Each is recorded as one opportunity to avoid its error: an exposure named
-    `SESSION/SIGNATURE`.
-
-    A lesson is withheld with the probability `share`, in the whole session or not at
-    all; nothing is withheld from the first sessions of a scope. Where memory hurts,
-    each lesson is withheld from 39 of 40 sessions. A lesson that only this session
-    taught is neither shown nor recorded, unless an operator wrote it.
-    """
-    if not lessons:
-        return frozenset()
-
-    share = plan_holdout(share, past(db, scope, "")).share
-    own_source = storable(source_of(session))
-    shown_ids = set[int]()
-    for id in lessons:
-        columns = "kind, signature, source, seen, trust, author"
-        for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
-            is_own = lesson["source"] == own_source and lesson["seen"] == 1
-            if is_own and lesson["trust"] != "user":
-                continue
-            exposure = _opportunity(db, scope, session, lesson, share=share)
-            expose(db, scope, exposures=(exposure,), outcome=None, now=time.time())
-            if exposure.shown:
-                shown_ids.add(id)
-
-    return frozenset(shown_ids)
-
-
-def _opportunity(
-    db: Db, scope: Scope, session: str, lesson: Row, share: float
-) -> Exposure:
-    """Return the exposure of a lesson in a session.
-
-    If the lesson was shown or withheld before in this session, it is again; otherwise
-    it is withheld with the probability `share`.
-    """
-    signature = lesson["signature"]
-    name = lesson_name(lesson["kind"], signature)
-    loop = opportunity_name(storable(session), signature)
-
-    recorded = shown_to(db, scope, loop)
-    if recorded:
-        is_shown = recorded[0].shown
-    else:
-        seed = f"{scope.tenant}\0{scope.project}"
-        # Opportunities count one by one, so each needs a draw of its own.
-        is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
-
-    # If their source is revoked, what the session repeats of them goes, too.
-    examples = (lesson["author"],) if lesson["author"] else ()
-    return Exposure(
-        name,
-        loop,
-        shown=is_shown,
-        signature=signature,
-        share=share,
-        examples=examples,
-    )
 
 
 def settle(db: Db, scope: Scope, outcome: Outcome, at: float) -> None:

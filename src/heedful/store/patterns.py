@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from heedful.lessons import render
 from heedful.lessons.lesson import LESSON_KINDS, Filter, Scope, Signature
+from heedful.lessons.mistake import from_data, to_data
 from heedful.lessons.patterns import (
     MASK_PATTERN,
     MAX_SCOPE_PATTERNS,
@@ -21,8 +23,7 @@ from heedful.lessons.patterns import (
 )
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.redact import redact
-from heedful.store import search
-from heedful.store.aging import without_failed_fix
+from heedful.store import calls, search
 from heedful.store.connection import Db, Row, storable
 from heedful.store.lessons import plain
 
@@ -126,7 +127,7 @@ def find(
     lessons = {}
     for match in matches:
         for lesson in match.seen.lessons:
-            lessons[lesson["id"]] = without_failed_fix(db, scope, lesson)
+            lessons[lesson["id"]] = _without_failed_fix(db, scope, lesson)
 
     members = json.dumps([match.digest for match in matches])
     for row in db.all("rules_of", scope, members=members):
@@ -287,3 +288,14 @@ def _learn_templates(error_type: str, rows: Sequence[Row]) -> Templates:
 def _stored_signature(row: Row, error_type: str) -> Signature:
     """Return the signature of a stored pattern; its exact text is not known."""
     return Signature("", row["pattern"], digest=row["signature"], error_type=error_type)
+
+
+def _without_failed_fix(
+    db: Db, scope: Scope, lesson: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a lesson as data, without its fix if that failed itself."""
+    mistake = from_data(lesson["mistake"]) if lesson["mistake"] else None
+    if mistake is None or not calls.has_failed_fix(db, scope, mistake):
+        return lesson
+    bare = replace(mistake, fix=None)
+    return {**lesson, "text": render.lesson(bare), "mistake": to_data(bare)}

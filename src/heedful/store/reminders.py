@@ -5,13 +5,20 @@ a lesson is that of its exposure, which ends as the reminder does; a mark is nev
 withheld.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from heedful.lessons.holdout import SessionTally, opportunity_name
+from heedful.lessons.holdout import (
+    Exposure,
+    SessionTally,
+    is_withheld,
+    opportunity_name,
+    plan_holdout,
+)
 from heedful.lessons.lesson import Outcome
 from heedful.lessons.mistake import Call, from_json
-from heedful.lessons.scope import Scope, lesson_name
+from heedful.lessons.scope import Scope, lesson_name, source_of
 from heedful.store import exposures
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -62,40 +69,77 @@ def remind(
 ) -> frozenset[int]:
     """Record what a session is told, or not; return the ids to be shown.
 
-    Each of the `lessons` is an exposure, shown or withheld with the probability
-    `share`. `UNLEARNT_LESSON` among them stands for what a call with this `mark` is
+    Each of the `lessons` is shown or withheld with the probability `share`, in the
+    whole session or not at all; nothing is withheld from the first sessions of a scope.
+    Where memory hurts, each lesson is withheld from 39 of 40 sessions. A lesson that
+    only this session taught is neither shown nor recorded, unless an operator wrote it.
+    `UNLEARNT_LESSON` among them stands for what a call with this `mark` is
     told without a lesson. The first reminder of a session about a subject counts.
     """
-    shown_ids = set(
-        exposures.announce(db, scope, session=session, lessons=lessons, share=share)
-    )
+    if not lessons:
+        return frozenset()
+
+    share = plan_holdout(share, exposures.past(db, scope, "")).share
+    shown_ids = set[int]()
     for id in lessons:
-        row = _exposed(db, scope, session, id)
         if id == UNLEARNT_LESSON:
             subject = {"subject": f"mark/{mark}", "signature": "", "mark": mark}
-            row = {**subject, "told": True, "share": 0.0}
+            _insert(db, scope, session, {**subject, "told": True, "share": 0.0}, at)
             shown_ids.add(id)
-        if row:
-            key = {**key_of(scope), "session": storable(session)}
-            db.insert("reminder", {**key, **row, "at": at}, CONFLICT_SKIP_SQL)
+        elif _remind_of_lesson(db, scope, session, id, share=share, at=at):
+            shown_ids.add(id)
     return frozenset(shown_ids)
 
 
-def _exposed(db: Db, scope: Scope, session: str, id: int) -> Mapping[str, object]:
-    """Return the reminder about a lesson, as its exposure says; {} without one.
+def _remind_of_lesson(
+    db: Db, scope: Scope, session: str, id: int, share: float, at: float
+) -> bool:
+    """Record that a session is told a lesson, or not; return whether it is.
 
-    What only this session taught has none.
+    That is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`.
+    What was shown or withheld before in this session is again.
     """
-    columns = "kind, signature"
+    columns = "kind, signature, source, seen, trust, author"
     for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
+        is_own = lesson["source"] == storable(source_of(session))
+        if is_own and lesson["seen"] == 1 and lesson["trust"] != "user":
+            return False
+
         signature = lesson["signature"]
         name = lesson_name(lesson["kind"], signature)
         loop = opportunity_name(storable(session), signature)
-        for exposure in exposures.shown_to(db, scope, loop):
+        recorded = exposures.shown_to(db, scope, loop)
+        if not recorded:
+            # Opportunities count one by one, so each needs a draw of its own.
+            seed = f"{scope.tenant}\0{scope.project}"
+            is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
+            exposure = Exposure(
+                name,
+                loop,
+                shown=is_shown,
+                signature=signature,
+                share=share,
+                # If their source is revoked, what the session repeats goes, too.
+                examples=(lesson["author"],) if lesson["author"] else (),
+            )
+            recorded = [exposure]
+            exposures.expose(db, scope, recorded, outcome=None, now=time.time())
+
+        for exposure in recorded:
             if exposure.lesson == name:
-                values = {"subject": name, "signature": signature, "mark": ""}
-                return {**values, "told": exposure.shown, "share": exposure.share}
-    return {}
+                subject = {"subject": name, "signature": signature, "mark": ""}
+                draw = {"told": exposure.shown, "share": exposure.share}
+                _insert(db, scope, session, {**subject, **draw}, at)
+        return recorded[0].shown
+    return False
+
+
+def _insert(
+    db: Db, scope: Scope, session: str, reminder: Mapping[str, object], at: float
+) -> None:
+    """Insert a reminder, unless the session has one about its subject."""
+    row = {**key_of(scope), "session": storable(session), **reminder, "at": at}
+    db.insert("reminder", row, CONFLICT_SKIP_SQL)
 
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:

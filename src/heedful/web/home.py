@@ -8,7 +8,7 @@ from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import name_tenant
 from heedful.memory import quarantine
-from heedful.store import aging, lessons, reminders
+from heedful.store import calls, lessons, reminders
 from heedful.store.connection import Db, Row, token
 from heedful.store.recent import (
     FailureCause,
@@ -45,7 +45,7 @@ async def home(visit: Visit) -> Document:
         went = f"in agents’ sessions, {words}" if words else ""
     failures = []
     if visit.may("read"):
-        failures = await read(aging.failures, MAX_HOME_ROWS)
+        failures = await read(calls.failures, MAX_HOME_ROWS)
 
     keys = count_keys(newest.loops)
     # Many keys of one loop each say no more than the loops.

@@ -13,7 +13,7 @@ from heedful.pages.attempt_table import worked
 from heedful.pages.report import counted, cut, unjudged
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
-from heedful.store import aging, episodes as episode_store, runs as run_store
+from heedful.store import calls, episodes as episode_store, runs as run_store
 from heedful.store.connection import Db, bulk
 from heedful.web import figures
 from heedful.web.lists import MAX_PAGE_ROWS, facet, table, unknown_filters
@@ -50,7 +50,7 @@ async def work(visit: Visit) -> Document:
 
     failures = []
     if visit.may("read"):
-        failures = await visit.caller.read(aging.failures, limit=20)
+        failures = await visit.caller.read(calls.failures, limit=20)
     counts = await visit.caller.read(episode_store.counts)
     rows = [*pipelines, *agents]
     failed = any(row["status"] == "failed" for row in rows)
