@@ -22,7 +22,7 @@ from heedful.integrations import mcp
 from heedful.service.routes import operations
 from heedful.service.setup import Setup
 from heedful.store import open_store
-from heedful.store.postgres_session import POSTGRES_SCHEMA_VERSION
+from heedful.store.statements import SCHEMA_VERSION
 from tests.postgres import rows
 from tests.service.running import WAITING, Service, listening
 from tests.service.support import Api, problem, served
@@ -92,7 +92,7 @@ def test_a_service_older_than_the_schema_is_not_ready(postgres, monkeypatch):
     api = Api(Setup(store=open_store(postgres.service)))
     assert api.get("/readyz").status_code == 200
 
-    newer = POSTGRES_SCHEMA_VERSION + 1
+    newer = SCHEMA_VERSION + 1
     rows(postgres.owner, "insert into schema_version values (%s, 0)", newer)
     answer = api.get("/readyz")
     assert answer.status_code == 503

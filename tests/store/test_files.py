@@ -19,7 +19,7 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.store import lessons, loops, sqlite
+from heedful.store import lessons, loops, statements
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -226,7 +226,7 @@ async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(
 
 
 async def test_a_file_of_an_earlier_schema_says_what_to_do(path):
-    version = sqlite.SCHEMA_VERSION - 1
+    version = statements.SCHEMA_VERSION - 1
     rows(path, f"pragma user_version = {version}")
     with pytest.raises(StoreOlder, match=f"schema {version} .*export it"):
         await count(path)

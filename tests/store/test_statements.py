@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from heedful.store.postgres_session import number_parameters
+from heedful.store.postgres_session import psycopg_sql
 from heedful.store.sqlite import connect
 from heedful.store.statements import (
     SQL_FOLDER,
@@ -53,6 +53,15 @@ def test_what_is_the_same_in_both_stands_where_both_read_it():
     postgres = statements("postgres")
     apart = set(names("sqlite.sql")) - OWN["sqlite"]
     assert {name for name in apart if sqlite[name] == postgres[name]} == set()
+
+
+def number_parameters(sql: str) -> tuple[str, list[str]]:
+    """Return SQL with parameters such as `$1`, and their names."""
+    text = psycopg_sql(sql).decode().replace("%%", "%")
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    for number, name in enumerate(names, 1):
+        text = text.replace(f"%({name})s", f"${number}")
+    return text, names
 
 
 def test_sqlite_understands_all_of_them(tmp_path):

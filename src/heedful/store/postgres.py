@@ -29,10 +29,10 @@ from heedful.store.postgres_session import (
     Address,
     CommitInDoubt,
     PostgresSession,
-    check_version,
     parse_url,
     translate_error,
 )
+from heedful.store.statements import check_version
 from heedful.store.store import Store
 from heedful.store.threads import Threads
 
@@ -98,7 +98,7 @@ def check_schema(session: PostgresSession, role: Row) -> None:
     version = None
     if role["made"]:
         version = session.execute(_SCHEMA_VERSION_SQL).fetchone()[0]
-    check_version(f"database {role['database']}", version)
+    check_version(f"database {role['database']}", version, "database")
 
 
 # The longest pause before each retry of a transaction, in seconds. The pause is a

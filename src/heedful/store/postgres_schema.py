@@ -20,15 +20,18 @@ from heedful.errors import (
 )
 from heedful.store.postgres_session import (
     PATIENT_TRANSACTION_SQL,
-    POSTGRES_SCHEMA_VERSION,
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
     PostgresSession,
-    check_version,
     parse_url,
     translate_error,
 )
-from heedful.store.statements import read_sql, schema
+from heedful.store.statements import (
+    SCHEMA_VERSION,
+    check_version,
+    read_sql,
+    schema,
+)
 
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
@@ -90,10 +93,10 @@ def _migrate(db: PostgresSession, role: str) -> bool:
     version = db.execute("select max(number) from schema_version").fetchone()[0]
     if version is None:
         db.script(schema("postgres"))
-        values = {"number": POSTGRES_SCHEMA_VERSION, "at": time.time()}
+        values = {"number": SCHEMA_VERSION, "at": time.time()}
         db.execute("insert into schema_version values (:number::int, :at)", values)
     else:
-        check_version(db.url, version)
+        check_version(db.url, version, "database")
 
     _migrate_jobs(db)
     if role:

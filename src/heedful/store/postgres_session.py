@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -26,14 +26,13 @@ from heedful.errors import (
     StoreCorrupt,
     StoreError,
     StoreInDoubt,
-    StoreNewer,
     StoreOlder,
     StoreUnavailable,
 )
 from heedful.store import shown
 from heedful.store.connection import Db, Rows, Work
 from heedful.store.sqlite import invalid_value
-from heedful.store.statements import Dialect, statements
+from heedful.store.statements import Dialect, check_version, statements
 
 T = TypeVar("T")
 # Connections of one process: two services and three workers stay below a server's usual
@@ -51,7 +50,6 @@ select set_config('search_path', '{SCHEMA_NAME},public', false),
     ('idle_in_transaction_session_timeout', '60s')
   ) as timeout (name, time) using (name) where source = 'default')
 """
-POSTGRES_SCHEMA_VERSION: Final = 7  # that of `schema_postgres.sql`
 # One row: whether the server takes no writes, and the version of the schema.
 _STATE_SQL = f"""
 select current_setting('transaction_read_only') = 'on' as reads_only,
@@ -180,7 +178,6 @@ class PostgresSession(Db):
             # At the first use, because psycopg then checks that it was prepared: after
             # an error, the later statements of a pipeline are not.
             prepare_threshold=0,
-            cursor_factory=psycopg.RawCursor,
             row_factory=_row_factory,
         )
         self._connection.prepared_max = MAX_PREPARED_STATEMENTS
@@ -362,9 +359,7 @@ class PostgresSession(Db):
         pipeline.result_queue.append(None)
 
     def _execute(self, sql: str, values: Any) -> Rows:
-        text, names = number_parameters(sql)
-        parameters = [values[name] for name in names]
-        return self._connection.execute(text.encode(), parameters, binary=True)
+        return self._connection.execute(psycopg_sql(sql), values, binary=True)
 
     @property
     def lost(self) -> bool:  # type: ignore[override]
@@ -376,33 +371,10 @@ class PostgresSession(Db):
             raise StoreUnavailable(
                 f"{self.url} is read-only; name the primary in the URL"
             )
-        check_version(self.url, row["schema"])
+        check_version(self.url, row["schema"], "database")
 
     def close(self) -> None:
         self._connection.close()
-
-
-def check_version(where: str, version: int | None) -> None:
-    """Check that a schema has the version of this heedful; None means no schema.
-
-    Raises StoreOlder, StoreNewer.
-    """
-    if version is None:
-        raise StoreOlder(
-            f"{where} has no schema; run heedful db migrate as the role that owns, or "
-            "will own, its tables"
-        )
-    if version > POSTGRES_SCHEMA_VERSION:
-        raise StoreNewer(
-            f"{where} has schema {version}, this heedful knows "
-            f"{POSTGRES_SCHEMA_VERSION}; upgrade heedful to open it"
-        )
-    if version < POSTGRES_SCHEMA_VERSION:
-        raise StoreOlder(
-            f"{where} has schema {version} of a heedful before its first release, this "
-            f"one needs {POSTGRES_SCHEMA_VERSION}; export it with the heedful that "
-            "made it, and import that into a new database"
-        )
 
 
 # What has no parameters (a string such as 'a:b', a quoted name, a comment, or the `::`
@@ -434,26 +406,17 @@ def expecting_sql(sql: str) -> str:
 
 
 @cache
-def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Replace the named parameters of `sql` by `$1`, `$2` …
+def psycopg_sql(sql: str) -> bytes:
+    """Return SQL with its named parameters as psycopg writes them.
 
-    Returns the SQL and the names of the parameters.
-
-    >>> number_parameters("select :a::text, ':b', :c + :a")
-    ("select $1::text, ':b', $2 + $1", ('a', 'c'))
+    >>> psycopg_sql("select :a::text, ':b', 7 % :c")
+    b"select %(a)s::text, ':b', 7 %% %(c)s"
     """
-    names: list[str] = []
 
-    def numbered(match: re.Match[str]) -> str:
-        name = match[1]
-        if name is None:
-            return match[0]
-        if name not in names:
-            names.append(name)
-        return f"${names.index(name) + 1}"
+    def rewrite(part: re.Match[str]) -> str:
+        return part[0] if part[1] is None else f"%({part[1]})s"
 
-    numbered_sql = _SQL_PARAMETER_PATTERN.sub(numbered, sql)
-    return numbered_sql, tuple(names)
+    return _SQL_PARAMETER_PATTERN.sub(rewrite, sql.replace("%", "%%")).encode()
 
 
 class CommitInDoubt(psycopg.OperationalError):

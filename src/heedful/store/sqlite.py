@@ -13,17 +13,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from traceback import clear_frames
 from typing import Any, TypeVar, get_args
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 from heedful import errors
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
-from heedful.store.statements import Dialect, schema
+from heedful.store.statements import (
+    SCHEMA_VERSION,
+    Dialect,
+    check_version,
+    schema,
+)
 from heedful.store.store import Store
-from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
+from heedful.store.threads import FORK_WAIT_SECONDS, Caught, Result, Threads
 
 T = TypeVar("T")
 MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
@@ -100,35 +104,12 @@ class Connection(sqlite3.Connection, Db):
         super().close()
 
 
-class _Savepoint:
-    """A `with` block in a savepoint: an `error` undoes only the work in the block."""
-
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-        self.error: BaseException | None = None
-
-    def __enter__(self) -> None:
-        self._db.execute("savepoint work")
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        # On a full disk, for example, SQLite has rolled back the whole transaction.
-        if not self._db.in_transaction:
-            return False
-
-        if error is not None:
-            clear_frames(error.__traceback__)  # as WorkGuard does
-            self.error = translate_error(error)
-            self._db.execute("rollback to work")
-        self._db.execute("release work")
-        return True
-
-
 class Thread(Threads[Connection]):
     """A thread that runs work in order, on its own connection.
 
-    It takes all waiting work into one transaction. With `writes`, the thread commits
-    it with one fsync. Each write runs in a savepoint, so a failed one does not affect
-    the others. Results are set only after the commit.
+    With `writes`, it takes all waiting work into one transaction, and commits it with
+    one fsync. Each write runs in a savepoint, so a failed one does not affect the
+    others. Without, each work is a transaction.
     """
 
     def __init__(
@@ -138,15 +119,17 @@ class Thread(Threads[Connection]):
         writes: bool,
         place: DatabasePath | None = None,
     ) -> None:
-        super().__init__(connect, 1, group=MAX_GROUP_COMMIT_WRITES)
+        if writes:
+            super().__init__(connect, 1, group=MAX_GROUP_COMMIT_WRITES)
+        else:
+            super().__init__(connect, 1)
         self._place = place or DatabasePath(IN_MEMORY_PATH)
         self._shares_lock = writes and self._place.path != IN_MEMORY_PATH
-        self._run_batch = _commit_batch if writes else _read_batch
+        self._run = _commit_all if writes else _read_one
 
     def reset(self) -> None:
         """Begin without a thread and a connection, as after a fork."""
         super().reset()
-        self._connections: WeakSet[Connection] = WeakSet()
         self._own_lock = threading.RLock()
 
     @property
@@ -160,12 +143,6 @@ class Thread(Threads[Connection]):
             return self._own_lock
         return _write_locks.setdefault(self._place.path, threading.RLock())
 
-    def open(self) -> Connection:
-        """Open a connection for the thread."""
-        db = super().open()
-        self._connections.add(db)
-        return db
-
     def pause(self, seconds: float) -> bool:
         """Let no thread use a connection, and close those to a file.
 
@@ -175,7 +152,7 @@ class Thread(Threads[Connection]):
         if not self._use_lock.acquire(timeout=seconds):
             return False
 
-        for db in list(self._connections):
+        for db in list(self._connections.values()):
             if db.place.path != IN_MEMORY_PATH:
                 db.close()
         return True
@@ -207,17 +184,17 @@ class Thread(Threads[Connection]):
         result: T = await self.submit(work)
         return result
 
-    def perform(self, items: Sequence[WorkItem]) -> None:
-        """Run the items when no other writer of the file works. Raises StoreError."""
-        if not items:
-            return
+    def perform(self, works: Sequence[Work[Any]]) -> Sequence[Result]:
+        """Run the works when no other writer of the file works. Raises StoreError."""
+        if not works:
+            return []
         if not self._use_lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
             raise errors.StoreUnavailable(f"{self._place.path} is locked: {_BUSY_FIX}")
 
         try:
             db = self.connection()
             try:
-                self._run_batch(db, items)
+                return self._run(db, works)
             finally:
                 _roll_back(db)
         except SQLITE_ERRORS as error:
@@ -234,30 +211,41 @@ def _roll_back(db: Connection) -> None:
         db.close()
 
 
-def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
-    """Run all reads in one transaction; one that fails does not affect the others."""
-    translate = partial(_translate_read_error, path=db.place.path)
-    for item in items:
-        with WorkGuard((item,), translate):
-            if not db.in_transaction:
-                db.execute("begin")
+def _read_one(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+    """Run one read in a transaction and return its result."""
+    [work] = works
+    value = None
+    with Caught() as caught:
+        db.execute("begin")
+        value = work(db)
+        db.execute("rollback")
+    if caught.error is None:
+        return [(value, None)]
+    return [(None, _translate_read_error(caught.error, db.place.path))]
 
-            value = item.work(db)
-            if item is items[-1]:
-                db.execute("rollback")
-            item.end(value)
 
+def _commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+    """Run all writes, each in a savepoint, and commit them together.
 
-def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
-    """Run all writes, each in a savepoint, and commit them together."""
+    Returns their results.
+    """
     db.execute("begin immediate")
-    results: list[tuple[Any, BaseException | None]] = []
-    for item in items:
+    results: list[Result] = []
+    for work in works:
         value = None
-        savepoint = _Savepoint(db)
-        with savepoint:
-            value = item.work(db)
-        results.append((value, savepoint.error))
+        db.execute("savepoint work")
+        with Caught() as caught:
+            value = work(db)
+
+        error = caught.error
+        if error is not None:
+            # On a full disk, for example, SQLite has rolled back the whole transaction.
+            if not db.in_transaction:
+                raise error
+            db.execute("rollback to work")
+            error = translate_error(error)
+        db.execute("release work")
+        results.append((value, error))
 
     try:
         db.check()
@@ -269,9 +257,7 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
         raise
 
     db.execute("commit")
-    # An item may also have failed because of what another one of them has written.
-    for item, (value, error) in zip(items, results, strict=True):
-        item.end(value, error)
+    return results
 
 
 _BUSY_FIX = "another process holds the database for too long; try again"
@@ -371,7 +357,6 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
-SCHEMA_VERSION = 7  # that of `schema_sqlite.sql`
 BUSY_TIMEOUT_SECONDS = 20.0
 
 
@@ -532,17 +517,7 @@ def _check_version(db: Connection, path: str) -> None:
             f"{path} is another program's database; name another file"
         )
     version: int = db.execute("pragma user_version").fetchone()[0]
-    if version > SCHEMA_VERSION:
-        raise errors.StoreNewer(
-            f"{path} has schema {version}, this heedful knows {SCHEMA_VERSION}; "
-            "upgrade heedful to open it"
-        )
-    if version < SCHEMA_VERSION:
-        raise errors.StoreOlder(
-            f"{path} has schema {version} of a heedful before its first release, this "
-            f"one needs {SCHEMA_VERSION}; export it with the heedful that made it, and "
-            "import that into a new file"
-        )
+    check_version(path, version)
 
 
 def _create_schema(db: Connection) -> None:

@@ -9,9 +9,12 @@ in every row, and triggers that call functions.
 import os
 import re
 from functools import cache
-from typing import Literal
+from typing import Final, Literal
+
+from heedful.errors import StoreNewer, StoreOlder
 
 Dialect = Literal["sqlite", "postgres"]
+SCHEMA_VERSION: Final = 7  # that of `schema_sqlite.sql` and `schema_postgres.sql`
 SQL_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 _OTHER_FILE: dict[Dialect, str] = {"sqlite": "postgres.sql", "postgres": "sqlite.sql"}
 
@@ -48,6 +51,29 @@ def read_sql(file: str, dialect: Dialect = "postgres") -> str:
         text = source.read()
     # `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
     return re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
+
+
+def check_version(where: str, version: int | None, place: str = "file") -> None:
+    """Check that a schema has the version of this heedful; None means no schema.
+
+    `where` names the store, and `place` says what it is. Raises StoreOlder, StoreNewer.
+    """
+    if version is None:
+        raise StoreOlder(
+            f"{where} has no schema; run heedful db migrate as the role that owns, or "
+            "will own, its tables"
+        )
+    if version > SCHEMA_VERSION:
+        raise StoreNewer(
+            f"{where} has schema {version}, this heedful knows {SCHEMA_VERSION}; "
+            "upgrade heedful to open it"
+        )
+    if version < SCHEMA_VERSION:
+        raise StoreOlder(
+            f"{where} has schema {version} of a heedful before its first release, this "
+            f"one needs {SCHEMA_VERSION}; export it with the heedful that made it, and "
+            f"import that into a new {place}"
+        )
 
 
 # Row-level security compares the tenant of every row.

@@ -1,22 +1,21 @@
 """The threads that run the work of a store, each with its own connection.
 
-A caller waits in its event loop for the future of a `WorkItem`. Threads set results
-without a lock of the loop: an event loop is woken once for all results that it has not
-yet seen.
+A caller waits in its event loop for the future of a `WorkItem`. A loop is woken once
+for all results of the items that a thread has run together.
 """
 
 import asyncio
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from traceback import clear_frames
-from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from heedful.store.connection import Db
 
@@ -30,91 +29,59 @@ _pools: "WeakSet[Threads[Any]]" = WeakSet()
 _parent_connections: list[object] = []
 
 
-class WorkItem:
+class WorkItem(NamedTuple):
     """A function `work` that waits for a thread, and the `future` of its result."""
 
-    __slots__ = ("done", "error", "future", "value", "work")
-
-    def __init__(self, work: Callable[..., Any]) -> None:
-        self.work: Callable[..., Any] = work
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.done: bool = False
-        self.value: Any = None
-        self.error: BaseException | None = None
-
-    def end(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Set the result of the work: the `error` if there is one, else the `value`."""
-        self.done = True
-        self.value = value
-        self.error = error
-        loop = self.future.get_loop()
-        if loop is asyncio._get_running_loop():
-            _set_results(deque((self,)))
-            return
-
-        unseen_items = _unseen.items.setdefault(loop, deque())
-        unseen_items.append(self)
-        # With more items, the loop has been woken already.
-        if len(unseen_items) == 1:
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(_set_results, unseen_items)
+    work: Callable[..., Any]
+    future: asyncio.Future[Any]
 
 
-class _UnseenResults(threading.local):
-    """What a thread has ended: for each event loop, the items that it has not seen."""
+# The value that a work returned, and None; or None, and the error that it raised.
+Result = tuple[Any, BaseException | None]
+
+
+class Caught:
+    """A `with` block that ends with its error, which is None if there was none."""
+
+    __slots__ = ("error",)
 
     def __init__(self) -> None:
-        self.items = WeakKeyDictionary[asyncio.AbstractEventLoop, deque[WorkItem]]()
+        self.error: BaseException | None = None
 
-
-_unseen = _UnseenResults()
-
-
-def _set_results(unseen_items: deque[WorkItem]) -> None:
-    """Set the results of all items in their futures, and empty `unseen_items`."""
-    while unseen_items:
-        item = unseen_items.popleft()
-        if item.future.done():
-            continue
-        if item.error is not None:
-            item.future.set_exception(item.error)
-        else:
-            item.future.set_result(item.value)
-
-
-class WorkGuard:
-    """A `with` block; its error becomes the result of all items without a result.
-
-    `translate` may first turn the error into another one.
-    """
-
-    __slots__ = ("_items", "_translate")
-
-    def __init__(
-        self,
-        items: Sequence[WorkItem],
-        translate: Callable[[BaseException], BaseException] | None = None,
-    ) -> None:
-        self._items = items
-        self._translate = translate
-
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> "Caught":
+        return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if error is None:
-            return True
-
-        # Code that keeps the error would also keep the cursors of the work. On SQLite a
-        # cursor that was not read to its end holds the connection at the state that it
-        # read.
-        clear_frames(error.__traceback__)
-        if self._translate is not None:
-            error = self._translate(error)
-        for item in self._items:
-            if not item.done:
-                item.end(error=error)
+        if error is not None:
+            # Code that keeps the error would also keep the cursors of the work. On
+            # SQLite a cursor that was not read to its end holds the connection at the
+            # state that it read.
+            clear_frames(error.__traceback__)
+        self.error = error
         return True
+
+
+def _answer(items: Iterable[WorkItem], results: Iterable[Result]) -> None:
+    """Set the results of items; wake each event loop once."""
+    answers = defaultdict[
+        asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Result]]
+    ](list)
+    for item, result in zip(items, results, strict=True):
+        answers[item.future.get_loop()].append((item.future, result))
+    for loop, results_of_loop in answers.items():
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(_set_results, results_of_loop)
+
+
+def _set_results(results: Iterable[tuple[asyncio.Future[Any], Result]]) -> None:
+    """Set results in their futures, but for those that were cancelled."""
+    for future, (value, error) in results:
+        if future.done():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
 
 
 class Threads(Generic[C]):
@@ -142,7 +109,7 @@ class Threads(Generic[C]):
         """
         # Reentrant: its holder may free an unused store, which closes it.
         self._lock = threading.RLock()
-        self._of_thread = threading.local()
+        self._connections: dict[int, C] = {}  # by the number of their thread
         self._queue: SimpleQueue[WorkItem | None] = SimpleQueue()
         self._idle: list[None] = []  # an entry for each thread that waits for work
         self._threads: list[threading.Thread] = []
@@ -162,13 +129,12 @@ class Threads(Generic[C]):
         _parent_connections.append(self.__dict__.copy())
         self.reset()
 
-    def submit(self, work: Callable[..., Any] | WorkItem) -> asyncio.Future[Any]:
+    def submit(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
         """Queue `work` for a thread; return its future.
 
         Raises RuntimeError at the exit of the interpreter.
         """
-        item = work if isinstance(work, WorkItem) else WorkItem(work)
-
+        item = WorkItem(work, asyncio.get_running_loop().create_future())
         with self._lock:
             if self._idle:
                 self._idle.pop()
@@ -186,25 +152,21 @@ class Threads(Generic[C]):
 
         return item.future
 
-    def perform(self, items: Sequence[WorkItem]) -> None:
-        """Run the items on this thread and set their results.
+    def perform(self, works: Sequence[Callable[..., Any]]) -> Sequence[Result]:
+        """Run all of the works on this thread and return their results.
 
-        Raises the first error.
+        Raises the error of all.
         """
-        for item in items:
-            item.end(item.work())
+        return [(work(), None) for work in works]
 
     def connection(self) -> C:
         """Return the connection of the current thread; open it if necessary."""
-        connection: C | None = getattr(self._of_thread, "connection", None)
+        thread = threading.get_ident()
+        connection = self._connections.get(thread)
         if connection is None or connection.lost:
-            connection = self.open()
-            self._of_thread.connection = connection
+            connection = self._connect()
+            self._connections[thread] = connection
         return connection
-
-    def open(self) -> C:
-        """Open a connection."""
-        return self._connect()
 
     def close(self, seconds: float | None = None) -> None:
         """Finish the queue and close the connections; closing twice does no harm.
@@ -238,15 +200,21 @@ class Threads(Generic[C]):
                     break
                 items.append(item)
 
-            with WorkGuard(items):
-                self.perform([item for item in items if not item.future.cancelled()])
+            items = [item for item in items if not item.future.cancelled()]
+            results: Sequence[Result] = []
+            with Caught() as caught:
+                results = self.perform([item.work for item in items])
+            if caught.error is not None:
+                results = [(None, caught.error)] * len(items)
+            _answer(items, results)
 
             if len(idle) < self._size:
                 idle.append(None)
-            del item, items  # a waiting thread keeps no object of a caller alive
+            # A waiting thread keeps no object of a caller alive.
+            del item, items, results, caught
             item = queue.get()
 
-        connection: C | None = getattr(self._of_thread, "connection", None)
+        connection = self._connections.pop(threading.get_ident(), None)
         if connection is not None:
             self.end(connection)
 
