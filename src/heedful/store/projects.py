@@ -42,16 +42,6 @@ def user_folder() -> Path:
     return Path(stated).expanduser().absolute() if stated else Path.home() / ".heedful"
 
 
-def home_folder() -> Path:
-    """Return the user's folder, which only the user may read; make it if it is missing.
-
-    Raises OSError.
-    """
-    folder = user_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def own_db() -> Path:
     """Return the user's own database, for what holds in all projects."""
     return user_folder() / DEFAULT_DATABASE_FILE
@@ -176,8 +166,11 @@ def prepare_database(db: str) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder in the user's folder. Raises OSError."""
-    home_folder()
+    """Make a folder in the user's folder, which only the user may read.
+
+    Raises OSError.
+    """
+    user_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 

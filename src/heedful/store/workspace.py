@@ -1,13 +1,11 @@
 """The folder in which heedful works: its repository and its settings.
 
 Anyone may have written the files of a folder. So a file of a project is read only if it
-is a regular file of bounded size, and git runs no program that the folder names.
-Settings are tables of TOML files.
+is a regular file of bounded size. Settings are tables of TOML files.
 """
 
 import os
 import stat
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,23 +14,6 @@ from heedful.errors import UsageError
 
 # The most of a file of a project that is read.
 MAX_PROJECT_FILE_BYTES = 2**20
-# What git must not take from the configuration of a folder: programs that it runs, and
-# a folder that only looks like a repository.
-_SAFE_GIT_OPTIONS = (
-    "--no-pager",
-    "-c core.fsmonitor=false",
-    "-c core.hooksPath=/dev/null",
-    # It may be a pipe, at which git would wait.
-    "-c core.excludesFile=",
-    "-c safe.bareRepository=explicit",
-)
-# Without these no command of git takes a lock, asks for a password or fetches anything.
-_SAFE_GIT_VARIABLES = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-}
 
 
 class Repository(NamedTuple):
@@ -105,40 +86,6 @@ def project_root(folder: Path) -> Path:
     if repository is not None and repository.top == top:
         return repository.root
     return top
-
-
-def run_git(folder: Path, words: Sequence[str]) -> str | None:
-    """Return what a command of git prints, None if it fails or is not there.
-
-    It runs no program that the repository names: no monitor of files, hook, filter or
-    transport. So `words` must be a command that compares no contents.
-    """
-    import shutil
-    import subprocess  # most hooks ask git nothing
-
-    program = shutil.which("git")
-    # A relative path would be a program of the folder.
-    if program is None or not os.path.isabs(program):
-        return None
-
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
-    }
-    options = " ".join(_SAFE_GIT_OPTIONS).split()
-    try:
-        process = subprocess.run(
-            [program, *options, *words],
-            cwd=folder,
-            env={**inherited, **_SAFE_GIT_VARIABLES},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=10.0,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return process.stdout.decode("utf-8", "surrogateescape")
 
 
 def read_project_file(path: Path, within: Path | None = None) -> bytes:
