@@ -16,7 +16,7 @@ from heedful.lessons.team_rules import (
     rule_of,
     write_rules,
 )
-from heedful.store.workspace import MAX_PROJECT_FILE_BYTES
+from heedful.store.projects import MAX_PROJECT_FILE_BYTES
 from tests.conftest import close_stores
 from tests.hooks.homes import ATTACK, ERROR, FAILED, Home, run_command, send_events
 from tests.hooks.support import answer_at_terminal

@@ -11,7 +11,7 @@ from heedful.lessons.lesson import Example, Exposure, Lesson, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import exposures, lessons, pruning
+from heedful.store import exposures, lessons, retention
 from heedful.store.connection import key_of
 from heedful.testing import FixedEmbedder
 from tests.engines import check_derived
@@ -188,7 +188,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     stopped_clock = Clock(1_000 * DAY)
-    for room in (exposures, lessons, pruning):
+    for room in (exposures, lessons, retention):
         monkeypatch.setattr(room, "time", stopped_clock)
     return stopped_clock
 

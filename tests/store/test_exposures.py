@@ -27,7 +27,11 @@ from heedful.lessons.proof import (
     Comparison,
     prove_cases,
 )
-from heedful.store import exposures as exposure_store, lessons as lesson_store, pruning
+from heedful.store import (
+    exposures as exposure_store,
+    lessons as lesson_store,
+    retention,
+)
 from heedful.store.connection import Db
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS, evidence, expose
 from heedful.store.store import Store
@@ -395,7 +399,7 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
 ):
     await show_and_retire(store, lesson_by("local"))
     if gone:
-        await store.write(SCOPE, pruning.prune, 0.0, 0, "ada")
+        await store.write(SCOPE, retention.prune, 0.0, 0, "ada")
         assert rows(path, "select * from lesson") == []
     await write(store, lessons=[lesson_by(trust, text)])
     state, *_, rulings = read_worth(path)

@@ -10,7 +10,7 @@ from typing import Any
 import heedful
 from heedful.lessons.lesson import Scope
 from heedful.store import connection, ladders, loops, retention
-from heedful.store.connection import Db, is_resumable, resumable
+from heedful.store.connection import Db, resumable
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
 
@@ -86,9 +86,11 @@ def written_functions() -> Iterator[Any]:
 def test_every_function_that_is_passed_to_write_is_declared():
     functions = set(written_functions())
     assert len(functions) > 30
-    assert {work for work in functions if not is_resumable(work)} == REPEATED
+    assert {
+        work for work in functions if work not in connection.result_types
+    } == REPEATED
 
 
 def test_pydantic_has_an_adapter_for_every_declared_result():
-    for work in list(connection._result_types):
+    for work in list(connection.result_types):
         assert connection.result_adapter(work).core_schema

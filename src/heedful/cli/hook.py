@@ -32,9 +32,9 @@ from heedful.store.projects import (
     SETTINGS_FILE,
     find_project,
     move_memory,
+    project_root,
     user_folder,
 )
-from heedful.store.workspace import project_root
 
 
 def check_names(names: Sequence[str]) -> None:

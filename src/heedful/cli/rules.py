@@ -40,8 +40,12 @@ from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.shared import FollowedRules, follow_rules, rules_to_share
 from heedful.sanitize import clean, visible
-from heedful.store.projects import find_project, write_private
-from heedful.store.workspace import Repository, find_repository
+from heedful.store.projects import (
+    Repository,
+    find_project,
+    find_repository,
+    write_private,
+)
 
 
 def share(

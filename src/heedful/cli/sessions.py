@@ -44,8 +44,12 @@ from heedful.lessons.origin import names_to_state
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.store import episodes, open_store
-from heedful.store.projects import own_db, prepare_database
-from heedful.store.workspace import find_repository, project_top
+from heedful.store.projects import (
+    find_repository,
+    own_db,
+    prepare_database,
+    project_top,
+)
 
 MAX_SHOWN_PROBLEMS = 20
 # The folder of a session is looked for in the first bytes of its file.

@@ -28,9 +28,9 @@ from heedful.store.projects import (
     find_project,
     folder_db,
     own_settings,
+    read_table,
     user_folder,
 )
-from heedful.store.workspace import read_table
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.

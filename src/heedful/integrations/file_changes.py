@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UsageError
-from heedful.store.projects import private
-from heedful.store.workspace import read_project_file
+from heedful.store.projects import private, read_project_file
 
 Backup = Literal["", "keep", "drop"]
 BACKUP_SUFFIX = ".before-heedful"

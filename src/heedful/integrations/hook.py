@@ -38,10 +38,10 @@ from heedful.store.projects import (
     own_settings,
     prepare_database,
     private,
+    project_top,
     user_folder,
     write_private,
 )
-from heedful.store.workspace import project_top
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations import hooks

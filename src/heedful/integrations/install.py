@@ -29,8 +29,13 @@ from heedful.integrations.file_changes import (
     read_text,
 )
 from heedful.lessons.commands import quote_words
-from heedful.store.projects import PROJECTS_TABLE, find_project, own_db, user_folder
-from heedful.store.workspace import project_root
+from heedful.store.projects import (
+    PROJECTS_TABLE,
+    find_project,
+    own_db,
+    project_root,
+    user_folder,
+)
 
 # The agent that is meant where none is named.
 INSTALL_AGENT = "claude-code"

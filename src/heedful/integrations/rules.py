@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UsageError
-from heedful.store.projects import Project, find_project
-from heedful.store.workspace import find_repository, read_project_file
+from heedful.store.projects import (
+    Project,
+    find_project,
+    find_repository,
+    read_project_file,
+)
 
 # As `lessons.team_rules` names it, which a hook process need not import.
 RULES_PATH = Path(".heedful") / "rules.md"

@@ -4,20 +4,27 @@ It teaches what the loop would have taught had its next attempt given this answe
 the words of a user. The loop itself stays as it ended.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Lesson
+from heedful.lessons.lesson import (
+    MAX_EXAMPLE_TEXT_CHARS,
+    Lesson,
+    Remembered,
+    digest_of,
+)
 from heedful.lessons.lesson_check import add_findings
 from heedful.lessons.loop_lessons import learn
 from heedful.lessons.scope import Scope
 from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, text_of
 from heedful.redact import redact, redact_data
-from heedful.store import exposures, loops
+from heedful.store import exposures, lessons as lesson_store, loop_notes, loops
+from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, resumable
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 from heedful.validation import require
@@ -107,3 +114,41 @@ async def _refusal_of(
     judged = add_findings(None, accepted, judges, None) or Evaluation()
     errors = (*evaluation.errors, *judged.errors)
     return errors[0] if errors else None
+
+
+@resumable(result=list[Remembered])
+def store_answer(
+    db: Db,
+    scope: Scope,
+    id: str,
+    lessons: Sequence[Lesson],
+    *,
+    answer: str,
+    by: str,
+    why: str,
+    most: int = 0,
+    quota: int | None = None,
+) -> list[Remembered]:
+    """Store what an accepted `answer` teaches, with a note on its loop.
+
+    The same answer for the same loop is stored once: then nothing is returned. `most`
+    and `quota` are as in `exposures.remember`. Raises NotFound, InvalidInput.
+    """
+    row = {**key_of(scope), "loop": f"{id} corrected {digest_of('answer', answer)}"}
+    if not db.insert_now("taught", row, CONFLICT_SKIP_SQL).rowcount:
+        return []
+
+    note = f"Accepted answer: {answer}"
+    if why:
+        note = f"Accepted answer ({why}): {answer}"
+    loop_notes.add(db, scope, id, text=note[: loop_notes.MAX_LOOP_NOTE_CHARS], by=by)
+    answers = lesson_store.upsert(
+        db, scope, lessons=lessons, now=time.time(), quota=quota, most=most
+    )
+    for remembered in answers:
+        # The loop was counted when it ended.
+        sightings = {"lesson_id": remembered.id, "loop": id}
+        if len(db.select("1", "occurrence", sightings)) > 1:
+            counted_once = {"seen": remembered.seen - 1}
+            db.update("lesson", {"id": remembered.id}, counted_once)
+    return answers

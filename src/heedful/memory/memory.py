@@ -725,17 +725,16 @@ class Memory:
         on or passed, and for an answer that the loop has refused, or that one of the
         `checks` or the check of a lesson refuses.
         """
-        from heedful.memory.accepting import accept  # slow to import: it runs checks
-        from heedful.store import accepted_answers
+        from heedful.memory import accepting  # slow to import: it runs checks
 
         check_actor(by, why)
-        judged = await accept(
+        judged = await accepting.accept(
             self.store, self.scope, loop, accepted, by=by, checks=checks
         )
         return await write_lessons(
             self,
             judged.lessons,
-            accepted_answers.add,
+            accepting.store_answer,
             loop,
             answer=judged.answer,
             by=by,
@@ -758,7 +757,7 @@ class Memory:
         with `dry_run`, return what would be removed. The removal is one recorded
         transaction. Raises InvalidInput.
         """
-        from heedful.store import pruning  # a hook prunes nothing
+        from heedful.store import retention  # a hook prunes nothing
 
         check_actor(by, "")
         if unused_for is None and keep is None:
@@ -773,11 +772,11 @@ class Memory:
         max_lessons = -1 if keep is None else keep
         if dry_run:
             return await self.store.read(
-                self.scope, pruning.prunable, unused_seconds, max_lessons
+                self.scope, retention.prunable, unused_seconds, max_lessons
             )
 
         return await self.store.write(
-            self.scope, pruning.prune, unused_seconds, max_lessons, by=by
+            self.scope, retention.prune, unused_seconds, max_lessons, by=by
         )
 
     async def clear(self) -> int:

@@ -277,7 +277,7 @@ MEMORY_LOCKS = ("memory",)
 Locks = Callable[..., Sequence[str]]
 # What `holds` declared for each function: the names of its locks, or the function that
 # computes them.
-_declared_locks: dict[Callable[..., Any], Sequence[str] | Locks] = {}
+declared_locks: dict[Callable[..., Any], Sequence[str] | Locks] = {}
 
 
 def holds(
@@ -291,44 +291,26 @@ def holds(
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
-        _declared_locks[work] = names if by is None else by
+        declared_locks[work] = names if by is None else by
         return work
 
     return declare
 
 
-def locks_of(
-    work: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
-) -> Sequence[str]:
-    """Return the names of the locks that a call of `work` holds.
-
-    `arguments` and `options` are those of the call, without `db` and `scope`.
-    """
-    locks = _declared_locks.get(work, MEMORY_LOCKS)
-    if callable(locks):
-        return locks(*arguments, **options)
-    return locks
-
-
 # The reads that `bulk` decorates.
-_bulk_reads: set[Callable[..., Any]] = set()
+bulk_reads: set[Callable[..., Any]] = set()
 
 
 def bulk(work: Callable[P, T]) -> Callable[P, T]:
     """Declare that a read may read many bytes, so that short reads do not wait for
     it.
     """
-    _bulk_reads.add(work)
+    bulk_reads.add(work)
     return work
 
 
-def is_bulk(work: Callable[..., Any]) -> bool:
-    """Return True if `bulk` decorates `work`."""
-    return work in _bulk_reads
-
-
 # The type of the result of each function that `resumable` decorates.
-_result_types: dict[Callable[..., Any], Any] = {}
+result_types: dict[Callable[..., Any], Any] = {}
 
 
 def resumable(*, result: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -339,15 +321,10 @@ def resumable(*, result: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
-        _result_types[work] = result
+        result_types[work] = result
         return work
 
     return declare
-
-
-def is_resumable(work: Callable[..., Any]) -> bool:
-    """Return True if `resumable` declares the result of `work`."""
-    return work in _result_types
 
 
 @cache
@@ -355,7 +332,7 @@ def result_adapter(work: Callable[..., Any]) -> Any:
     """Return pydantic's adapter for the declared result of `work`."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(_result_types[work])
+    return TypeAdapter(result_types[work])
 
 
 @holds()

@@ -1,25 +1,38 @@
-"""Remove the loops that ended long ago, with their attempts, decisions and notes.
+"""Remove the loops that ended long ago, and the lessons that nobody has used.
 
-What was measured stays: exposures, outcomes and what loops taught have the names of
-loops, and do not need their rows. A loop whose row a proof still reads stays, too. A
-run goes with its stages.
+Loops go with their attempts, decisions and notes. What was measured stays: exposures,
+outcomes and what loops taught have the names of loops, and do not need their rows. A
+loop whose row a proof still reads stays, too. A run goes with its stages.
 
 A transaction removes some hundred loops, so that no writer waits long, and leaves each
 loop whole or removes it. A read finds them: it passes those that stay, which may be
 many. One ruling counts the loops of all transactions.
+
+Lessons go in one transaction: the unused ones, or all but the most useful.
 """
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
+from typing import Any
 
 from heedful.errors import LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope, name_scope
-from heedful.store.connection import MAX_ROWS, Db, bulk, from_row, holds, key_of
+from heedful.store.connection import (
+    MAX_ROWS,
+    Db,
+    bulk,
+    from_row,
+    holds,
+    key_of,
+    resumable,
+)
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS
-from heedful.store.rulings import rule
+from heedful.store.lessons import count, delete_lessons
+from heedful.store.rulings import name_of, rule
 from heedful.store.store import Store
 from heedful.validation import check_actor
 
@@ -188,3 +201,71 @@ async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
         "stay; see that the clock is right, then run "
         f"{name_scope('heedful lessons prune', scope)} --by NAME --ended-for {days}d"
     )
+
+
+def prunable(
+    db: Db, scope: Scope, unused_for: float, keep: int
+) -> list[Mapping[str, Any]]:
+    """Return the lessons that `prune` would delete, with the reason as `why`.
+
+    With `unused_for` above 0, these are the lessons neither seen nor shown for this
+    many seconds. With `keep` of at least 0, the least useful lessons are added until
+    only `keep` would remain. Lessons that are pinned or proven to help are left out.
+    """
+    now = time.time()
+    before = now - unused_for if unused_for else -inf
+    unused = db.all(
+        "prunable",
+        scope,
+        most_useful=1,
+        kept="[]",
+        since=-inf,
+        before=before,
+        limit=MAX_ROWS,
+    )
+
+    lessons = list[Mapping[str, Any]]()
+    for row in unused:
+        days = (now - max(row["last_seen"], row["last_shown"])) / DAY_SECONDS
+        lessons.append({**dict(row), "why": f"not used for {days:.0f} days"})
+
+    excess = count(db, scope) - len(lessons) - keep
+    if keep < 0 or excess <= 0:
+        return lessons
+
+    least_useful = db.all(
+        "prunable",
+        scope,
+        most_useful=1,
+        kept="[]",
+        since=before,
+        before=inf,
+        limit=excess,
+    )
+    for row in least_useful:
+        lessons.append({**dict(row), "why": f"the least useful beyond {keep}"})
+    return lessons
+
+
+@resumable(result=list[Mapping[str, Any]])
+def prune(
+    db: Db, scope: Scope, unused_for: float, keep: int, by: str
+) -> list[Mapping[str, Any]]:
+    """Delete the lessons that `prunable` returns, record a ruling, and return them."""
+    lessons = prunable(db, scope, unused_for, keep)
+    if not lessons:
+        return lessons
+
+    delete_lessons(db, scope, lessons)
+    removed = [{"lesson": name_of(lesson), "why": lesson["why"]} for lesson in lessons]
+    rule(
+        db,
+        scope,
+        action="prune",
+        subject=f"{len(lessons)} lessons",
+        by=by,
+        why="",
+        now=time.time(),
+        record={"removed": removed},
+    )
+    return lessons

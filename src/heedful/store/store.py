@@ -17,6 +17,7 @@ from heedful.store.connection import (
     LOCAL_ACTOR,
     MAX_FREE_READ_BYTES,
     MAX_SHORT_READ_BYTES,
+    MEMORY_LOCKS,
     Access,
     Actor,
     Db,
@@ -24,10 +25,10 @@ from heedful.store.connection import (
     LargeRead,
     ReadLane,
     Work,
-    is_bulk,
-    is_resumable,
-    locks_of,
+    bulk_reads,
+    declared_locks,
     result_adapter,
+    result_types,
 )
 
 if TYPE_CHECKING:  # threads for long computations are slow to import
@@ -82,7 +83,7 @@ class Effects:
 
         An effect that an earlier run stored is not run: its stored result is returned.
         """
-        if not is_resumable(function):
+        if function not in result_types:
             return await commit(partial(self._run_as_actor, work))
 
         module = function.__module__.rpartition(".")[2]
@@ -193,7 +194,7 @@ class Store:
 
         turn: TurnKind = "read"
         lane: ReadLane = "bulk"
-        if not is_bulk(work):
+        if work not in bulk_reads:
             turn = "call"
             lane = "long"
             short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
@@ -222,7 +223,9 @@ class Store:
         def job(db: Db) -> T:
             return work(db, scope, *args, **kwargs)
 
-        locks = locks_of(work, args, kwargs)
+        locks = declared_locks.get(work, MEMORY_LOCKS)
+        if callable(locks):
+            locks = locks(*args, **kwargs)
         commit = partial(self._access.write, scope, locks=locks)
         effects = _current.get()
         # The heartbeat of a call, and other tasks that it begins, are not part of it.
