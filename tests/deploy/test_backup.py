@@ -11,8 +11,8 @@ import pytest
 import heedful
 from heedful.lessons.scope import Remembered
 from heedful.store import keys
+from heedful.store.copying import tables
 from heedful.store.postgres import in_database
-from heedful.store.transfer import tables
 from scripts.run_docs import blocks
 from tests import postgres
 from tests.postgres import Urls

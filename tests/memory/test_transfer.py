@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.origin import ORIGINS
-from heedful.memory import quarantine
+from heedful.memory import quarantine, transfer
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import reembed
-from heedful.store import exposures, transfer
+from heedful.store import exposures
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK

@@ -24,7 +24,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, loops, open_store
 from heedful.store.connection import token
-from heedful.store.transfer import copy, tables
+from heedful.store.copying import copy, tables
 from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import fill_memory_fully

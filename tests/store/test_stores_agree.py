@@ -24,7 +24,12 @@ from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, S
 from heedful.lessons.origin import ORIGINS
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
-from heedful.memory import dream as dreaming, memory as remembering, quarantine
+from heedful.memory import (
+    dream as dreaming,
+    memory as remembering,
+    quarantine,
+    transfer,
+)
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
@@ -40,7 +45,6 @@ from heedful.store import (
     pruning,
     search,
     session_marks,
-    transfer,
 )
 from heedful.store.records import MemoryEntry
 from heedful.store.sqlite import in_file

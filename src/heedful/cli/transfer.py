@@ -98,7 +98,7 @@ def copy_(
 
     What is written after the start is not copied. A PostgreSQL database must be empty.
     """
-    from heedful.store.transfer import copy
+    from heedful.store.copying import copy
 
     rows_by_table = copy(source, target)
     total = sum(rows_by_table.values())

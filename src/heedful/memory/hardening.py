@@ -326,8 +326,10 @@ def _different(texts: Iterable[str]) -> tuple[str, ...]:
 
 def read_checks(db: Db, scope: Scope, limit: int, lesson: int = 0) -> list[LessonCheck]:
     """Return the checks of the scope, newest decision first, or that of a lesson."""
-    rows = db.all("lesson_checks", scope, lesson=lesson, limit=limit)
-    return [check_of(row) for row in rows]
+    return [
+        check_of(row)
+        for row in db.all("lesson_checks", scope, lesson=lesson, limit=limit)
+    ]
 
 
 @resumable(result=LessonCheck)

@@ -257,8 +257,10 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
     The newest comes first.
     """
     key = {"scope": token(scope), "state": "quarantined"}
-    rows = db.select("id, lesson_id", "example", key, "order by id desc")
-    return {row["id"]: row["lesson_id"] for row in rows}
+    return {
+        row["id"]: row["lesson_id"]
+        for row in db.select("id, lesson_id", "example", key, "order by id desc")
+    }
 
 
 def read_entry(db: Db, scope: Scope, id: int) -> QuarantinedLesson:

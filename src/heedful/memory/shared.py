@@ -201,14 +201,13 @@ def reviewed_lessons(
     A person wrote or released them, or evidence verified them. `rule` is that of their
     check of calls, {} without one. With `taken`, includes the rules of the file.
     """
-    rows = db.all("reviewed_lessons", scope, taken=taken)
     return [
         {
             **dict(row),
             "meta": json.loads(row["meta"]),
             "rule": json.loads(row["rule"] or "{}"),
         }
-        for row in rows
+        for row in db.all("reviewed_lessons", scope, taken=taken)
         if taken or not row["source"].startswith(SHARED_SOURCE_PREFIX)
     ]
 

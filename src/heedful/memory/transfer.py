@@ -1,33 +1,508 @@
 """Export and import of the lessons of a scope, in a file that shows if it is complete.
 
-Each line of the file is a record of `heedful.store.transfer`. The last line has the
-SHA-256 of the other lines. An import checks the whole file before it writes the first
-lesson.
+Each line of the file is a record: one for each lesson, with its examples and links. The
+last line has the SHA-256 of the other lines. An import checks the whole file before it
+writes the first lesson, and importing a record twice changes nothing.
+
+Lessons are named by kind and signature, because ids differ between databases. Examples
+list all sources that they derive from, so that a source can be revoked after an import
+too. Sightings, exposures, outcomes, rulings and the actions of agents are not exported:
+a copy of the database moves them.
 """
 
 import asyncio
+import json
 import os
+import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from functools import cache, partial
 from hashlib import sha256
 from itertools import chain, islice
 from shutil import copyfileobj
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal, cast
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
-from heedful.lessons.lesson import Scope
-from heedful.store import transfer as records
-from heedful.store.connection import Db
+from heedful.faults import allowed_value
+from heedful.lessons.lesson import (
+    LESSON_KINDS,
+    Example,
+    Lesson,
+    LessonKind,
+    OlderState,
+    Scope,
+    Signature,
+    State,
+    clip,
+    older_state,
+    state_from_older,
+)
+from heedful.lessons.mistake import Mistake, from_json, with_origin
+from heedful.lessons.origin import read_origin
+from heedful.lessons.quarantine import clip_lesson
+from heedful.store import lessons as lesson_store
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    Row,
+    from_row,
+    key_of,
+    resumable,
+    storable,
+    storable_json,
+    token,
+)
+from heedful.store.rulings import (
+    LESSON_DIGEST_PREFIX,
+    name_of,
+    rule,
+    words_digest,
+)
 from heedful.store.store import Store
-from heedful.store.transfer import End, Header, Record
 
 File = str | os.PathLike[str] | BinaryIO
 MAX_EXPORT_LINE_BYTES = 256 * 2**20
 IMPORT_BATCH_LESSONS = 100  # lessons that are written in one transaction
 DAMAGED_EXPORT_FIX = "copy or export the file again"
+
+
+class FieldBounds:
+    """Constraints on a field of a record, such as `ge=0`, that pydantic checks.
+
+    They have the names of pydantic's core schema. pydantic itself, which is slow to
+    import, is not imported until a record is decoded.
+    """
+
+    def __init__(self, **constraints: Any) -> None:
+        self._constraints = constraints
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], Any]
+    ) -> Any:
+        return {**handler(source), **self._constraints}
+
+
+Count = Annotated[int, FieldBounds(ge=0, le=2**53)]
+Share = Annotated[float, FieldBounds(ge=0, le=1)]
+# Seconds since 1970, before the year 10000; 0 is unknown.
+Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
+# The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
+Digest = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
+# The kind and signature of a lesson, such as `error/0f3a9c51d2e87b64`.
+LessonName = Annotated[
+    str, FieldBounds(pattern=f"^({'|'.join(LESSON_KINDS)})/[0-9a-f]{{16}}$")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line of an export."""
+
+    type: Literal["heedful memory"] = "heedful memory"
+    version: Literal[3]
+    tenant: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRecord:
+    """An example of a lesson, or the text of a lesson without an example.
+
+    Such a text has the `digest` "lesson". `lesson` is the text of the lesson that came
+    with the example. `author` is True if the lesson still has this text. Searches
+    compare a query with `words`. `sources` are all sources of the example.
+    """
+
+    digest: Annotated[str, FieldBounds(pattern="^(lesson|[0-9a-f]{16})$")]
+    author: bool
+    lesson: str
+    mistake: Mistake | None = None
+    state: OlderState
+    trust: str
+    at: Time
+    example: Example
+    words: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """A link to another lesson, whose name `kind/signature` is `parent`.
+
+    A strategy belongs to the lesson about a failure, a superseded lesson became another
+    one, and a reflection of a dream cites others.
+    """
+
+    relation: Literal["became", "cites", "strategy"]
+    parent: LessonName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonRecord:
+    """A lesson of an export.
+
+    `seen` counts its sightings, and `words` is the digest of its words.
+    """
+
+    type: Literal["lesson"] = "lesson"
+    kind: LessonKind
+    signature: Digest
+    error_type: str
+    pattern: str
+    words: Digest
+    text: str
+    tags: tuple[str, ...]
+    state: OlderState
+    trust: str
+    importance: Share
+    source: str
+    pinned: bool
+    useful: Annotated[float, FieldBounds(ge=0, le=2)]
+    seen: Count
+    first_seen: Time
+    last_seen: Time
+    last_shown: Time
+    meta: Mapping[str, Any]
+    mistake: Mistake | None = None
+    examples: tuple[ExampleRecord, ...]
+    links: tuple[LinkRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The last line of an export, with the SHA-256 of all lines before it."""
+
+    type: Literal["end"] = "end"
+    sha256: str
+
+
+Record = Header | LessonRecord | End
+
+
+def encode(record: Record) -> bytes:
+    """Return a record as a line of JSON in UTF-8; equal records give equal bytes."""
+    line = json.dumps(
+        asdict(record), separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return line.encode("utf-8", "replace") + b"\n"
+
+
+def decode(line: bytes) -> Record:
+    """Return the record in a line.
+
+    Raises InvalidInput if a field is missing, unknown or wrong.
+    """
+    from pydantic import ValidationError
+
+    try:
+        record = cast("Record", _record_adapter().validate_json(line))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "line"
+        value = problem["input"]
+        if isinstance(value, bytes):  # the whole line
+            value = value.decode("utf-8", "replace").rstrip()
+        raise InvalidInput(place, value, allowed_value(problem)) from None
+    return _with_origins(record) if isinstance(record, LessonRecord) else record
+
+
+def _with_origins(record: LessonRecord) -> LessonRecord:
+    """Return a record whose words of earlier versions are origins."""
+    examples = tuple(
+        replace(example, trust=read_origin(example.trust, "lesson.examples.trust"))
+        for example in record.examples
+    )
+    origin = read_origin(record.trust, "lesson.trust")
+    return replace(record, trust=origin, examples=examples)
+
+
+@cache
+def _record_adapter() -> Any:
+    """Return pydantic's adapter for records; their field `type` says which they are."""
+    from pydantic import ConfigDict, Field, TypeAdapter
+
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    for kind in (Header, ExampleRecord, LinkRecord, LessonRecord, End):
+        setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
+    return TypeAdapter(Annotated[Record, Field(discriminator="type")])
+
+
+def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
+    """Yield the lessons of a scope as an export has them.
+
+    They are sorted by kind and signature.
+    """
+    key = key_of(scope)
+    for row in db.select("*", "lesson", key, "order by kind, signature"):
+        of_lesson = {"lesson_id": row["id"]}
+        examples = db.select("*", "example", of_lesson, "order by digest")
+        child = {**key, "child": name_of(row)}
+        links = db.select("*", "link", child, "order by relation, parent")
+
+        yield from_row(
+            LessonRecord,
+            row,
+            type="lesson",
+            state=older_state(row["state"]),
+            meta=_load_json(row["meta"]),
+            mistake=from_json(row["mistake"]),
+            examples=tuple(
+                _example_record(db, example, row["author"]) for example in examples
+            ),
+            links=tuple(from_row(LinkRecord, link) for link in links),
+        )
+
+
+def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
+    """Return an example as an export has it.
+
+    `author` is the id of the example whose text its lesson shows, None if no example
+    has this text.
+    """
+    digest = row["digest"]
+    # What follows the prefix is made of the text, and is made again by an import.
+    if digest.startswith(LESSON_DIGEST_PREFIX):
+        digest = LESSON_DIGEST_PREFIX
+
+    origins = db.run("rests_on", {"example": row["id"]})
+    sources = {origin["source"] for origin in origins}
+    return from_row(
+        ExampleRecord,
+        row,
+        digest=digest,
+        author=row["id"] == author,
+        state=older_state(row["state"]),
+        example=Example(**_load_json(row["record"])),
+        mistake=from_json(row["mistake"]),
+        sources=tuple(sorted(sources)),
+    )
+
+
+def _load_json(text: str) -> dict[str, Any]:
+    """Return a stored JSON object, with None for NaN and the infinities.
+
+    Python writes these into JSON, but a strict reader of the export refuses them.
+    """
+    record: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return record
+
+
+# A lesson that nobody confirms loses its `meta` if it has more characters.
+MAX_UNTRUSTED_META_CHARS = 20_000
+
+
+def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
+    """Yield the texts of a lesson that nobody confirms, each as a lesson.
+
+    They come from `source` and wait in quarantine. Retired and superseded texts are
+    left out, and so are the decisions of operators and the counts of the lesson.
+    """
+    signature = Signature("", record.pattern, digest=record.signature)
+    meta = dict(record.meta)
+    if len(json.dumps(meta)) > MAX_UNTRUSTED_META_CHARS:
+        meta = {}
+
+    for text in record.examples:
+        if text.state in ("retired", "superseded"):
+            continue
+
+        example = None
+        if text.digest != LESSON_DIGEST_PREFIX:
+            example = text.example
+        lesson = Lesson(
+            record.kind,
+            signature,
+            error_type=record.error_type,
+            text=clip(text.lesson),
+            sighting="",
+            example=example,
+            trust="outside",
+            importance=record.importance,
+            tags=record.tags,
+            source=source,
+            sources=text.sources,
+            meta=meta,
+            mistake=text.mistake and with_origin(text.mistake, "local"),
+        )
+        yield clip_lesson(lesson)
+
+
+@resumable(result=Mapping[str, int])
+def import_lessons(
+    db: Db,
+    scope: Scope,
+    records: Sequence[LessonRecord],
+    source: str,
+    by: str,
+    why: str,
+    dry_run: bool = False,
+) -> Mapping[str, int]:
+    """Write lessons; return how many are new, were known, and how many new texts wait.
+
+    The texts, trust and states of stored lessons do not change; their counts may rise,
+    but those of a trusted lesson only if somebody confirms the import. `by` is the
+    person who confirms it, or "". `source` is the name of the import. With
+    `dry_run`, nothing is written.
+    """
+    db.execute("savepoint importing")
+
+    # One import comes in many batches, but needs only one ruling.
+    ruling = {
+        **key_of(scope),
+        "action": "import",
+        "subject": source,
+        "by": storable(by),
+    }
+    if by and not db.select("id", "ruling", ruling):
+        rule(
+            db, scope, action="import", subject=source, by=by, why=why, now=time.time()
+        )
+
+    counts = Counter[str]()
+    for record in records:
+        if by:
+            counts.update(_import_trusted(db, scope, record))
+        else:
+            counts.update(_import_untrusted(db, scope, record, source))
+
+    if dry_run:
+        db.undo("importing")
+    return counts
+
+
+def _import_untrusted(
+    db: Db, scope: Scope, record: LessonRecord, source: str
+) -> Counter[str]:
+    """Store the new texts of a lesson that nobody confirms, in quarantine."""
+    key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
+    rows = db.select("id, trust, seen, last_seen", "lesson", key)
+    stored_digests = set[str]()
+    for row in rows:
+        examples = db.select("digest", "example", {"lesson_id": row["id"]})
+        stored_digests.update(example["digest"] for example in examples)
+
+    texts = dict[str, Lesson]()
+    for lesson in untrusted_texts(record, source):
+        digest = words_digest(storable(lesson.text))
+        if lesson.example is not None:
+            digest = lesson.example.digest
+        texts[digest] = lesson
+
+    new_lessons = [texts[digest] for digest in texts if digest not in stored_digests]
+    answers = lesson_store.upsert(db, scope, new_lessons, time.time())
+    for row in rows:
+        if row["trust"] != "outside":
+            # A stranger's file does not change how often an error was seen here.
+            counters = {"seen": row["seen"], "last_seen": row["last_seen"]}
+            db.update("lesson", {"id": row["id"]}, counters)
+            sightings = {"lesson_id": row["id"], "source": storable(source)}
+            db.delete("occurrence", sightings)
+
+    # A lesson without any text is not counted.
+    counts = Counter(waiting=len([answer for answer in answers if answer.entry > 0]))
+    counts["known" if rows else "new"] = min(1, len(texts))
+    return counts
+
+
+def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
+    """Write what is new of a lesson that an operator confirms."""
+    key = key_of(scope)
+    now = time.time()
+    name = {**key, "kind": record.kind, "signature": record.signature}
+    rows = db.select("id, text, author", "lesson", name)
+
+    is_new = not rows
+    if is_new:
+        text = storable(record.text)
+        columns = {
+            **{field: getattr(record, field) for field in PLAIN_FIELDS},
+            "error_type": storable(record.error_type),
+            "pattern": storable(record.pattern),
+            "text": text,
+            "mark": words_digest(text),
+            "source": storable(record.source),
+            "tags": json.dumps([storable(tag) for tag in record.tags]),
+            "meta": storable_json(record.meta),
+            "mistake": lesson_store.mistake_json(record.mistake),
+            "state": state_from_older(record.state),
+        }
+        rows = db.run(
+            "upsert_lesson", {**key, **columns, "now": now, "renews": 0, "raises": 0}
+        ).fetchall()
+        changes = {
+            "state": columns["state"],
+            "useful": record.useful,
+            "seen": record.seen,
+            "first_seen": record.first_seen or record.last_seen or now,
+            "last_seen": record.last_seen or now,
+            "last_shown": record.last_shown,
+        }
+        db.update("lesson", {"id": rows[0]["id"]}, changes)
+    else:
+        values = {
+            "id": rows[0]["id"],
+            "seen": record.seen,
+            "first_seen": record.first_seen or now,
+            "last_seen": record.last_seen,
+        }
+        db.send("merge_counts", values)
+
+    lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
+    states = [_write_example(db, lesson, example) for example in record.examples]
+
+    for link in record.links if is_new else ():
+        row = {**key, **asdict(link), "child": name_of(lesson)}
+        db.insert("link", row, CONFLICT_SKIP_SQL)
+    return Counter(
+        waiting=states.count("quarantined"), new=int(is_new), known=int(not is_new)
+    )
+
+
+# The columns of a new lesson that are fields of its record.
+PLAIN_FIELDS = ("kind", "signature", "words", "trust", "importance", "pinned")
+
+
+def _write_example(
+    db: Db, lesson: dict[str, Any], record: ExampleRecord
+) -> State | None:
+    """Write an example of `lesson`; return its state.
+
+    Returns None, and writes nothing, if the lesson has this example already.
+    """
+    text = storable(record.lesson)
+    digest = record.digest
+    if digest == LESSON_DIGEST_PREFIX:
+        digest = words_digest(text)
+
+    key = {"lesson_id": lesson["id"], "digest": digest}
+    if db.select("id", "example", key):
+        return None
+
+    values = {
+        **lesson,
+        **key,
+        "text": text,
+        "mistake": lesson_store.mistake_json(record.mistake),
+        "state": state_from_older(record.state),
+        "trust": record.trust,
+        "source": next(iter(record.sources), ""),
+        "sources": record.sources,
+        "parents": "[]",
+        "now": record.at or lesson["now"],
+        "searched": storable(record.words),
+        "memory_key": "",
+    }
+    written = lesson_store.add_example(
+        db, values, example=record.example, context="", place=None
+    )
+
+    # The lesson shows this text: from now on it is that of the example.
+    if record.author and text == lesson["text"] and not lesson["author"]:
+        db.update("lesson", {"id": lesson["id"]}, {"author": written.id})
+
+    return written.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +569,7 @@ async def read_export(
         lessons = (
             record
             for record in _read_records(copy, name)
-            if isinstance(record, records.LessonRecord)
+            if isinstance(record, LessonRecord)
         )
 
         while True:
@@ -103,7 +578,7 @@ async def read_export(
                 break
             added = await store.write(
                 scope,
-                records.import_lessons,
+                import_lessons,
                 batch,
                 source=source,
                 by=by,
@@ -127,16 +602,14 @@ def _write_records(db: Db, scope: Scope, out: BinaryIO) -> Exported:
     out.truncate(out.seek(0))  # the database may ask for a second try
     digest = sha256()
     lines = 0
-    header: Record = records.Header(
-        version=3, tenant=scope.tenant, project=scope.project
-    )
-    for record in chain([header], records.export_lessons(db, scope)):
+    header: Record = Header(version=3, tenant=scope.tenant, project=scope.project)
+    for record in chain([header], export_lessons(db, scope)):
         lines += 1
-        line = records.encode(record)
+        line = encode(record)
         digest.update(line)
         out.write(line)
 
-    out.write(records.encode(records.End(sha256=digest.hexdigest())))
+    out.write(encode(End(sha256=digest.hexdigest())))
     return Exported(lines - 1, out.tell(), digest.hexdigest())
 
 
@@ -200,17 +673,17 @@ def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
     read_line = partial(file.readline, MAX_EXPORT_LINE_BYTES)
     for number, line in enumerate(iter(read_line, b""), 1):
         try:
-            record = records.decode(line)
+            record = decode(line)
         except InvalidInput as error:
             raise LineError(name, number, f"{error}; {DAMAGED_EXPORT_FIX}") from error
 
         wrong = ""
-        is_header = isinstance(record, records.Header)
+        is_header = isinstance(record, Header)
         if number == 1 and not is_header:
             wrong = "it is not an export of heedful"
         elif number > 1 and is_header:
             wrong = "it is a second header"
-        elif isinstance(record, records.End):
+        elif isinstance(record, End):
             if record.sha256 != digest.hexdigest():
                 wrong = "a line above was changed, added or lost since it was exported"
             elif file.readline(1):
@@ -219,7 +692,7 @@ def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
             raise LineError(name, number, f"{wrong}; {DAMAGED_EXPORT_FIX}")
 
         yield record
-        if isinstance(record, records.End):
+        if isinstance(record, End):
             return
         digest.update(line)
 

@@ -161,5 +161,6 @@ def _call_lines(rows: list[Row]) -> Iterator[BriefLine]:
 
 def team_rules(db: Db, scope: Scope, limit: int) -> dict[int, str]:
     """Return the followed rules that are about no error: their texts by id."""
-    rows = db.all("opening_rules", scope, limit=limit)
-    return {row["id"]: row["text"] for row in rows}
+    return {
+        row["id"]: row["text"] for row in db.all("opening_rules", scope, limit=limit)
+    }

@@ -407,11 +407,10 @@ def knowledge_of(
 def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
     """Return the mistakes that the lessons with these ids are about."""
     mistakes: dict[int, Mistake] = {}
-    for id in ids:
-        for row in db.select("mistake", "lesson", {**key_of(scope), "id": id}):
-            mistake = from_json(row["mistake"])
-            if mistake is not None:
-                mistakes[id] = mistake
+    for row in db.all("lessons_of", scope, ids=json.dumps(list(ids))):
+        mistake = from_json(row["mistake"])
+        if mistake is not None:
+            mistakes[row["id"]] = mistake
     return mistakes
 
 
@@ -422,12 +421,14 @@ def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
         mistake = from_json(row["mistake"])
         if mistake is None:
             continue
-        failure = render.FailureRow.of(mistake)
-        failure.runs = row["seen"]
-        failure.calls = row["seen"] * mistake.calls_lost
-        failure.last_seen = row["last_seen"]
-        failure.state = row["state"]
-        failure.lesson = row["id"]
+        failure = replace(
+            render.FailureRow.of(mistake),
+            runs=row["seen"],
+            calls=row["seen"] * mistake.calls_lost,
+            last_seen=row["last_seen"],
+            state=row["state"],
+            lesson=row["id"],
+        )
         rows.append(failure)
     return sorted(rows, key=lambda one: (-one.runs, -one.calls))
 

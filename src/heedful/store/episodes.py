@@ -146,8 +146,10 @@ def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
 
     `digest` is that of the episode itself.
     """
-    rows = db.all("tasks_done", scope, digest=digest)
-    return [(row["tools"], row["task"]) for row in rows]
+    return [
+        (row["tools"], row["task"])
+        for row in db.all("tasks_done", scope, digest=digest)
+    ]
 
 
 @resumable(result=None)
@@ -175,10 +177,12 @@ def page(
     episode, or "": only older episodes are returned. Their `record` is empty unless
     `whole` is set.
     """
-    rows = db.all(
-        "list_episodes", scope, state=state, limit=limit, cursor=before, whole=whole
-    )
-    return [from_row(StoredEpisode, row) for row in rows]
+    return [
+        from_row(StoredEpisode, row)
+        for row in db.all(
+            "list_episodes", scope, state=state, limit=limit, cursor=before, whole=whole
+        )
+    ]
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
@@ -190,8 +194,10 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
     columns = "state, count(*) as n"
-    rows = db.select(columns, "episode", key_of(scope), "group by state")
-    return {row["state"]: row["n"] for row in rows}
+    return {
+        row["state"]: row["n"]
+        for row in db.select(columns, "episode", key_of(scope), "group by state")
+    }
 
 
 def unknown_spans(db: Db, scope: Scope) -> dict[str, float]:
@@ -276,8 +282,10 @@ def ended_traces(
     A trace has ended if its last span arrived before `settled` or, without a root span,
     before `ending`. Times are seconds since 1970.
     """
-    rows = db.all("ended_traces", scope, settled=settled, ending=ending)
-    return [from_row(OpenTrace, row) for row in rows]
+    return [
+        from_row(OpenTrace, row)
+        for row in db.all("ended_traces", scope, settled=settled, ending=ending)
+    ]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
@@ -286,8 +294,9 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 
     columns = "trace, id, parent, root, record, known"
     key = {**key_of(scope), "trace": trace}
-    rows = db.select(columns, "span", key, "order by n")
-    return [from_row(Piece, row) for row in rows]
+    return [
+        from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")
+    ]
 
 
 @holds("traces")
@@ -515,8 +524,7 @@ def course_of(
 def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
     """Return the sessions without an event since the time `before`."""
     end = f"group by session having max(at) < {before:f}"
-    rows = db.select("session", "event", key_of(scope), end)
-    return [row["session"] for row in rows]
+    return [row["session"] for row in db.select("session", "event", key_of(scope), end)]
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:

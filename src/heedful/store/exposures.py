@@ -287,8 +287,10 @@ def count_alarms(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons shown to it or withheld from it."""
     columns = "kind || '/' || signature as lesson, exposure.*"
-    rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
-    return [from_row(Exposure, row) for row in rows]
+    return [
+        from_row(Exposure, row)
+        for row in db.select(columns, "exposure", {**key_of(scope), "loop": loop})
+    ]
 
 
 def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
@@ -297,7 +299,6 @@ def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
     Without `names`, all lessons are counted that were shown to any. What was shown
     other words of a lesson tells nothing of the present ones.
     """
-    rows = db.all("tally_shown", scope, names=json.dumps(list(names)))
     return {
         row["lesson"]: Shown(
             shown=row["shown"],
@@ -305,7 +306,7 @@ def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
             again=row["again"],
             other=row["shown"] - row["right"] - row["again"],
         )
-        for row in rows
+        for row in db.all("tally_shown", scope, names=json.dumps(list(names)))
     }
 
 
@@ -502,8 +503,10 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the newest `limit` rulings of the scope as plain data, newest first."""
     columns = "action, subject, by, why, record, at"
     order = f"order by at desc, id desc limit {limit:d}"
-    rows = db.select(columns, "ruling", key_of(scope), order)
-    return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
+    return [
+        {**dict(row), "record": json.loads(row["record"])}
+        for row in db.select(columns, "ruling", key_of(scope), order)
+    ]
 
 
 def settle(db: Db, scope: Scope, outcome: Outcome, at: float) -> None:

@@ -320,8 +320,12 @@ def upsert(
 
 def held_of(db: Db, scope: Scope, source: str) -> list[int]:
     """Return the ids of the examples of a source that wait in quarantine."""
-    rows = db.run("held_of", {"scope": token(scope), "source": storable(source)})
-    return [int(row["id"]) for row in rows]
+    return [
+        int(row["id"])
+        for row in db.run(
+            "held_of", {"scope": token(scope), "source": storable(source)}
+        )
+    ]
 
 
 def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
@@ -730,8 +734,7 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     Failures that nothing put right come last. If the text of a lesson waits in
     quarantine, `entry` is the id under which a person can review it, else 0.
     """
-    rows = db.all("top_lessons", scope, limit=limit)
-    return _listed(db, scope, rows)
+    return _listed(db, scope, db.all("top_lessons", scope, limit=limit))
 
 
 def shown(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
@@ -826,8 +829,10 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
     With `waiting`, return instead those that have waiting or failed episodes, or open
     traces.
     """
-    rows = db.run("scopes", {"waiting": waiting}).fetchall()
-    return [Scope(row["tenant"], row["project"]) for row in rows]
+    return [
+        Scope(row["tenant"], row["project"])
+        for row in db.run("scopes", {"waiting": waiting}).fetchall()
+    ]
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:
@@ -835,8 +840,7 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
 
     That is, loops, lessons, exposures, trials, episodes or traces.
     """
-    rows = db.all("projects", scope)
-    return [Scope(scope.tenant, row["project"]) for row in rows]
+    return [Scope(scope.tenant, row["project"]) for row in db.all("projects", scope)]
 
 
 # The columns of a lesson that are of no use outside the store.

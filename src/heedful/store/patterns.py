@@ -182,8 +182,7 @@ def find_with_findings(
 
 def findings_of(db: Db, scope: Scope, lesson: int, limit: int = 200) -> list[str]:
     """Return what was seen of the error of a lesson, newest first."""
-    rows = db.all("findings_of", scope, id=lesson, limit=limit)
-    return [row["text"] for row in rows]
+    return [row["text"] for row in db.all("findings_of", scope, id=lesson, limit=limit)]
 
 
 def comparable(text: str) -> str:

@@ -47,7 +47,7 @@ class RecentLoop:
     The `state` is as every face shows it. `checks` had an error in one of its attempts;
     `first_error` is the first one of its first attempt, and `error` that of its last
     one: None if these have none. `stops` are the rules that stopped it. `size` is that
-    of its records, in characters; the errors of a loop that `is_large` are not known.
+    of its records, in characters; above `MAX_READ_LOOP_BYTES`, its errors are unknown.
     """
 
     n: int
@@ -70,16 +70,6 @@ class RecentLoop:
     def is_right(self) -> bool:
         """Whether its first answer passed, and a check, a goal or a judge judged it."""
         return self.state == "passed" and self.attempts < 2
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it was right or wrong: what nothing judged was neither."""
-        return self.state in ("passed", "stopped")
-
-    @property
-    def is_large(self) -> bool:
-        """Whether its records are too large to look for its errors."""
-        return self.size > MAX_READ_LOOP_BYTES
 
     @property
     def why(self) -> str:

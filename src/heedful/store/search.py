@@ -246,11 +246,6 @@ class VectorTable:
         """The allocated memory, in bytes."""
         return self._ids.nbytes + self._vectors.nbytes
 
-    @property
-    def ids(self) -> Ids:
-        """The ids of all vectors, in the order of the rows."""
-        return self._ids[: self.count]
-
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
         """Add vectors that became searchable since the last call.
 
@@ -299,6 +294,11 @@ class VectorTable:
         order = np.lexsort((ids, -scores))
         return ids[order[:many]]
 
+    @property
+    def ids(self) -> Ids:
+        """The ids of all vectors, in the order of the rows."""
+        return self._ids[: self.count]
+
     def drop(self, gone: Ids) -> None:
         """Remove the rows with these ids; rows from the end fill the gaps."""
         import numpy as np
@@ -315,26 +315,19 @@ class VectorTable:
 
     def _put(self, ids: Ids, vectors: Rows) -> None:
         """Append vectors; those with the same ids are replaced."""
-
         if ids.min() <= self._newest:
             self.drop(ids)
         self._newest = max(self._newest, int(ids.max()))
 
         end = self.count + len(ids)
         if end > len(self._ids):
-            self._grow(end + end // 8)
+            room = end + end // 8
+            self._ids.resize(room, refcheck=False)
+            self._vectors.resize((room, self._vectors.shape[1]), refcheck=False)
 
         self._ids[self.count : end] = ids
         self._vectors[self.count : end] = vectors
         self.count = end
-
-    def _grow(self, room: int) -> None:
-        """Move the rows to larger arrays, with `room` rows."""
-        import numpy as np
-
-        more = room - len(self._ids)
-        self._ids = np.pad(self._ids, (0, more))
-        self._vectors = np.pad(self._vectors, ((0, more), (0, 0)))
 
 
 # How many more vectors than `limit` PostgreSQL returns, because a halfvec orders them
@@ -520,8 +513,7 @@ class SearchParameters:
     @cached_property
     def filtered_ids(self) -> set[int]:
         """The ids of all examples that may be recalled and pass the filter."""
-        rows = self.db.run("filtered", self.values)
-        return {id for (id,) in rows}
+        return {id for (id,) in self.db.run("filtered", self.values)}
 
     @cached_property
     def waiting_ids(self) -> list[int]:
@@ -649,8 +641,7 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
         "limit": parameters.limit + SPARE_VECTORS,
         "among": among,
     }
-    rows = parameters.db.run("nearest", values)
-    return parameters.read(id for (id,) in rows)
+    return parameters.read(id for (id,) in parameters.db.run("nearest", values))
 
 
 # The characters of the example of a rule: two of them fit into the budget of a prompt.
@@ -659,15 +650,18 @@ MAX_RULE_EXAMPLE_CHARS = 600
 
 def memory_keys(db: Db, scope: Scope) -> list[str]:
     """Return the memory keys of the loops, the rules and the examples of a scope."""
-    rows = db.all("memory_keys", scope, scope=token(scope))
-    return [row["memory_key"] for row in rows]
+    return [
+        row["memory_key"] for row in db.all("memory_keys", scope, scope=token(scope))
+    ]
 
 
 def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
     """Return the memory keys whose loops broke the rule of a lesson."""
     key = {name: lesson[name] for name in ("kind", "signature")}
-    rows = db.select("distinct memory_key", "cause", {**key_of(scope), **key})
-    return sorted(row["memory_key"] for row in rows)
+    return sorted(
+        row["memory_key"]
+        for row in db.select("distinct memory_key", "cause", {**key_of(scope), **key})
+    )
 
 
 def by_cause(
@@ -772,20 +766,9 @@ class _RuleText(NamedTuple):
     author: int | None
 
 
-class _Sighting(NamedTuple):
-    """An example of a rule's lesson, with the text of the lesson that came with it."""
-
-    id: int
-    lesson_id: int
-    example: Example
-    lesson: str
-    error_type: str
-    is_author: bool
-
-
 def _rule_sightings(
     db: Db, scope: Scope, memory_key: str, rows: Sequence[Row]
-) -> list[_Sighting]:
+) -> list[Row]:
     """Return the newest examples of the rules in `rows`, and those of the key."""
     if not rows:
         return []
@@ -798,21 +781,12 @@ def _rule_sightings(
         # In these, other words for the same mistake are looked for.
         "recent": 200,
     }
-    return [
-        _Sighting(
-            id=row["id"],
-            lesson_id=row["lesson_id"],
-            example=example_of(row),
-            lesson=row["lesson"],
-            error_type=row["error_type"],
-            is_author=bool(row["is_author"]),
-        )
-        for row in db.run("sightings_of_rules", values)
-    ]
+    sightings: list[Row] = db.run("sightings_of_rules", values).fetchall()
+    return sightings
 
 
 def _rule_texts(
-    rows: Sequence[Row], sightings: Sequence[_Sighting], task: str
+    rows: Sequence[Row], sightings: Sequence[Row], task: str
 ) -> dict[str, _RuleText]:
     """Return the texts of rules by their names, each by the newest findings.
 
@@ -825,17 +799,18 @@ def _rule_texts(
     alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
     newest_ids = dict[tuple[str, str], int]()
     for sighting in sightings:
-        lesson_id = sighting.lesson_id
-        if sighting.example.wrong:
-            example = with_rule(sighting.example)
-            name = sighting.error_type, example.rule
+        lesson_id = sighting["lesson_id"]
+        example = example_of(sighting)
+        if example.wrong:
+            example = with_rule(example)
+            name = sighting["error_type"], example.rule
             patterns.setdefault(lesson_id, name)
             alike[name].append(example)
-            newest_ids.setdefault(name, sighting.id)
+            newest_ids.setdefault(name, sighting["id"])
             if example.task == task:
-                text = _RuleText(sighting.lesson, sighting.id)
+                text = _RuleText(sighting["lesson"], sighting["id"])
                 texts_for_task.setdefault(lesson_id, text)
-        elif sighting.is_author:
+        elif sighting["is_author"]:
             written.add(lesson_id)
 
     texts = {row["rule"]: _RuleText(row["text"], row["author"]) for row in rows}
@@ -860,8 +835,10 @@ def spaces(db: Db, scope: Scope) -> dict[str, int]:
 
     Under "" it is the number of examples without a vector.
     """
-    rows = db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
-    return {row["space"]: row["n"] for row in rows}
+    return {
+        row["space"]: row["n"]
+        for row in db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
+    }
 
 
 def unplaced(

@@ -98,8 +98,10 @@ def past_owner(db: Db, scope: Scope, session: str) -> str | None:
 
 def past_runs(db: Db, scope: Scope, key: str) -> set[str]:
     """Return the names, as sources, of the runs with a past that belong to a key."""
-    rows = db.all("pasts_of", scope, key=key)
-    return {storable(source_of(row["session"])) for row in rows}
+    return {
+        storable(source_of(row["session"]))
+        for row in db.all("pasts_of", scope, key=key)
+    }
 
 
 def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:

@@ -122,8 +122,11 @@ def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
     """Return the older rules that a rule ends, as rows of lessons."""
     key = {**key_of(scope), "error_type": RULE_TYPE, "kind": "reflection"}
     newer = StatedRule(text=text)
-    rows = db.select("*", "lesson", {**key, "state": "unverified"})
-    return [row for row in rows if row["text"] != text and newer.ends(row["text"])]
+    return [
+        row
+        for row in db.select("*", "lesson", {**key, "state": "unverified"})
+        if row["text"] != text and newer.ends(row["text"])
+    ]
 
 
 def say_again(db: Db, scope: Scope, lesson: Lesson) -> None:

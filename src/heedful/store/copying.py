@@ -1,0 +1,214 @@
+"""Copies of a database: as a file, or from SQLite to PostgreSQL.
+
+A copy has every row of every scope.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from typing import Any, NamedTuple
+
+from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
+from heedful.lessons.scope import Scope
+from heedful.store import POSTGRES_PREFIXES, needs_psycopg, shown
+from heedful.store.connection import Db, token
+from heedful.store.search import short
+from heedful.store.sqlite import (
+    BUSY_TIMEOUT_SECONDS,
+    Connection,
+    connect,
+    translate_error,
+)
+
+# The tables to which other tables refer are written first.
+REFERENCED_TABLES = ("loop", "lesson", "example", "dream")
+# Columns of SQLite that are not copied. The tenant is, but by an expression of its own.
+OMITTED_COLUMNS = ("tenant", "changed", "place")
+# SQL for the tenant of a row `t` whose table in SQLite has neither the column `tenant`
+# nor a foreign key. `tenant_of` is a function that `_copy_rows` defines.
+_TENANT_EXPRESSIONS = {
+    "corpus": "tenant_of(t.scope)",
+    "origin": "tenant_of(t.scope)",
+    "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
+}
+# No trigger runs during the copy; this writes at once what they would have written.
+_TRIGGER_UPDATES_SQL = (
+    "update vector set indexed = e.indexed from example e where e.id = vector.example"
+)
+
+_NUMBERED_COLUMNS_SQL = """
+select table_name::text, column_name::text from information_schema.columns
+where table_schema = current_schema() and is_identity = 'YES'
+  and table_name not like 'procrastinate%'
+"""
+
+
+class StoreTable(NamedTuple):
+    """A table that both engines have; the last of its `columns` is the tenant.
+
+    `tenant` is the SQL expression for the tenant of a row `t` in SQLite.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    tenant: str
+
+
+@cache
+def tables() -> tuple[StoreTable, ...]:
+    """Return the tables of both engines, each after the tables that it refers to."""
+    with closing(connect(":memory:", BUSY_TIMEOUT_SECONDS)) as db:
+        names = db.execute(
+            "select name from sqlite_schema where type = 'table' "
+            "and name not like '%_fts%' order by name"
+        ).fetchall()
+        by_name = {row["name"]: _describe_table(db, row["name"]) for row in names}
+
+    ordered_names = dict.fromkeys((*REFERENCED_TABLES, *by_name))
+    return tuple(by_name[name] for name in ordered_names)
+
+
+def _describe_table(db: Db, name: str) -> StoreTable:
+    """Return the columns of a table, and how to read the tenant of its rows."""
+    columns = db.execute(f"select name from pragma_table_info('{name}')").fetchall()
+    names = [column["name"] for column in columns]
+
+    tenant = _TENANT_EXPRESSIONS.get(name, "t.tenant")
+    sql = f"select * from pragma_foreign_key_list('{name}')"
+    key = db.execute(sql).fetchone()
+    if "tenant" not in names and key is not None:
+        referenced_row = f"{key['to']} = t.{key['from']}"
+        tenant = f"(select tenant from {key['table']} where {referenced_row})"
+
+    copied_names = [column for column in names if column not in OMITTED_COLUMNS]
+    return StoreTable(name, columns=(*copied_names, "tenant"), tenant=tenant)
+
+
+def copy(source: str, target: str) -> dict[str, int]:
+    """Copy the SQLite file `source` as of one moment; return the rows by table.
+
+    `target` is a new file, or an empty PostgreSQL database: connect as the role that
+    owns the tables, because only this role sees all rows. Then the copy is one
+    transaction. Raises NotFound, Conflict, InvalidInput, StoreError.
+    """
+    if source.startswith(POSTGRES_PREFIXES):
+        allowed = "a SQLite file; pg_dump copies PostgreSQL"
+        raise InvalidInput("source", shown(source), allowed)
+    if not os.path.exists(source):
+        raise NotFound("database", source, "this folder; check the path")
+    if os.path.exists(target):
+        raise Conflict(f"{target} exists; copy into a new file")
+
+    try:
+        with closing(connect(source, BUSY_TIMEOUT_SECONDS)) as db:
+            if target.startswith(POSTGRES_PREFIXES):
+                db.execute("begin")
+                return _copy_rows(db, target)
+            return _copy_file(db, target)
+    except (sqlite3.Error, OSError) as error:
+        raise translate_error(error, source) from error
+
+
+def _copy_file(db: Connection, target: str) -> dict[str, int]:
+    """Copy a whole file into a new one that only its owner may read."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(target)) as new_db:
+        db.backup(new_db)
+        counts = {}
+        for table in tables():
+            sql = f"select count(*) from {table.name}"
+            counts[table.name] = new_db.execute(sql).fetchone()[0]
+        return counts
+
+
+def _copy_rows(db: Connection, target: str) -> dict[str, int]:
+    """Copy the rows of all tenants to an empty PostgreSQL database."""
+    needs_psycopg()
+    from heedful.store import postgres_session
+
+    tenants = {}
+    for row in db.execute("select tenant, project from tally").fetchall():
+        scope = Scope(row["tenant"], row["project"])
+        tenants[token(scope)] = scope.tenant
+    db.create_function("tenant_of", 1, tenants.get)
+
+    try:
+        address = postgres_session.parse_url(target)
+        session = postgres_session.PostgresSession(address)
+        with closing(session) as new_db:
+            _begin_copy(new_db, target)
+            counts = {table.name: _copy_table(db, new_db, table) for table in tables()}
+
+            new_db.script(_TRIGGER_UPDATES_SQL)
+            _set_next_numbers(new_db)
+            new_db.commit()
+            return counts
+    except postgres_session.PSYCOPG_ERRORS as error:
+        raise postgres_session.translate_error(error) from error
+
+
+def _begin_copy(new_db: Any, target: str) -> None:
+    """Begin a transaction in an empty database, as the role that owns the tables.
+
+    Raises RoleRefused, Conflict, StoreError.
+    """
+    from heedful.store import postgres, postgres_session
+
+    # Another role does not see the rows of all tenants.
+    role = postgres.describe_role(new_db)
+    postgres.check_schema(new_db, role)
+    if not role["owner"]:
+        raise RoleRefused(
+            f"role {role['role']} sees only one tenant at a time, but a copy needs "
+            "all tenants; connect as the role that owns heedful's tables"
+        )
+    new_db.script(
+        "begin; set constraints all immediate; "
+        f"{postgres_session.PATIENT_TRANSACTION_SQL}"
+    )
+
+    for table in tables():
+        if new_db.execute(f"select 1 from {table.name} limit 1").fetchone():
+            raise Conflict(
+                f"{shown(target)} holds rows already (in {table.name}); copy into an "
+                "empty database, or add lessons to it with heedful export and heedful "
+                "import"
+            )
+
+
+def _copy_table(db: Connection, new_db: Any, table: StoreTable) -> int:
+    """Copy the rows of a table to PostgreSQL; return their number."""
+    columns = table.columns
+    # The column `near` of a vector exists only in PostgreSQL.
+    if table.name == "vector":
+        columns = (*columns, "near")
+
+    new_db.script(f"alter table {table.name} disable trigger user")
+    written: int = new_db.load(table.name, columns, _read_rows(db, table))
+    new_db.script(f"alter table {table.name} enable trigger user")
+    return written
+
+
+def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
+    """Yield the rows of a table of SQLite, with the values that PostgreSQL gets."""
+    columns = ", ".join(table.columns[:-1])
+    for row in db.execute(f"select {columns}, {table.tenant} from {table.name} t"):
+        # PostgreSQL cannot hold the character NUL.
+        cells = [
+            cell.replace("\0", "?") if isinstance(cell, str) else cell for cell in row
+        ]
+        if table.name == "vector":
+            cells.append(short(row["data"]))
+        yield cells
+
+
+def _set_next_numbers(new_db: Any) -> None:
+    """Let PostgreSQL number new rows from the last number of the copied rows on."""
+    for table, column in new_db.execute(_NUMBERED_COLUMNS_SQL).fetchall():
+        last = f"max({column})"
+        sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+        new_db.script(
+            f"select setval({sequence}, {last}) from {table} having {last} > 0"
+        )
