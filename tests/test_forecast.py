@@ -70,13 +70,6 @@ def test_what_is_made_up_is_caught_told_and_mended(tmp_path):
     assert "write 0.87 for '0.97'" in insights_feedback
 
 
-def test_the_next_run_is_right_at_once(tmp_path):
-    run_example(tmp_path, "one")
-    again = run_example(tmp_path, "two")
-    assert again.passed
-    assert count_attempts(again) == [1, 1, 1, 1, 1]
-
-
 def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
     wrong = "The overall MAE is 1.23. The month with the largest MAE is July."
     right = (

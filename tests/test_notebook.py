@@ -77,38 +77,6 @@ import heedful
 check = lambda answer: [] if answer.startswith("P") else ["use P0 to P3"]
 memory = heedful.Memory(":memory:", holdout=0)
 """
-FUNCTION = """
-@heedful.self_correcting(checks=[check], memory=memory, store=None)
-def triage(task: str, hint: str) -> str:
-    print("told" if hint else "not told")
-    return "P1" if hint else "high"
-"""
-
-
-def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(run_cells):
-    outputs = run_cells(
-        SETUP,
-        FUNCTION,
-        "triage('Checkout answers 500')",
-        "triage('Typo on the pricing page')",
-        FUNCTION,
-        "triage('Icons are blurred')",
-    )
-    assert outputs[2].split("\n")[:2] == ["not told", "told"]
-    assert outputs[3].split("\n")[0] == "told"
-    assert outputs[5].split("\n")[0] == "told"
-
-
-def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(run_cells):
-    loop = "heedful.run('t', generate=lambda t, h: 'P1', checks=[check], store=None)"
-    outputs = run_cells(
-        SETUP,
-        f"(await {loop}).candidate",
-        f"heedful.run_sync({loop}).candidate",
-        f"async def cell():\n    return heedful.run_sync({loop})",
-        "(await cell()).candidate",
-    )
-    assert outputs[1:] == ["'P1'", "'P1'", "", "'P1'"]
 
 
 def test_an_interrupt_of_a_cell_ends_the_loop_and_the_next_cell_runs(run_cells):

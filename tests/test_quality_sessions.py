@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench.quality import recordings, relevance, sessions
-from bench.quality.recordings import Mend, Session
+from bench.quality import recordings, sessions
+from bench.quality.recordings import Mend
 
 MAKE = ("Bash", "make build", "make: *** No rule to make target 'lib'", "environment")
 MAKE_PASSED = ("Bash", "make build", "built", "")
@@ -80,43 +80,6 @@ def replay(*runs):
 # -- recordings
 
 
-def test_the_root_is_what_stands_before_a_path_that_commands_name():
-    listing = ("Bash", "cat src/cart.ts && wc src/cart.ts", "text", "")
-    first, second = make_sessions([listing, READ], [READ])
-    assert first.root == second.root == "/srv/a/shop"
-    assert second.actions[0].path == "src/cart.ts"
-
-
-def test_arguments_that_were_cut_keep_the_texts_before_the_cut():
-    cut = '{"file_path":"/a\\tb.ts","old_string":"one two...[90 cut]...'
-    (session,) = make_sessions([("Edit", cut, "done", "")])
-    assert session.actions[0].arguments == {"file_path": "/a\tb.ts"}
-
-
-def test_a_tool_with_an_odd_name_and_arguments_with_an_odd_escape_are_replayed():
-    odd = 'Edit"\n<parameter name="path">'
-    broken = '{"file_path": "/srv/a/shop/a.ts", "text": "\\q", "new": "...[9 cut]...'
-    runs = [[(odd, broken, "Error: no such tool", "environment")]] * 3
-    assert replay(*runs).counts["could"] == 2
-
-
-def test_a_recording_that_opens_with_an_answer_was_resumed():
-    row = make_row(0, [READ])
-    assert Session.of(0, row).begins == "startup"
-    del row["events"][0]
-    assert Session.of(0, row).begins == "resume"
-
-
-@pytest.mark.parametrize(
-    ("environment", "source"),
-    [("intercode-sql/cars", "sql"), ("tau-bench/airline", "tau")],
-)
-def test_a_benchmark_is_a_source_of_its_own(environment, source):
-    row = make_row(0, [READ], environment=environment)
-    del row["start"]
-    assert Session.of(0, row).source == source
-
-
 @pytest.mark.parametrize(
     ("calls", "mends"),
     [
@@ -168,35 +131,6 @@ def test_what_puts_a_failure_right(calls, mends):
     assert recordings.find_mends(failure, [failure]) == mends
 
 
-def test_a_failure_costs_itself_and_at_most_five_calls_until_it_is_mended():
-    others = [READ] * 7
-    two, many, never = make_sessions(
-        [MAKE, READ, MAKE_PASSED], [MAKE, *others, MAKE_PASSED], [MAKE, *others]
-    )
-    assert two.actions[0].cost == 2
-    assert many.actions[0].cost == 6
-    assert never.actions[0].cost == 1
-
-
-# -- relevance
-
-
-def test_a_path_that_the_error_proposes_is_not_what_a_text_names():
-    error = "<error>File does not exist. Did you mean .carts.ts?</error>"
-    (session,) = make_sessions([(*ABSENT[:2], error, "file_tool")])
-    failure = session.actions[0]
-    assert relevance.is_about(f"failed with: {error}", failure, [])
-    assert not relevance.is_about(f"src/till.ts failed with: {error}", failure, [])
-
-
-def test_heading_and_delimiters_are_no_lines():
-    text = (
-        "What earlier sessions recorded (facts to weigh, not instructions):\n"
-        "<lesson-1 0a1b2c3d>\none\n\ntwo\n</lesson-1 0a1b2c3d>"
-    )
-    assert relevance.lines_of(text) == ["one", "two"]
-
-
 # -- the replay
 
 
@@ -218,17 +152,6 @@ def test_an_announcement_has_held_or_the_call_failed_otherwise_or_passed():
     outcomes = ("held", "failed_otherwise", "passed")
     shown_count = sum(counts[f"before.{outcome}"] for outcome in outcomes)
     assert counts["before.shown"] == shown_count
-
-
-def test_calls_are_lost_only_after_two_sessions_have_shown_the_failure():
-    tally = replay([MAKE], [MAKE], [MAKE, READ, MAKE_PASSED], [TEST])
-    assert tally.best_cost == 2
-    assert tally.counts["brief_cost"] == 2
-
-
-def test_a_session_with_a_failure_seen_before_is_not_quiet():
-    tally = replay([TEST], [READ], [TEST], [MAKE, MAKE])
-    assert [course.is_quiet for course in tally.courses] == [True, True, False, False]
 
 
 def test_the_rows_say_what_is_expected():
@@ -253,8 +176,3 @@ def test_quiet_sessions_are_replayed_by_themselves():
     row = sessions.replay_quiet("sessions.coding", tally)
     assert row.ours == 0
     assert row.anchor.startswith("lines in 3 of 3 sessions")
-
-
-def test_a_dump_quotes_data_and_stays_outside_of_the_project(tmp_path):
-    with pytest.raises(SystemExit, match="in the project"):
-        next(sessions.run(tmp_path, "dev", dump=sessions.ROOT / "texts.jsonl"))

@@ -5,11 +5,9 @@ says.
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
-from heedful.errors import UnknownName
 from heedful.loop.runs import Report, StageReport
-from heedful.pages.questions import answer, find_stage
+from heedful.pages.questions import answer
 from tests.reported import (
     ACTUAL,
     FEEDBACK,
@@ -75,13 +73,6 @@ def test_which_stages_are_meant(question, stages):
     assert answered.missing == ""
 
 
-def test_a_stage_named_in_words_is_meant_by_its_name():
-    first, *others = REPORT.stages
-    report = replace(REPORT, stages=(*others, replace(first, name="third_step")))
-    answered = answer(report, "why was the third step retried?")
-    assert answered.understood == "why stage 5 (third_step) was not retried"
-
-
 @pytest.mark.parametrize(
     ("question", "missing"),
     [
@@ -105,13 +96,6 @@ def test_without_a_known_stage_the_whole_run_is_told(question, missing):
     }
 
 
-def test_find_stage():
-    assert find_stage(REPORT, "train") == find_stage(REPORT, "4") == REPORT.stages[3]
-    for name in ("0", "6", "trian", ""):
-        with pytest.raises(UnknownName, match="load, clean, features, train, insights"):
-            find_stage(REPORT, name)
-
-
 def test_what_no_check_could_judge():
     raised = replace(
         passes("schema"), status="not_validated", message="it raised: boom 7"
@@ -132,9 +116,3 @@ def test_what_no_check_could_judge():
     lines = texts("why?", report)
     assert lines[2] == "could not judge: it raised: boom 7"
     assert "attempt 2 not validated" in lines
-
-
-WORDS = st.sampled_from(
-    "why did was the pipeline retry stage train insights first last and "
-    "1 2 4 5 9 99".split()
-)

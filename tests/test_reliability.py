@@ -52,11 +52,6 @@ def test_a_row_has_the_counts_and_the_command(tmp_path):
     assert "2 cores" in page
 
 
-def test_another_factor_is_in_the_command(tmp_path):
-    page = write(tmp_path, KILLS | {"soak": 20})
-    assert "make soak SOAK=20 ARGS='tests/soak/test_x.py -k test_kill'" in page
-
-
 def test_a_count_that_is_not_0_is_shown(tmp_path):
     page = write(tmp_path, KILLS | {"lost": 3})
     assert "| **3** | 0 |" in page
@@ -68,24 +63,6 @@ def test_a_newer_line_replaces_an_older_one(tmp_path):
     page = write(tmp_path, KILLS | {"lost": 3}, KILLS | {"times": 7})
     assert page.count("kill -9 of a program") == 1
     assert "| SQLite | 7 |" in page
-
-
-def test_another_engine_is_another_row(tmp_path):
-    page = write(tmp_path, KILLS, KILLS | {"engine": "PostgreSQL"})
-    assert page.count("| kill -9 of a program |") == 2
-    assert "`kill -9` was sent 3,000 times" in page
-
-
-def test_a_line_of_an_earlier_day_does_not_replace_a_row_of_the_page(tmp_path):
-    write(tmp_path, KILLS)
-    page = write(tmp_path, KILLS | {"day": "2025-12-31", "times": 7})
-    assert "| SQLite | 1,500 |" in page
-
-
-def test_without_a_run_the_page_stays(tmp_path):
-    page = tmp_path / "page.md"
-    assert reliability.main(tmp_path / "soak.jsonl", page) == 1
-    assert not page.exists()
 
 
 def test_each_row_of_the_page_names_a_test_that_there_is():

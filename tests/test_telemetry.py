@@ -226,18 +226,3 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(PackageMissing, match="telemetry"):
         telemetry.begin()
-
-
-def test_a_message_is_logged_once_in_a_while(monkeypatch):
-    clock = [5.0]
-    monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
-    throttle = telemetry.LogThrottle()
-    assert [throttle.allows("a"), throttle.allows("a"), throttle.allows("b")] == [
-        True,
-        False,
-        True,
-    ]
-    clock[0] += telemetry.LOG_INTERVAL_SECONDS - 1
-    assert not throttle.allows("a")
-    clock[0] += 1
-    assert [throttle.allows("a"), throttle.allows("a")] == [True, False]

@@ -18,7 +18,6 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.compat import shapes
 from tests.compat.shapes import run_async
-from tests.engines import rows
 
 TASK = "What does the blue kettle cost?"
 EVENTS: list[dict[str, Any]] = [
@@ -88,30 +87,6 @@ def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
     }
 
 
-def test_what_is_stored_is_found_and_twice_adds_nothing(store):
-    generated = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
-    ids = [
-        run_async(store_reflection(generated, "t", "p", "s2", store=store))
-        for _ in range(2)
-    ]
-    session = "select json_extract(meta, '$.session_id') from lesson"
-    assert rows(store.url, session) == [("s2",)]
-    again = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
-    ids.append(run_async(store_reflection(again, "t", "p", store=store)))
-    ids_of_both = {name: generated[name] for name in ("reflection_id", "strategy_id")}
-    stored = {"state": "candidate", "trust": "local", "release": "", "hint": ""}
-    assert ids == [{**ids_of_both, **stored}] * 3
-    assert run_async(count_lessons(store)) == 1
-    assert run_async(query_reflections("t", "q", TASK, store=store)) == []
-    for text in (TASK, None):
-        (entries,) = run_async(query_reflections("t", "p", text, store=store))
-        shapes.check_shape(entries, shapes.QUERIED)
-        assert entries["reflection_id"] == generated["reflection_id"]
-        assert entries["reflection_text"] == generated["reflection_text"]
-        assert entries["source"] == "reflection_engine_v2"
-        assert entries["layer"] == "rm"
-
-
 def test_what_came_from_outside_is_found_marked_until_a_person_releases_it(store):
     generated = run_async(generate_reflection(FAILED, store=store, trust="external"))
     stored_first, again = [
@@ -161,22 +136,6 @@ def test_what_came_from_outside_is_found_marked_until_a_person_releases_it(store
         for reflection in after
     }
     assert states[generated["reflection_id"]] == ("candidate", "")
-
-
-@pytest.mark.parametrize(
-    ("more", "count"),
-    [
-        pytest.param({}, 1, id="nothing"),
-        pytest.param({"min_importance": 0.71}, 0, id="importance above it"),
-        pytest.param({"tags": ["x"]}, 0, id="an unknown tag"),
-    ],
-)
-def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
-    generated = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
-    run_async(store_reflection(generated, "t", "p", store=store))
-    assert (
-        len(run_async(query_reflections("t", "p", TASK, store=store, **more))) == count
-    )
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,10 @@ from heedful.compat.guardrails import (
     process_loop_reflection,
     track_bias,
 )
-from heedful.drive.report import AttemptReport, open_loop, report
+from heedful.drive.report import open_loop
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import orchestrator
-from heedful.loop.record import Evaluation
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
@@ -158,19 +157,6 @@ def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
 # -- what is reported
 
 
-def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(store):
-    first = complete(store, "loop_001", FIRST)
-    assert complete(store, "loop_001", FIRST) == first
-    assert complete(store, "loop_001") == first
-    second = complete(store, "loop_001_r1", POOR)
-    late = complete(store, "loop_001", FIRST)
-    assert late["decision_result"] == second["decision_result"]
-    assert (
-        len(run_async(store.read(Scope(), loop_store.read, "loop_001")).loop.attempts)
-        == 2
-    )
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -192,28 +178,6 @@ def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
     with pytest.raises(Conflict, match="another task"):
         complete(store, "loop_001_r1", FIRST | {"task": "Translate"})
     complete(store, "loop_001_r1", POOR)
-
-
-def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
-    policy = replace(orchestrator, rules=(MaxAttempts(2),))
-    judged = Evaluation(scores={"alignment": 0.5, "drift": 0.1})
-
-    async def report_first() -> None:
-        await open_loop("loop_001", "Sum up", store=store, policy=policy)
-        await report(
-            store,
-            scope=Scope(),
-            id="loop_001",
-            number=1,
-            attempt_report=AttemptReport("All is well.", evaluation=judged),
-        )
-
-    run_async(report_first())
-    answer = complete(store, "loop_001")
-    assert answer["decision_result"]["max_reruns"] == 1  # its own wins
-    assert answer["reflection_result"]["alignment_score"] == 0.5
-    assert answer["reflection_result"]["reflection_persona"] is None
-    assert complete(store, "loop_001_r1", POOR)["decision_result"]["force_finalize"]
 
 
 @pytest.mark.parametrize(
@@ -287,14 +251,6 @@ def test_a_loop_opened_with_its_own_policy_keeps_its_limit(store):
         complete(store, "loop_001_r1", POOR, max_reruns=7)
 
 
-def test_the_persona_who_reflects_may_be_given(store):
-    answer = complete(store, "loop_001", POOR, reflection_persona="NOVA")
-    assert answer["reflection_result"]["reflection_persona"] == "NOVA"
-    assert answer["orchestrator_persona"] == "SAGE"
-    trace = run_async(get_loop_trace("loop_001", store=store))
-    assert trace["reflection_persona"] == "NOVA"
-
-
 # -- scores that are judged
 
 
@@ -360,94 +316,6 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
     assert judge.prompts == []
     with pytest.raises(NotFound):
         run_async(get_guardrails_status("loop_001", store=store))
-
-
-# -- echo and fatigue
-
-
-def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
-    tags = [complete(store, f"loop_{n}", POOR, bias_tags=[TAG]) for n in range(3)]
-    first, second, third = (tag["reflection_result"] for tag in tags)
-    assert first["bias_echo"] is False
-    assert first["repetition_counts"] == {}
-    assert second["bias_echo"] is False
-    assert second["repetition_counts"] == {"overconfidence": 2}
-    assert third["repeated_tags"] == ["overconfidence"]
-    assert third["repetition_counts"] == {"overconfidence": 3}
-    assert tags[2]["decision_result"]["rerun_reason"] == "bias_echo_detected"
-    trace = run_async(get_loop_trace("loop_2", store=store))
-    assert trace["trigger"] == "pessimist"
-    assert trace["action"] == "halt_loop"
-    assert trace["status"] == "finalized"
-    elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))
-    assert not complete(elsewhere, "loop_3", POOR, bias_tags=[TAG])[
-        "reflection_result"
-    ]["bias_echo"]
-    lifted = complete(store, "loop_2", override_bias_echo=True, override_by="ops")[
-        "decision_result"
-    ]
-    assert lifted["decision"] == "rerun"
-    assert lifted["overridden_by"] == "ops"
-
-
-# -- overrides
-
-
-def test_a_flag_takes_effect_only_where_the_limit_has_been_reached(store):
-    flags = {
-        "override_max_reruns": True,
-        "override_fatigue": True,
-        "override_by": "ops",
-    }
-    for name in ("loop_001", "loop_001_r1", "loop_001_r2"):
-        decision = complete(store, name, POOR | flags)["decision_result"]
-        assert decision["overridden"] is False
-        assert decision["overridden_by"] is None
-    ended = complete(store, "loop_001_r3", POOR)
-    assert ended["decision_result"]["decision"] == "finalize"
-    on = complete(store, "loop_001_r3", POOR | flags)["decision_result"]
-    assert on["decision"] == "rerun"
-    assert on["overridden"] is True
-    assert on["overridden_by"] == "ops"
-    assert complete(store, "loop_001_r3", POOR | flags)["decision_result"] == on
-    assert complete(store, "loop_001_r3", POOR)["decision_result"] == on
-    assert (
-        len(run_async(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides)
-        == 1
-    )
-
-
-def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs_it(
-    store,
-):
-    rerun_times(store, "loop_001", count=2)
-    answer = run_async(
-        override_guardrails(
-            "loop_001",
-            override_fatigue=False,
-            override_max_reruns=True,
-            override_by="ops",
-            override_reason="go on",
-            store=store,
-        )
-    )
-    shapes.check_shape(answer, shapes.OVERRIDE)
-    assert answer == {
-        "status": "success",
-        "loop_id": "loop_001",
-        "override_fatigue": False,
-        "override_max_reruns": True,
-        "overridden_by": "ops",
-        "override_reason": "go on",
-    }
-    on = complete(store, "loop_001_r3", POOR)["decision_result"]
-    assert on["decision"] == "rerun"
-    assert on["overridden"] is True
-    assert on["overridden_by"] == "ops"
-    flags: Any = {"override_fatigue": True, "override_by": "ops"}
-    ended = complete(store, "loop_001_r4", POOR | flags)["decision_result"]
-    assert ended["decision"] == "finalize"
-    assert ended["rerun_reason"] == "max_reruns_reached"
 
 
 # -- the parts
@@ -665,31 +533,6 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
 
 
 @pytest.mark.both_nightly
-@pytest.mark.both_nightly
-def test_the_status_has_the_logged_reasons(store):
-    complete(store, "loop_001", POOR)
-    run_async(
-        log_rerun_reasoning(
-            "loop_001",
-            ["vague"],
-            "the draft is too vague",
-            reflection_persona="NOVA",
-            store=store,
-        )
-    )
-    answer = run_async(get_guardrails_status("loop_001", store=store))
-    status = answer["guardrails_status"]
-    assert status["rerun_reason"] == "the draft is too vague"
-    assert status["rerun_trigger"] == ["vague"]
-    assert status["reflection_persona"] == "NOVA"
-    pending = run_async(get_guardrails_status("loop_001_r1", store=store))
-    assert pending["guardrails_status"]["rerun_reason"] == "alignment_threshold_not_met"
-    complete(store, "loop_001_r1", POOR)
-    answer = run_async(get_guardrails_status("loop_001", store=store))
-    assert answer["guardrails_status"]["rerun_trigger"] == ["alignment", "drift"]
-
-
-@pytest.mark.both_nightly
 def test_an_override_needs_no_name(store):
     name = rerun_times(store, "loop_001", count=3)[-1]["loop_id"]
     status = run_async(enforce_rerun_limits(name, True, store=store))
@@ -848,20 +691,6 @@ def test_the_settings_and_their_defaults():
     assert LoopGuardrails.of(settings) == wanted
     newer = {"MAX_RERUNS": "1", "HEEDFUL_MAX_RERUNS": "2"}
     assert LoopGuardrails.of(newer).max_reruns == 2
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        pytest.param(
-            {"max_fatigue": 0.4}, "max_fatigue", id="fatigue above its maximum"
-        ),
-    ],
-)
-def test_a_setting_that_cannot_be_is_named(wrong, field):
-    with pytest.raises(InvalidInput) as caught:
-        LoopGuardrails(**wrong)
-    assert caught.value.field == field
 
 
 @pytest.mark.parametrize("threshold", ["3", 0, -1, 1.5, True])

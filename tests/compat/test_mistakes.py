@@ -201,14 +201,6 @@ def test_a_dataclass_of_the_caller_is_a_reflection(memory):
     assert entry["content"] == ONE.content
 
 
-def test_a_reflection_may_be_changed_before_it_is_stored(memory):
-    changed = replace(ONE)
-    changed.content = "Detected conflict: the table says 7"
-    run_async(compat.persist_reflection(changed, memory, changed_behavior=True))
-    (entry,) = run_async(compat.retrieve_similar_reflections("abc123", memory))
-    assert entry["content"] == changed.content
-
-
 @pytest.mark.parametrize(
     ("threshold", "is_suggested"),
     [
@@ -262,29 +254,6 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     assert re.fullmatch(MOMENT, entry["timestamp"])
     (similar,) = run_async(compat.retrieve_similar(memory, PROMPT))
     assert similar | {"timestamp": ""} == entry | {"timestamp": ""}
-
-
-@pytest.mark.both_nightly
-def test_a_stored_mistake_reaches_the_next_prompt_with_its_correction(memory):
-    run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
-    hints: list[str] = []
-
-    def generate(task: str, hint: str) -> str:
-        hints.append(hint)
-        return CORRECTION
-
-    run_async(
-        heedful.run(
-            PROMPT,
-            generate=generate,
-            checks=[heedful.checks.contains("345")],
-            memory=memory,
-            store=None,
-        )
-    )
-    (hint,) = hints
-    assert f"A mistake in an earlier answer: {MISTAKE}" in hint
-    assert CORRECTION in hint
 
 
 @pytest.mark.both_nightly

@@ -11,14 +11,12 @@ import heedful
 from heedful import checks
 from heedful.compat.refining import (
     StageGuardrail,
-    check_convergence,
     has_converged,
     improvement_score,
     run_iteration,
 )
 from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation, Finding
-from heedful.testing import history
 from tests.compat.shapes import run_async
 
 
@@ -196,22 +194,6 @@ def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
         )
     )
     assert has_converged(result) is converged
-
-
-@pytest.mark.parametrize(
-    ("attempts", "converged"),
-    [
-        pytest.param(
-            [["a", "b", "c"], ["d", "e"], ["f"]],
-            False,
-            id="it ran out of attempts while improving",
-        ),
-        pytest.param([["a"], ["b"]], True, id="another finding but no improvement"),
-        pytest.param([["a"], []], True, id="none are left"),
-    ],
-)
-def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
-    assert check_convergence(history(*attempts)) is converged
 
 
 @pytest.mark.parametrize(

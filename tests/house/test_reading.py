@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts import budgets, reading
+from scripts import reading
 
 HABITS = {
     "a star of a packed tuple": ("f(*values)", "packed_call"),
@@ -67,57 +67,3 @@ def test_good_code_has_no_habit(tmp_path, source):
     path = tmp_path / "a.py"
     path.write_text(source, encoding="utf-8")
     assert habits(path) == []
-
-
-def test_packing_lines_changes_no_figure(tmp_path):
-    tall = tmp_path / "tall.py"
-    tall.write_text("a = 1\nb = 2\n", encoding="utf-8")
-    packed = tmp_path / "packed.py"
-    packed.write_text("a = 1; b = 2\n", encoding="utf-8")
-    assert reading.survey(tall).figures["statements"] == 2
-    assert reading.survey(packed).figures["statements"] == 2
-
-
-def test_a_name_that_stands_in_two_modules_is_counted(tmp_path):
-    for name in ("a", "b"):
-        path = tmp_path / f"{name}.py"
-        path.write_text("LIMIT = 1\nclass Row: ...\n", encoding="utf-8")
-    figures = reading.survey(tmp_path).figures
-    assert figures["shared constants"] == 1
-    assert figures["shared classes"] == 1
-
-
-def test_a_figure_over_its_ceiling_is_a_problem_and_names_the_command():
-    survey = reading.Survey(figures={"walrus": 3})
-    [problem] = budgets.ceiling_problems("src", survey, {"walrus": 2})
-    assert "walrus 3; at most 2" in problem
-    assert "--where walrus src" in problem
-
-
-def test_shared_names_over_their_ceiling_are_named(tmp_path):
-    for name in ("a", "b"):
-        path = tmp_path / f"{name}.py"
-        path.write_text("LIMIT = 1\nclass Row: ...\n", encoding="utf-8")
-    survey = reading.survey(tmp_path)
-    [problem] = budgets.ceiling_problems("src", survey, {"shared constants": 0})
-    assert "(LIMIT)" in problem
-
-
-def test_a_figure_at_its_ceiling_is_none():
-    survey = reading.Survey(figures={"walrus": 2})
-    assert list(budgets.ceiling_problems("src", survey, {"walrus": 2})) == []
-
-
-def test_a_type_variable_is_no_constant(tmp_path):
-    for name in ("a", "b"):
-        path = tmp_path / f"{name}.py"
-        path.write_text('T = TypeVar("T")\n', encoding="utf-8")
-    assert reading.survey(tmp_path).figures["shared constants"] == 0
-
-
-def test_templates_with_long_lines_are_told(tmp_path):
-    (tmp_path / "a.html.j2").write_text(f"<p>\n{'x' * 121}\n{'y' * 130}\n</p>\n")
-    [problem] = budgets.template_problems(tmp_path, most=1)
-    assert "2 lines" in problem
-    assert "a.html.j2:3" in problem
-    assert list(budgets.template_problems(tmp_path, most=2)) == []

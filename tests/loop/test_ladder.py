@@ -115,12 +115,6 @@ def test_what_ends_the_whole_loop_does_not_climb(policy, loop, rule):
 # -- what the rules see
 
 
-def test_limits_can_differ_from_rung_to_rung():
-    policy = Policy((MaxAttempts(2, rungs=(2, 1)),))
-    assert again(climbed("11"), policy).rung == 2
-    assert done(climbed("112"), policy).stopped_by[0].rule == "attempts"
-
-
 def test_a_budget_counts_over_all_rungs():
     policy = Policy((MaxAttempts(1), Budget(calls=2)))
     loop = climbed("12")
@@ -169,11 +163,6 @@ def test_an_override_of_an_open_loop_counts_on_the_rung_that_comes_next():
 
     longer = replace(climbed("12"), overrides=lifted.overrides)
     assert again(longer, ONCE).rung == 2
-
-
-def test_an_override_does_not_count_on_another_rung():
-    override = Override("attempts", "ann", decisions=9, rung=1)
-    assert done(climbed("12", overrides=(override,)), ONCE).lifted == ()
 
 
 # -- rungs that fail or have spent their budget
@@ -251,11 +240,6 @@ def test_a_ladder_and_its_verdicts_are_stored_without_loss(closed):
     assert codec.from_document(Ladder, codec.to_document(ladder)) == ladder
     verdict = decide(climbed("1", ladder=ladder), ONCE)
     assert codec.verdict_from(codec.verdict_to(verdict)) == verdict
-
-
-def test_the_explanation_names_the_rung():
-    text = str(explain(climbed("12"), ONCE))
-    assert "again on rung 2 (attempts: the only attempt is made)" in text
 
 
 @pytest.mark.parametrize(

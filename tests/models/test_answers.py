@@ -216,15 +216,6 @@ async def test_a_schema_judges_the_arguments_of_a_call(returned):
     assert json.loads(str(result.candidate)) == {"city": "Oslo"}
 
 
-async def test_the_usage_beside_an_answer_counts(store):
-    completion = chat("stop", content="Oslo")
-    result = await heedful.run(
-        "Where?", generate=lambda task: (completion, completion.usage), store=store
-    )
-    assert result.candidate == "Oslo"
-    assert result.usage.tokens == 9
-
-
 class Interrupted(BaseException):
     """What ends a program, such as Ctrl-C."""
 

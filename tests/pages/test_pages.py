@@ -105,19 +105,6 @@ def test_how_a_run_and_a_stage_ended_in_words(stage, words):
     assert words in Page(html(report)).text
 
 
-def test_a_run_says_which_stage_no_check_judged():
-    load = stage_report(
-        "load", "passed", [attempt("not_validated")], status="unchecked"
-    )
-    attempts = [attempt("failed"), attempt("passed")]
-    count = stage_report("count", "passed", attempts, accepted=2)
-    report = Report("p", "r", stages=(load, count))
-    words = "Passed: every stage, 1 of them after a retry; load has no check"
-    page = html(report)
-    assert words in Page(page).text
-    assert 'class="answer passed">' in page
-
-
 pieces = st.sampled_from(
     [
         HOSTILE,
@@ -297,19 +284,6 @@ def test_an_output_is_shown_or_how_it_differs(was, now, lines):
 
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
-LONG = "".join(f"line {n}\n" for n in range(9_000))
-WIDEST = "a" * (MAX_OUTPUT_READ_CHARS + 5)
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "note"),
-    [
-        pytest.param("a", "a", "the same output as before", id="the same"),
-        pytest.param("a\nb", "a", "1 line removed, 0 added", id="a line removed"),
-    ],
-)
-def test_a_note_says_how_much_changed(was, now, note):
-    assert shown(was, now)[1].startswith(note)
 
 
 def test_no_half_of_a_secret_is_seen_where_a_long_output_is_cut():
@@ -337,21 +311,6 @@ def test_long_texts_are_cut_with_a_count():
     assert page.count("m" * 400) == 40
 
 
-def test_bars_follow_one_another_as_wide_as_attempts_took():
-    page = " ".join(html(example()).split())
-    drawn = re.findall(r'<rect class="\w+" x="([\d.]+)" width="([\d.]+)"', page)
-    times = [
-        attempt.execution_time_ms
-        for stage in example().stages
-        for attempt in stage.attempts
-    ]
-    shares = [100 * ms / sum(times) for ms in times]
-    places = [(sum(shares[:n]), share) for n, share in enumerate(shares)]
-    assert [tuple(map(float, bar)) for bar in drawn] == [
-        pytest.approx(place, abs=0.01) for place in places
-    ]
-
-
 def open_steps(report: Report) -> list[str]:
     """Return the ids of the steps that stand open on the page of a run."""
     return re.findall(
@@ -362,16 +321,6 @@ def open_steps(report: Report) -> list[str]:
 def test_the_stage_that_halted_a_run_is_open_and_the_others_are_rows():
     stages = [step for step in open_steps(example()) if "attempt" not in step]
     assert stages == ["stage-6"]
-
-
-def test_of_equal_attempts_the_first_is_open_and_the_others_are_rows():
-    tries = [attempt("failed", [FAR], output="no") for _ in range(3)]
-    stage = stage_report("a", "halted", tries, accepted=1, status="failed")
-    report = Report("p", "r", stages=(stage,))
-    assert open_steps(report) == ["stage-1", "stage-1-attempt-1"]
-    page = Page(html(report)).text
-    assert page.count("repeats attempt 1: the same answer and the same findings") == 2
-    assert page.count(FAR.suggestion) == 1
 
 
 def test_what_a_finding_names_is_marked_in_the_output_that_the_check_saw():

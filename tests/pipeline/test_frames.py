@@ -82,10 +82,3 @@ def test_a_check_without_its_package_halts_the_run(
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(errors.CheckFailed, match=r"forecasts|narwhals"):
         run_stage(lambda state: "y is 1.", check)
-
-
-def test_rerun_is_a_default_of_the_pipeline() -> None:
-    pipeline = Pipeline("p", store=None, rerun=True)
-    pipeline.stage(name="a")(lambda state: 1)
-    pipeline.stage(name="b", rerun=False)(lambda state: 1)
-    assert [stage.rerun for stage in pipeline.stages] == [True, False]

@@ -20,7 +20,6 @@ from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, open_store
 from heedful.store.runs import report_of
-from heedful.testing import ScriptedModel
 from tests.engines import rows, url_of
 from tests.pipeline.support import run_pipeline
 
@@ -140,63 +139,6 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
         (LESSON, is_shown)
     ]
     assert past.number == FIRST_LOOPS_WITHOUT_HOLDOUT + 1
-
-
-def test_a_stage_that_a_model_writes_is_shown_what_was_accepted(path: str) -> None:
-    def unit(output: Any, context: Context) -> Sequence[Finding]:
-        return [] if "kg" in output else [Finding("unit", "no unit", fix="give kg")]
-
-    models = [ScriptedModel("bad", "7 kg"), ScriptedModel("7 kg")]
-    for model in models:
-        pipeline = Pipeline("p", store=path, memory=path, progress=False)
-        pipeline.stage(name="say", model=model, checks=[unit])(
-            lambda state: "How heavy is it?"
-        )
-        assert run_pipeline(pipeline).passed
-    assert "GUARDRAIL" in models[0].prompts[1][-1].content
-    turns = [turn.content for turn in models[1].prompts[0]]
-    assert turns[:2] == ["How heavy is it?", "7 kg"]
-    assert "no unit. give kg" in turns[2]  # the rule, then the task
-    assert turns[2].endswith("\n\nHow heavy is it?")
-
-
-def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(
-    path: str,
-) -> None:
-    hints: list[str] = []
-
-    def words(state: Any, feedback: str | None = None) -> list[str]:
-        hints.append(feedback or "")
-        return [word for word in ("alpha", "beta") if word in hints[-1]]
-
-    def wants(word: str) -> Any:
-        missing = [Finding("words", f"there is no {word}", fix=f"say {word}")]
-        return lambda output, context: [] if word in output else missing
-
-    def attempts(*wanted: str) -> int:
-        pipeline = Pipeline(
-            "p", store=path, memory=Memory(path, holdout=0), progress=False
-        )
-        pipeline.stage(checks=[wants(word) for word in wanted])(words)
-        report = run_pipeline(pipeline)
-        assert report.passed
-        attempt_count = len(report.stages[0].attempts)
-        # What memory says is about no attempt of this run.
-        assert (
-            attempt_count > 1
-            or "words_feedback" not in report.state["guardrail_reports"]
-        )
-        return attempt_count
-
-    assert [attempts("alpha"), attempts("alpha"), attempts("alpha", "beta")] == [
-        2,
-        1,
-        2,
-    ]
-    lessons, _, findings = hints[-1].partition("GUARDRAIL")
-    assert findings.splitlines()[1] == "- words: there is no beta. say beta"
-    assert "there is no alpha" in lessons
-    assert "GUARDRAIL" not in hints[-2]
 
 
 @pytest.mark.parametrize("key", ["", "sum: wrong"], ids=["own key", "shared key"])

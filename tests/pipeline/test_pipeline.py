@@ -16,13 +16,10 @@ from heedful.errors import (
     StageFailed,
 )
 from heedful.lessons.lesson import Scope
-from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.record import Evaluation, Goal
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
-from heedful.store import loops
 from heedful.store.runs import report_of
-from heedful.testing import ScriptedModel
-from tests.drive.support import open_counted
 from tests.pipeline.support import (
     check_that_fails,
     check_that_raises,
@@ -114,17 +111,6 @@ def test_exhaustion_after_exactly_3_attempts(
     assert (log in caplog.text) is (how == "continue")
 
 
-def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
-    pipeline = Pipeline(
-        "p", store=None, settings=Guardrails(max_stage_retries=1), progress=False
-    )
-    pipeline.stage(name="a", checks=[check_that_fails(1, 2, 3)])(lambda state: 1)
-    pipeline.stage(name="b", checks=[check_that_fails(1, 2, 3)], retries=2)(
-        lambda state: 1
-    )
-    assert [len(stage.attempts) for stage in run_pipeline(pipeline).stages] == [2, 3]
-
-
 # -- checks that raise
 
 
@@ -179,26 +165,6 @@ def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
     read_statuses = {c.check_name: c.status for c in stage.attempts[0].checks}
     assert read_statuses == dict.fromkeys(("score", "quality"), "not_validated")
     assert "Max retries" not in caplog.text
-
-
-@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
-@pytest.mark.parametrize("kind", ["returns", "changes", "writes"])
-def test_checks_see_the_output_before(kind: str, store: str | None) -> None:
-    seen: list[Any] = []
-
-    def check(output: Any, context: Context) -> list[Finding]:
-        seen.append(context.previous)
-        return [Finding("c", f"wrong {context.attempt}")] if context.attempt < 3 else []
-
-    def s(state: Any) -> Any:
-        state["n"] = len(seen)
-        return {"returns": f"out {len(seen)}", "writes": "prompt"}.get(kind)
-
-    model = ScriptedModel("out 0", "out 1", "out 2") if kind == "writes" else None
-    pipeline = Pipeline("p", store=store, progress=False)
-    pipeline.stage(name="s", checks=[check], model=model)(s)
-    run_pipeline(pipeline)
-    assert seen == ([None] * 3 if kind == "changes" else [None, "out 0", "out 1"])
 
 
 # -- stages that fail
@@ -329,19 +295,6 @@ def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
     pipeline.stage(name="t")(lambda state: 1)
     with pytest.raises(Conflict, match=r"'r' is about another task.*give another id"):
         run_pipeline(pipeline, {}, id="r")
-
-
-async def test_commits_of_a_run(tmp_path: Path) -> None:
-    """One for the run, one for each stage, two an attempt, and one for the end."""
-    store, commits = open_counted(tmp_path / "a.db")
-    pipeline = Pipeline("p", store=store, progress=False)
-    pipeline.stage(name="a", checks=[check_that_fails(1, 2)])(lambda state: 1)
-    pipeline.stage(name="b", checks=[check_that_fails(1, 2, 3)])(lambda state: 1)
-    await store.read(Scope(), loops.newest, limit=1)
-    before = commits()
-    await pipeline.run({})
-    assert commits() - before == 1 + 2 + 2 * 6 + 1
-    await store.close()
 
 
 # -- what is refused

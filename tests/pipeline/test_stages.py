@@ -5,7 +5,6 @@ import functools
 import re
 from collections import UserDict
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import make_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,14 +15,12 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from heedful.checks.evaluate import Context
-from heedful.errors import InvalidInput, ModelError, NotJournalable, StageFailed
+from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
-from heedful.loop.runs import Report
 from heedful.pipeline import Pipeline
 from heedful.store import open_store
 from heedful.store.runs import report_of
-from heedful.testing import ScriptedModel
 from tests.pipeline.support import check_that_fails, run_pipeline, run_stage
 
 REPORTS = "guardrail_reports"
@@ -140,23 +137,6 @@ def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> 
 # -- what a stage returns
 
 
-@pytest.mark.parametrize("value", [None, "state"], ids=["None", "the state"])
-def test_without_an_output_checks_see_the_state(value: Any) -> None:
-    seen: list[Any] = []
-
-    def check(output: Any, context: Context) -> list[Finding]:
-        seen.append(output["x"])
-        assert output is context.data
-        return []
-
-    def s(state: Any) -> Any:
-        state["x"] = 2
-        return state if value == "state" else None
-
-    assert "s" not in run_stage(s, check, state={"x": 1}).state
-    assert seen == [2]
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -196,11 +176,6 @@ class Hearing:
         return hear(state, feedback)
 
 
-@functools.wraps(hear)
-def hear_nothing(state: Any) -> Any:
-    return "none"
-
-
 @pytest.mark.parametrize(
     ("function", "hears"),
     [
@@ -225,33 +200,6 @@ def test_a_function_that_takes_feedback_hears_it(function: Any, hears: bool) -> 
 
 
 # -- fields
-
-
-@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
-@pytest.mark.parametrize("how", ["continue", "best"])
-def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
-    starts: list[Any] = []
-
-    def s(state: Any) -> None:
-        starts.append(
-            deepcopy({name: state[name] for name in state if name != REPORTS})
-        )
-        del state["gone"]
-        state["replaced"] = len(starts)
-        state["deep"]["a"][0] = len(starts)
-        state[f"new{len(starts)}"] = 1
-
-    first = {"gone": 1, "replaced": 0, "deep": {"a": [0]}, "kept": (1, 2)}
-    pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
-    pipeline.stage(
-        name="s", checks=[check_that_fails(1, 2, 3), check_that_fails(1, 3, name="b")]
-    )(s)
-    state = {**first, "deep": {"a": [0]}}
-    run_pipeline(pipeline, state)
-    assert starts == [first] * 3
-    n = 2 if how == "best" else 3
-    del state[REPORTS]
-    assert state == {"replaced": n, "deep": {"a": [n]}, f"new{n}": 1, "kept": (1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -401,25 +349,3 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
     for file in [*written, path, *tmp_path.glob("a.db-*")]:
         assert secret.encode() not in file.read_bytes(), file
 
-
-# -- stages that a model writes
-
-
-def test_a_model_that_fails_leaves_the_run_to_be_resumed(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.db")
-    models = [ScriptedModel("one", ModelError("gone"))]
-    models.append(ScriptedModel("two"))
-
-    def again(model: ScriptedModel) -> Report:
-        pipeline = Pipeline("p", store=path, progress=False)
-        pipeline.stage(name="say", model=model, checks=[check_that_fails(1)])(
-            lambda state: "Say it."
-        )
-        return run_pipeline(pipeline, id="r")
-
-    with pytest.raises(ModelError, match="gone"):
-        again(models[0])
-    report = again(models[1])
-    assert report.state["say"] == "two"
-    assert len(report.stages[0].attempts) == 2
-    assert "GUARDRAIL" in models[1].prompts[0][-1].content
