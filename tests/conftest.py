@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
 settings.register_profile(
-    "test",
-    derandomize=SOAK == 1,
-    print_blob=SOAK > 1,
-    deadline=None,
-    max_examples=40,
+    "test", derandomize=SOAK == 1, print_blob=SOAK > 1, deadline=None, max_examples=40
 )
 settings.load_profile("test")
 

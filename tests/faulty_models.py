@@ -146,16 +146,6 @@ def never(to: _Handler) -> None:
     to.server.ended.wait(LONG_SECONDS)
 
 
-def drip(to: _Handler) -> None:
-    """Send a byte now and then: each read of the client succeeds."""
-    to.send_response(200)
-    to.send_header("content-length", "4000")
-    to.end_headers()
-    while not to.server.ended.wait(SHORT_SECONDS / 10):
-        to.wfile.write(b" ")
-        to.wfile.flush()
-
-
 def reset(to: _Handler) -> None:
     """Close the connection as a machine does that has crashed."""
     linger = struct.pack("ii", 1, 0)
@@ -209,14 +199,9 @@ class ModelFault:
 
 
 SOON = {"retry_after_ms": "1"}
-LATER = {"retry_after": "50"}
-INFINITE = {"prompt_tokens": 1e400, "completion_tokens": 2, "total_tokens": 9}
 FAULTS: dict[str, ModelFault] = {
     "no answer": ModelFault(
         speak=never, error=errors.ModelTimeout, seconds=SHORT_SECONDS
-    ),
-    "an answer a byte at a time": ModelFault(
-        speak=drip, error=errors.ModelTimeout, seconds=SHORT_SECONDS
     ),
     "a reset connection": ModelFault(speak=reset, error=errors.ModelUnavailable),
     "429": ModelFault(
@@ -224,39 +209,20 @@ FAULTS: dict[str, ModelFault] = {
         error=errors.ModelUnavailable,
         retries=RemoteModel.retries,
     ),
-    "429 with a long Retry-After": ModelFault(
-        speak=refuse(429, **LATER),
-        error=errors.ModelTimeout,
-        seconds=SHORT_SECONDS,
-        retries=RemoteModel.retries,
-    ),
     "500": ModelFault(
         speak=refuse(500, **SOON), error=errors.ModelError, retries=RemoteModel.retries
-    ),
-    "503": ModelFault(
-        speak=refuse(503, **SOON),
-        error=errors.ModelUnavailable,
-        retries=RemoteModel.retries,
     ),
     "401 that repeats the key": ModelFault(
         speak=refuse(401), error=errors.ModelUnavailable
     ),
     "an answer cut in the middle": ModelFault(
-        speak=say(completion("x" * 500), cut=300),
-        error=errors.ModelUnavailable,
+        speak=say(completion("x" * 500), cut=300), error=errors.ModelUnavailable
     ),
     "an empty answer": ModelFault(
         speak=say(completion("")), error=errors.MalformedAnswer, billed=TEXT_TOKENS
     ),
-    "a number for a text": ModelFault(
-        speak=say(completion(7)), error=errors.MalformedAnswer
-    ),
     "a page in HTML": ModelFault(
         speak=say(b"<html>504</html>"), error=errors.MalformedAnswer
-    ),
-    "no UTF-8": ModelFault(speak=say(b"\xff\xfe{"), error=errors.MalformedAnswer),
-    "infinite usage": ModelFault(
-        speak=say(completion("x", usage=INFINITE)), error=errors.MalformedAnswer
     ),
     "an answer of 2 MB": ModelFault(
         speak=say(completion("x" * HUGE_CHARS)),

@@ -11,10 +11,7 @@ from bench.quality import learn
 from bench.quality.answers import TABLE, KeptModel
 from bench.quality.arms import Arm, run_arm
 from bench.quality.curve import Answers, Outcome, Task
-from bench.quality.methods import (
-    Past,
-    RejectedPairs,
-)
+from bench.quality.methods import Past, RejectedPairs
 from bench.quality.paired import gain, right_at_once
 from bench.quality.streams import Stream
 from heedful import Finding

@@ -5,17 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.peers import measure, table
-from bench.peers.environments import (
-    OURS,
-    Environment,
-    Peer,
-    open_ours,
-)
-from bench.peers.loop import (
-    LONG_FAULTS,
-    Double,
-    find_fault,
-)
+from bench.peers.environments import OURS, Environment, Peer, open_ours
+from bench.peers.loop import LONG_FAULTS, Double, find_fault
 from bench.peers.measure import Measurement
 
 PEER = Peer(name="slow", title="Slow", packages=("slow-loop==2.0",))

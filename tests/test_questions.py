@@ -8,15 +8,7 @@ import pytest
 
 from heedful.loop.runs import Report, StageReport
 from heedful.pages.questions import answer
-from tests.reported import (
-    ACTUAL,
-    FEEDBACK,
-    MEANS,
-    SPREAD,
-    attempt,
-    forecast,
-    passes,
-)
+from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, forecast, passes
 
 REPORT = forecast()
 WHOLE = "which stages of run forecast-7 were retried, and why"

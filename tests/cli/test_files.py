@@ -80,19 +80,11 @@ BAD_TASKS = {
         GOOD.strip()[:-1] + ', "tsak": "t"}',
         "no key is called 'tsak' .did you mean 'task'",
     ),
-    "an unprintable id": (
-        json.dumps({"id": "x\x1b"}),
-        "it must be a text of printable",
-    ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
     "the id again": (GOOD, "id 'ok' is that of the task of line 1; give another"),
     "NaN": ('{"id": NaN}', "NaN is not JSON"),
     "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
     "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a text"),
-    "an empty task": (
-        '{"id": "a", "task": " "}',
-        "task is ' '; it must be a text that is not",
-    ),
     "an unknown check": (
         '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
         "no check is called 'nope'; there are: .*not_empty",
@@ -251,25 +243,10 @@ def test_every_field_arrives(tmp_path):
 BAD_RECORDS: dict[str, tuple[str, str]] = {
     "an unknown key": (line(x=1), "no key is called 'x'"),
     "no attempt": ('{"attempts": []}', "it must be not empty"),
-    "no candidate": (
-        line(ANSWER, {"passed": True}),
-        "attempts.2.candidate is missing",
-    ),
-    "both passed and findings": (
-        line({**ANSWER, "findings": [WHY]}),
-        "attempt 1 needs either passed, or findings and scores",
-    ),
+    "no candidate": (line(ANSWER, {"passed": True}), "attempts.2.candidate is missing"),
     "a quality for one attempt of two": (
         line(ANSWER, {**ANSWER, "quality": 1}),
         "one number for each of 2 attempts",
-    ),
-    "a finding without a message": (
-        line({"candidate": "x", "findings": [{"check": "a"}]}),
-        "attempts.1.findings.1.message is mi",
-    ),
-    "attempts that are no list": (
-        '{"attempts": {"a": 1}}',
-        "attempts is {'a': 1}; it must be a list",
     ),
     "a goal of another form": (
         line(goals=["q > 1"]),
@@ -282,10 +259,6 @@ BAD_RECORDS: dict[str, tuple[str, str]] = {
     "a share over 1": (
         line({**ANSWER, "met": 1.5}),
         "attempts.1.met is 1.5; it must be at most 1",
-    ),
-    "fewer calls than none": (
-        line({**ANSWER, "usage": {"calls": -1}}),
-        "made of finite numbers of at least 0",
     ),
     "a level that is none": (
         line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),

@@ -77,23 +77,11 @@ def test_a_lesson_is_hardened_and_retired(taught, session) -> None:
         ),
         pytest.param("lessons harden 1 --accept", 2, "--by NAME", id="nobody accepts"),
         pytest.param(
-            "lessons harden 1 --accept --reject --by a",
-            2,
-            "choose one",
-            id="two decisions",
-        ),
-        pytest.param(
             "lessons harden 1 --list", 2, "give no lesson", id="a lesson and a list"
         ),
         pytest.param("lessons harden 0", 2, "not in the range 1<=x", id="id 0"),
         pytest.param("lessons harden x", 2, "not a valid int", id="id is a word"),
         pytest.param("lessons harden 9", 3, "lesson '9'", id="unknown"),
-        pytest.param(
-            "lessons harden 1 --false-alarm --by a",
-            3,
-            "harden the lesson first",
-            id="no check",
-        ),
     ],
 )
 def test_bad_input_names_its_cure_and_writes_nothing(

@@ -139,12 +139,7 @@ def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, s
     db.close()
     ended = "lessons prune --by ann --ended-for 365d"
     session(
-        (
-            f"{ended} --dry-run",
-            0,
-            "2 loops would be removed",
-            f"Next: heedful {ended}",
-        ),
+        (f"{ended} --dry-run", 0, "2 loops would be removed", f"Next: heedful {ended}"),
         (f"{ended} --keep 9 --json", 0, '"removed": []', '"loops": 2'),
         (
             f"{ended} --keep 9",
@@ -268,13 +263,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         ),
         ("quarantine undo 3 --by bob", 3, "no decision about example '3'"),
         ("quarantine reject 3 --by ann --json", 0, '"rejected": [\n    3\n  ]'),
-        (
-            "key audit",
-            0,
-            "quarantine.release",
-            "quarantine.reject",
-            "quarantine.undo",
-        ),
+        ("key audit", 0, "quarantine.release", "quarantine.reject", "quarantine.undo"),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
         ("quarantine log", 0, "release", "read it", "reject"),

@@ -106,12 +106,7 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
     desk.write("chat.json", json.dumps(CHAT))
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
     session_of_traces(
-        (
-            "reflect chat.json --origin user",
-            0,
-            "Error: 3 items match",
-            "!\x1b",
-        ),
+        ("reflect chat.json --origin user", 0, "Error: 3 items match", "!\x1b"),
         (
             "reflect other.jsonl runs.jsonl",
             0,

@@ -74,10 +74,7 @@ def test_reviewed_rules_are_written_beside_those_of_others(session, repository):
         ("rules share --db heedful.db", 0, "has 2 rules, 1 new", "git add .heedful"),
         ("rules share --db heedful.db", 0, "nothing new to share"),
     )
-    assert texts_in(repository) == {
-        "Use pnpm, never npm.",
-        "By hand, by a colleague.",
-    }
+    assert texts_in(repository) == {"Use pnpm, never npm.", "By hand, by a colleague."}
     assert "merge=union" in (repository / ATTRIBUTES_FILE).read_text()
     assert {file.name for file in path.parent.iterdir()} == {
         "rules.md",

@@ -182,11 +182,7 @@ def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
 
 @pytest.mark.parametrize(
     ("changes", "field"),
-    [
-        pytest.param(
-            {"bias_tags": [{"severity": 1}]}, "tag", id="a bias without a tag"
-        ),
-    ],
+    [pytest.param({"bias_tags": [{"severity": 1}]}, "tag", id="a bias without a tag")],
 )
 def test_what_cannot_be_told_is_named(store, changes, field):
     with pytest.raises(InvalidInput) as caught:

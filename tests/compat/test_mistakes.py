@@ -148,11 +148,6 @@ class Manager:
         return {"memories": self.entries[:limit]}
 
 
-class Lists(Manager):
-    async def recall(self, **question: Any) -> Any:
-        return self.entries
-
-
 def test_a_memory_manager_of_somebody_else_is_enough():
     manager = Manager()
     assert run_async(compat.has_seen_error_before("abc123", manager)) is False
@@ -340,16 +335,6 @@ def test_a_prompt_gets_entries_as_data():
         ),
         pytest.param(
             lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit", id="limit"
-        ),
-        pytest.param(
-            lambda m: compat.retrieve_similar(m, PROMPT, threshold=2),
-            "threshold",
-            id="threshold",
-        ),
-        pytest.param(
-            lambda m: compat.has_seen_error_before("abc", Lists()),
-            "answer of recall",
-            id="answer of recall",
         ),
     ],
 )

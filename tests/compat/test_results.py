@@ -136,11 +136,7 @@ def test_ids_may_be_of_type_uuid(store):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(iter, id="a generator"),
-        pytest.param(deque, id="a deque"),
-    ],
+    "kind", [pytest.param(iter, id="a generator"), pytest.param(deque, id="a deque")]
 )
 def test_events_may_be_any_iterable(store, kind: Any):
     result = run_async(

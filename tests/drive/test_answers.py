@@ -29,10 +29,7 @@ async def aged(task: str, hint: str) -> Person:
 async def test_an_answer_may_be_a_pydantic_object_which_is_stored_as_json(
     store: Store,
 ) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"age": {"minimum": 18}},
-    }
+    schema = {"type": "object", "properties": {"age": {"minimum": 18}}}
     checks = [
         grown,
         heedful.checks.json_schema(schema),

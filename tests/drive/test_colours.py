@@ -137,8 +137,7 @@ async def cell():
     [
         pytest.param("interrupt()", id="without an event loop"),
         pytest.param(
-            "asyncio.new_event_loop().run_until_complete(cell())",
-            id="in an event loop",
+            "asyncio.new_event_loop().run_until_complete(cell())", id="in an event loop"
         ),
     ],
 )

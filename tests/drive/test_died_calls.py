@@ -50,12 +50,7 @@ KILLED = "-9"
 # how the processes end, and the number of calls.
 LIVES = [
     pytest.param(
-        "min_gain=0.1",
-        "pure",
-        ["1"] * 4,
-        [KILLED] * 3 + ["attempts"],
-        3,
-        id="attempts",
+        "min_gain=0.1", "pure", ["1"] * 4, [KILLED] * 3 + ["attempts"], 3, id="attempts"
     ),
     pytest.param(
         "budget.calls=2",

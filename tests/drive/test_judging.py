@@ -96,12 +96,6 @@ async def judge_candidate(
             id="a share that is given",
         ),
         pytest.param(
-            [judge_that_gives(3, met=1.0), Asking(None, 1)],
-            None,
-            0.75,
-            id="a given share weighs what it asks",
-        ),
-        pytest.param(
             [Asking(None, 0)],
             judge_that_gives(met=0.5),
             0.75,
@@ -113,12 +107,7 @@ async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluat
     assert (await judge_candidate(*checks, evaluate=evaluate)).met == met
 
 
-@pytest.mark.parametrize(
-    "asks",
-    [
-        pytest.param(float("nan"), id="not a number"),
-    ],
-)
+@pytest.mark.parametrize("asks", [pytest.param(float("nan"), id="not a number")])
 async def test_a_check_that_asks_for_no_number_of_things_is_named(asks):
     with pytest.raises(
         CheckFailed, match=r"'asking' raised ValueError: .its `asks` is .*at least"

@@ -190,11 +190,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         )
         for findings in ("bad", ["bad"])
     ),
-    (
-        lambda: Evaluation(scores=cast("Any", 0.7)),
-        errors.InvalidInput,
-        "scores",
-    ),
+    (lambda: Evaluation(scores=cast("Any", 0.7)), errors.InvalidInput, "scores"),
     (lambda: once(evaluate=lambda *_: 0.7), errors.CheckFailed, r"Evaluation\(scores="),
     *(
         (
@@ -356,11 +352,7 @@ def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
     ],
 )
 def test_max_attempts_limits_the_attempts_of_a_loop(policy):
-    options = {
-        "checks": [lambda _: "no"],
-        "policy": policy,
-        "max_attempts": 2,
-    }
+    options = {"checks": [lambda _: "no"], "policy": policy, "max_attempts": 2}
     answers = iter("abcdef")
     result = run_sync(
         heedful.run("t", generate=lambda *_: next(answers), store=None, **options)

@@ -14,10 +14,8 @@ import pytest
 from pydantic import (
     AliasChoices,
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
-    computed_field,
 )
 
 import heedful
@@ -68,22 +66,6 @@ class Named(BaseModel):
     total: float = Field(alias="Total")
     note: str = Field("none", alias="Note")
     code: int = Field(0, validation_alias=AliasChoices("code", "no"))
-
-
-class Exact(BaseModel):
-    """A strict class that allows no other fields and computes one."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-    day: dt.date
-    shade: Shade
-    price: Decimal
-    counts: set[int]
-    pair: tuple[int, str]
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def double(self) -> Decimal:
-        return 2 * self.price
 
 
 class Box(BaseModel, Generic[T]):
@@ -250,24 +232,6 @@ async def test_a_text_may_be_the_value(output: Any, text: str, value: Any) -> No
     [
         pytest.param(Bird, Bird(age=1), Bird(age=1), id="an object"),
         pytest.param(Bird, {"age": 1}, Bird(age=1), id="data"),
-        pytest.param(
-            Exact,
-            {
-                "day": "2026-05-03",
-                "shade": "dark",
-                "price": "1.5",
-                "counts": [1],
-                "pair": [1, "a"],
-            },
-            Exact(
-                day=dt.date(2026, 5, 3),
-                shade=Shade.DARK,
-                price=Decimal("1.5"),
-                counts={1},
-                pair=(1, "a"),
-            ),
-            id="data of JSON for a strict class",
-        ),
         pytest.param(list[int], [1, 2], [1, 2], id="a list is one candidate"),
         pytest.param(list[int], [], [], id="an empty list"),
         pytest.param(tuple[int, str], (1, "a"), (1, "a"), id="a tuple"),
@@ -298,9 +262,6 @@ async def test_what_a_function_returns_is_read_too(
         pytest.param(int, "many", "$ int_parsing", "make it an integer", id="a number"),
         pytest.param(
             Paint, "Sorry.", "$ model_type", "make it a JSON object", id="no JSON"
-        ),
-        pytest.param(
-            Paint, GREEN[:-1], "breaks off", "complete JSON", id="an answer that is cut"
         ),
         pytest.param(
             Pet,
@@ -375,17 +336,6 @@ RESTORED = [
     pytest.param(
         Named, Named.model_validate({"Total": 1, "Note": "x", "no": 3}), id="aliases"
     ),
-    pytest.param(
-        Exact,
-        Exact(
-            day=dt.date(2026, 5, 3),
-            shade=Shade.DARK,
-            price=Decimal("1.50"),
-            counts={2, 1},
-            pair=(1, "a"),
-        ),
-        id="a strict class with a computed field",
-    ),
     pytest.param(Gloss, Gloss(name="a", litres=1, shine=3), id="a subclass"),
     pytest.param(Order, Order(paint=Paint(name="a", litres=1)), id="a nested model"),
     pytest.param(Box[Shade], Box[Shade](content=Shade.LIGHT), id="a generic model"),
@@ -429,28 +379,10 @@ async def test_a_stored_object_comes_back_as_it_was(
             id="sub",
         ),
         pytest.param(
-            Order,
-            Order(paint=Gloss(name="a", litres=1)),
-            r"type Order .* at \$\.paint: Gloss came back as Paint",
-            id="a subclass in a field",
-        ),
-        pytest.param(
             Bird | Fish, Fish(age=1), r"at \$: Fish came back as Bird", id="a union"
         ),
         pytest.param(
-            Loose,
-            Loose(value=Size.SMALL),
-            r"at \$\.value: Size came back as str",
-            id="an enum in any field",
-        ),
-        pytest.param(
             Locked, Locked(code=SecretStr("x")), r"at \$\.code", id="a secret"
-        ),
-        pytest.param(
-            None,
-            {"paint": Paint(name="a", litres=1)},
-            r"at \$\.paint: Paint came back as dict",
-            id="a model in a dict that nobody declared",
         ),
     ],
 )
@@ -479,10 +411,6 @@ LEAF = version(length=(int, ...), colour=(str, "green"))
     "changed",
     [
         pytest.param(version(length=(int, ...)), id="a field less"),
-        pytest.param(
-            version(length=(int, ...), colour=(str, "green"), form=(str, "oval")),
-            id="a field more, with a default",
-        ),
         pytest.param(
             version(length=(float, ...), colour=(str, "green")), id="another type"
         ),

@@ -69,10 +69,7 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
         ("attempts", "ada")
     ]
     loop = await reread(store)
-    assert loop.verdicts[3:] == (
-        stopped,
-        verdict,
-    )  # the first verdict stays on record
+    assert loop.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
     assert [d.attempt for d in loop.decisions] == [1, 2, 3, 4, 4]
     first, last = loop.decisions[3:]
     assert last.standing == first.standing == standing_of(loop.loop, FOUR)

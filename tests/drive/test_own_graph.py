@@ -44,11 +44,6 @@ async def solve(number: int, memory: Any, **options: Any) -> heedful.ReportedLoo
     [
         pytest.param(Usage(), "calls not reported, tokens not reported", id="nothing"),
         pytest.param(Usage(2), "calls 2, tokens not reported", id="calls"),
-        pytest.param(
-            Usage(1, 5, completion_tokens=2, cost=0.5),
-            "calls 1, tokens 7, cost 0.5",
-            id="all",
-        ),
     ],
 )
 async def test_usage_that_nobody_reported_is_not_said_to_be_0(path, usage, text):

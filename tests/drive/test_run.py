@@ -180,11 +180,7 @@ async def test_the_users_code_knows_its_context(any_store):
         return [] if candidate == WANTED else [Finding("c", "no")]
 
     result = await drive(
-        generate=generate,
-        revise=revise,
-        checks=[check],
-        data={"a": 1},
-        store=any_store,
+        generate=generate, revise=revise, checks=[check], data={"a": 1}, store=any_store
     )
     contexts = [(c.task, c.loop_id, c.data["a"]) for c in seen.values()]
     assert contexts == [("t", result.id, 1)] * 3
@@ -245,9 +241,7 @@ async def half_way(task: Any, hint: str) -> Any:
 
 FAILING = [
     pytest.param(
-        Generator(OSError("no luck")),
-        "generate raised OSError: no luck",
-        id="an error",
+        Generator(OSError("no luck")), "generate raised OSError: no luck", id="an error"
     ),
     pytest.param(Generator(None), "generate returned None", id="None"),
     pytest.param(Generator(["a", None]), "generate returned None", id="None in a list"),
@@ -271,12 +265,7 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any
     assert result.usage.calls == 2  # the one that failed was a call, too
 
 
-@pytest.mark.parametrize(
-    "candidate",
-    [
-        pytest.param(float("nan"), id="not a number"),
-    ],
-)
+@pytest.mark.parametrize("candidate", [pytest.param(float("nan"), id="not a number")])
 @pytest.mark.parametrize("pure", [False, True], ids=["other checks", "pure checks"])
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pure):
     checks = [Check(pure=pure)]

@@ -20,9 +20,7 @@ Events = Mapping[str, Mapping[str, Any]]
 
 
 def shared_events(
-    session: Mapping[str, Any],
-    call: Mapping[str, Any],
-    **events: Mapping[str, Any],
+    session: Mapping[str, Any], call: Mapping[str, Any], **events: Mapping[str, Any]
 ) -> Events:
     """Return events in the shared shape; `events` are those with more fields."""
     return {
@@ -108,11 +106,7 @@ EVENTS: Mapping[str, Events] = {
             "transcript_path": "/srv/ann/.qwen/tmp/f3c1.jsonl",
             "permission_mode": "default",
         },
-        {
-            **_GEMINI_CALL,
-            "tool_use_id": "toolu_1",
-            "tool_call_id": "call_1",
-        },
+        {**_GEMINI_CALL, "tool_use_id": "toolu_1", "tool_call_id": "call_1"},
         SessionStart={
             "hook_event_name": "SessionStart",
             "source": "startup",
@@ -180,11 +174,7 @@ EVENTS: Mapping[str, Events] = {
             "prompt": RULE,
             "attachments": [],
         },
-        "preToolUse": {
-            **_CURSOR_HEAD,
-            **_CURSOR_CALL,
-            "hook_event_name": "preToolUse",
-        },
+        "preToolUse": {**_CURSOR_HEAD, **_CURSOR_CALL, "hook_event_name": "preToolUse"},
         "postToolUse": {
             **_CURSOR_HEAD,
             **_CURSOR_CALL,
@@ -224,11 +214,7 @@ EVENTS: Mapping[str, Events] = {
             "hook_event_name": "BeforeAgent",
             "prompt": RULE,
         },
-        "BeforeTool": {
-            **_GEMINI_HEAD,
-            **_GEMINI_CALL,
-            "hook_event_name": "BeforeTool",
-        },
+        "BeforeTool": {**_GEMINI_HEAD, **_GEMINI_CALL, "hook_event_name": "BeforeTool"},
         "AfterTool": {
             **_GEMINI_HEAD,
             **_GEMINI_CALL,

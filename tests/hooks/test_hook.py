@@ -21,13 +21,7 @@ import pytest
 from heedful.errors import UsageError
 from heedful.integrations import hook, install
 from heedful.store.projects import find_project
-from tests.hooks.support import (
-    SECONDS,
-    as_user,
-    call_hook,
-    environment,
-    settle,
-)
+from tests.hooks.support import SECONDS, as_user, call_hook, environment, settle
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 CALL: Any = {
@@ -228,8 +222,7 @@ def test_an_event_that_is_too_long_is_read_to_its_end() -> None:
 def test_a_command_ends_with_the_hook(folder: Path) -> None:
     # It waits a second: then the hook waits for its end.
     settle(
-        folder.parent,
-        '[hook]\nstop = ["sleep 1; echo $$ > new; mv new pid; sleep 60"]',
+        folder.parent, '[hook]\nstop = ["sleep 1; echo $$ > new; mv new pid; sleep 60"]'
     )
     with start_hook(folder, "Stop") as process:
         assert process.stdin

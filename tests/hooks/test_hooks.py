@@ -45,13 +45,7 @@ async def send_event(
     settings = HookSettings(**content.pop("settings", {}))
     name, message = spoken_by(agent, kind, content)
     host = patient_host(memory=memory, strict=True)
-    answer = await reply(
-        name,
-        message,
-        host,
-        agent=agent,
-        settings=settings,
-    )
+    answer = await reply(name, message, host, agent=agent, settings=settings)
     if answer.work:
         await work(host, answer.session, answer.work)
     return answer
@@ -222,11 +216,6 @@ BELIEVED = [
         ["unverified"],
         id="that a call for a page failed is believed",
     ),
-    pytest.param(
-        {"agent_id": "sub", "tool_use_id": ""},
-        ["unverified"],
-        id="a subagent without ids of calls is believed",
-    ),
 ]
 
 
@@ -243,12 +232,7 @@ async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
     mark = signature("", ERROR.splitlines()[1])
     await memory.keep(
         Lesson(
-            "reflection",
-            mark,
-            error_type="",
-            text=text,
-            sighting="Error",
-            trust="user",
+            "reflection", mark, error_type="", text=text, sighting="Error", trust="user"
         )
     )
     assert 1_000 < len((await run_failing_call(memory, "one"))[1]) < 10_000
@@ -316,11 +300,6 @@ STOPS = [
         {"background_tasks": [{"id": "1", "type": "subagent"}]},
         False,
         id="not while a subagent works",
-    ),
-    pytest.param(
-        {"background_tasks": [{"id": "1", "type": "shell"}]},
-        True,
-        id="while a server runs",
     ),
     pytest.param(
         {"settings": {"stop": ["sleep 60"], "seconds": 0.2}},

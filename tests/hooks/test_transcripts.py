@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.integrations.transcripts import (
-    failed_calls,
-)
+from heedful.integrations.transcripts import failed_calls
 from tests.hooks.support import run_event
 
 UNREAD = "File has not been read yet. Read it first before writing to it."

@@ -45,11 +45,7 @@ class Session:
         content = {"session_id": self.id, "cwd": "/", **fields}
         name, message = spoken_by(self.agent, kind, content)
         answer = await reply(
-            name,
-            message,
-            self.host,
-            agent=self.agent,
-            settings=settings,
+            name, message, self.host, agent=self.agent, settings=settings
         )
         if answer.work:
             await work(self.host, answer.session, answer.work)
@@ -133,9 +129,7 @@ async def test_rule_of_this_session_holds_in_it(memory: Memory) -> None:
     assert "never use npm" in await session.run("npm ci")
 
 
-async def test_retired_rule_stays_retired_when_its_session_ends(
-    memory: Memory,
-) -> None:
+async def test_retired_rule_stays_retired_when_its_session_ends(memory: Memory) -> None:
     session = Session(memory)
     await session.say("never use npm")
     (stated,) = await memory.user_rules.in_force()

@@ -55,9 +55,7 @@ def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
 
 
 def loop_from(
-    evaluations: Sequence[Evaluation | None],
-    texts: Sequence[str] = (),
-    **fields: Any,
+    evaluations: Sequence[Evaluation | None], texts: Sequence[str] = (), **fields: Any
 ) -> Loop:
     """Make a loop whose candidates all differ, unless `texts` names them."""
     attempts = []

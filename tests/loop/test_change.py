@@ -9,15 +9,7 @@ from hypothesis import given, settings, strategies as st
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, state_after
 from heedful.loop.explain import Change, changes
 from heedful.loop.record import Evaluation, Goal, Loop, Override, check_goals
-from heedful.loop.stop import (
-    All,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    StopRule,
-)
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support
 from tests.loop.support import (
     DRIFT,

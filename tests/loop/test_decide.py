@@ -88,7 +88,7 @@ def test_a_loop_whose_last_candidate_passes_is_done_under_every_policy(loop, pol
             evaluated("x", scores={"quality": 0.9}),
             "drift",
             id="one score of two, which 0 would meet",
-        ),
+        )
     ],
 )
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):

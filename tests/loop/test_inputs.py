@@ -156,11 +156,7 @@ def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [
-        pytest.param([2], id="from 2"),
-        pytest.param([0, 1], id="from 0"),
-    ],
+    "numbers", [pytest.param([2], id="from 2"), pytest.param([0, 1], id="from 0")]
 )
 def test_attempts_are_numbered_from_1_without_gaps(numbers):
     attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
@@ -204,11 +200,7 @@ def test_a_rule_with_the_name_of_a_shipped_one_is_stored_as_code():
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(True, id="True"),
-        pytest.param(object(), id="an object"),
-    ],
+    "answer", [pytest.param(True, id="True"), pytest.param(object(), id="an object")]
 )
 def test_a_rule_that_answers_no_text_is_refused_by_name(answer):
     def rule(loop: Loop) -> Any:

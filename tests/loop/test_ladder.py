@@ -20,14 +20,7 @@ from heedful.loop.decide import (
 from heedful.loop.explain import explain
 from heedful.loop.ladder import Closing, Ladder
 from heedful.loop.record import Evaluation, Loop, Override, Usage
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-)
+from heedful.loop.stop import All, Budget, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_from
 
 TWO = Ladder(names=("small", "large"))
@@ -247,8 +240,7 @@ def test_a_ladder_and_its_verdicts_are_stored_without_loss(closed):
     [
         pytest.param({"names": ("one",)}, id="one rung"),
         pytest.param(
-            {"names": ("a", "b"), "closings": (Closing(3),)},
-            id="an unknown rung",
+            {"names": ("a", "b"), "closings": (Closing(3),)}, id="an unknown rung"
         ),
     ],
 )

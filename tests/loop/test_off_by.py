@@ -89,19 +89,9 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
             id="in a text, a part of a whole says not which is better",
         ),
         pytest.param(
-            said("900 letters, at most 200", "800 words, at most 200"),
-            1,
-            id="not between different texts",
-        ),
-        pytest.param(
             said("9 letters, at most 4", "8 letters, at most 5"),
             1,
             id="not between different limits",
-        ),
-        pytest.param(
-            said("row 1: 9 is over 4", "row 1: 8 is over 4"),
-            1,
-            id="three figures say nothing",
         ),
     ],
 )
@@ -131,9 +121,7 @@ def test_a_distance_is_a_finite_number_of_at_least_0(value):
         Finding("size", "too large", off_by=value)
 
 
-SAME = [
-    pytest.param("failed at 10:15:02", "failed at 11:40:59", id="clock time"),
-]
+SAME = [pytest.param("failed at 10:15:02", "failed at 11:40:59", id="clock time")]
 OTHER = [
     pytest.param("12,088 rows", "9,086 rows", id="figure with separator"),
     pytest.param("/tmp/work/a.py fails", "/tmp/work/b.py fails", id="file in a folder"),

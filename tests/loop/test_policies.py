@@ -11,14 +11,7 @@ from heedful.loop.codec import policy_from, policy_to
 from heedful.loop.decide import Done, Policy, decide
 from heedful.loop.policies import PRESETS, policy, preset
 from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import (
-    All,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Repeat,
-)
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Repeat
 from tests.loop.support import DRIFT, tried
 
 GOALS = (Goal("alignment", 0.75), DRIFT)

@@ -7,15 +7,7 @@ from heedful import reach
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Loop
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-)
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 
 USELESS = "cannot fire"
 UNKNOWN = "was not seen to fire"
@@ -47,11 +39,6 @@ def mine(loop: Loop) -> str | None:
             (MaxAttempts(9), Fatigue(0.5, increment=0.25)), [9, 3], id="fatigue at 3"
         ),
         pytest.param(
-            (MaxAttempts(9), Fatigue(0.45), Plateau(4)),
-            [9, 4, USELESS],
-            id="fatigue comes before the plateau",
-        ),
-        pytest.param(
             (MaxAttempts(9), Echo(2), Repeat(3, near=False)),
             [9, 2, 4],
             id="echo and repeat",
@@ -63,11 +50,6 @@ def mine(loop: Loop) -> str | None:
         ),
         pytest.param((MaxAttempts(101),), [UNKNOWN], id="too many attempts to try"),
         pytest.param((SLIGHT, Plateau(1), MaxAttempts(9)), [2, 2, 9], id="slight"),
-        pytest.param(
-            (All(Plateau(1), Fatigue(0.3, decay=0)), MaxAttempts(9)),
-            [3, 9],
-            id="a plateau with fatigue",
-        ),
         pytest.param(
             (heedful.NothingMet(), MaxAttempts(2)), [1, 2], id="nothing was met"
         ),

@@ -221,10 +221,7 @@ def test_of_equally_many_errors_the_milder_are_better(
 
 
 @pytest.mark.parametrize(
-    ("after", "improved"),
-    [
-        pytest.param(0.8504, True, id="enough in thousandths"),
-    ],
+    ("after", "improved"), [pytest.param(0.8504, True, id="enough in thousandths")]
 )
 def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improvement(
     after, improved

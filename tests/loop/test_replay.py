@@ -12,14 +12,7 @@ import heedful
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.policies import default
-from heedful.loop.record import (
-    NO_USAGE,
-    Attempt,
-    Candidate,
-    Evaluation,
-    Loop,
-    Usage,
-)
+from heedful.loop.record import NO_USAGE, Attempt, Candidate, Evaluation, Loop, Usage
 from heedful.loop.replay import (
     Figures,
     RecordedLoop,

@@ -2,12 +2,7 @@
 
 from dataclasses import replace
 
-from heedful.loop.ladder import (
-    Climb,
-    Overhead,
-    RungAttempt,
-    figure_ladders,
-)
+from heedful.loop.ladder import Climb, Overhead, RungAttempt, figure_ladders
 
 NAMES = ("small", "large")
 SMALL_FAILS = RungAttempt(1, False, tokens=10, cost=0.5, seconds=2.0)

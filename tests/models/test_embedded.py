@@ -101,10 +101,7 @@ async def test_a_schema_is_kept_or_refused():
 
 # The model was trained on 2048 tokens.
 @pytest.mark.parametrize(
-    ("context", "holds"),
-    [
-        pytest.param(8192, 2048, id="a context above the model's"),
-    ],
+    ("context", "holds"), [pytest.param(8192, 2048, id="a context above the model's")]
 )
 async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
     async with fresh(context=context) as model:

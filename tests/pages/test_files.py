@@ -18,10 +18,7 @@ def test_a_run_has_a_file_for_each_attempt_and_two_of_its_own(tmp_path):
     report = replace(example(), pipeline="p\ud800", run="a/b c")
     paths = write(report, tmp_path / "new" / "reports")
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
-    names = [attempt.file for attempt in attempts] + [
-        "a_b_c.json",
-        "a_b_c.html",
-    ]
+    names = [attempt.file for attempt in attempts] + ["a_b_c.json", "a_b_c.html"]
     assert [path.name for path in paths] == names
     assert sorted(
         path.name for path in (tmp_path / "new" / "reports").iterdir()

@@ -20,10 +20,7 @@ from heedful.loop.runs import (
 )
 from heedful.pages import html
 from heedful.pages.attempt_table import MAX_OUTPUT_READ_CHARS
-from heedful.pages.report import (
-    output,
-    visible,
-)
+from heedful.pages.report import output, visible
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,
@@ -270,12 +267,6 @@ def shown(was: str | None, now: str) -> tuple[list[str], str]:
             f"{'x' * 200}. Yes! y",
             ["@@ -1,2 +1,2 @@", f" {'x' * 200}. ", "-No! y", "+Yes! y"],
             id="a long line by sentence",
-        ),
-        pytest.param(
-            None,
-            '{"b":1,"a":\u202e2}',
-            ['{"b":1,"a":\\u202e2}'],
-            id="a first output in JSON, made visible",
         ),
     ],
 )

@@ -183,13 +183,6 @@ class Hearing:
         pytest.param(hear_later, True, id="a coroutine"),
         pytest.param(Hearing(), True, id="an object"),
         pytest.param(functools.partial(hear), True, id="a partial function"),
-        pytest.param(
-            functools.wraps(hear)(
-                lambda *arguments, **named: hear(*arguments, **named)
-            ),
-            True,
-            id="a wrapper",
-        ),
         pytest.param(lambda state: "none", False, id="a lambda without feedback"),
     ],
 )
@@ -348,4 +341,3 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
     assert len(written) == 5
     for file in [*written, path, *tmp_path.glob("a.db-*")]:
         assert secret.encode() not in file.read_bytes(), file
-

@@ -268,11 +268,7 @@ async def prove(path: str, other: str, log: str, count: str, seed: str) -> None:
     store = open_store(path)
     memory = Memory(open_store(other), holdout=0.5)
     run = partial(
-        heedful.run,
-        generate=slow,
-        checks=[is_house_format],
-        store=store,
-        memory=memory,
+        heedful.run, generate=slow, checks=[is_house_format], store=store, memory=memory
     )
     for n in range(0, int(count), 4):
         numbers = range(n, n + 4)

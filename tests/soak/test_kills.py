@@ -16,11 +16,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.holdout import (
-    FIRST_LOOPS_WITHOUT_HOLDOUT,
-    is_pooled,
-    is_withheld,
-)
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.decide import Done
 from heedful.loop.ladder import Spending
@@ -34,13 +30,7 @@ from tests.memory.dreams import dump_tables, state_rule
 from tests.pipeline.support import without_times
 from tests.soak.databases import HEALTHY, Database, Databases
 from tests.soak.ledger import Counts, Ledger, Trial
-from tests.soak.programs import (
-    FAILS,
-    LARGE_CALLS,
-    LARGE_USAGE,
-    RESUMED_CALLS,
-    lessons,
-)
+from tests.soak.programs import FAILS, LARGE_CALLS, LARGE_USAGE, RESUMED_CALLS, lessons
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak

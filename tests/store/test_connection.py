@@ -134,9 +134,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(
-    "failure",
-    FAILURES,
-    ids=lambda job: repr(job.args[0]).split()[0],
+    "failure", FAILURES, ids=lambda job: repr(job.args[0]).split()[0]
 )
 async def test_one_failing_job_leaves_the_others_whole(writer, counting, failure):
     jobs = [partial(insert, 1), failure, partial(insert, 2)]

@@ -360,10 +360,7 @@ def lesson_by(trust: str, text: str = "lesson a") -> Lesson:
 
 async def show_and_retire(store: Store, learnt: Lesson) -> None:
     await write(
-        store,
-        [exposure_of("a", "before")],
-        Outcome("before", False, calls=1),
-        [learnt],
+        store, [exposure_of("a", "before")], Outcome("before", False, calls=1), [learnt]
     )
     await conclude(store, {"check/a": 0.55}, [compare_hurting("a")])
 

@@ -11,12 +11,7 @@ from stat import S_IXGRP, S_IXOTH
 
 import pytest
 
-from heedful.errors import (
-    StoreCorrupt,
-    StoreNewer,
-    StoreOlder,
-    StoreUnavailable,
-)
+from heedful.errors import StoreCorrupt, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import lessons, loops, statements

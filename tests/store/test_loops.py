@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from heedful.errors import (
-    Conflict,
-    LeaseLost,
-    NotFound,
-    OverrideRefused,
-    StoreError,
-)
+from heedful.errors import Conflict, LeaseLost, NotFound, OverrideRefused, StoreError
 from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to, to_document
@@ -37,10 +31,7 @@ HEAD = Head(task="task", goals=[], policy=policy_to(default))
 
 
 async def commit(
-    store: Store,
-    entry: JournalEntry,
-    owner: str,
-    memory: MemoryEntry | None = None,
+    store: Store, entry: JournalEntry, owner: str, memory: MemoryEntry | None = None
 ) -> None:
     await store.write(SCOPE, loop_store.commit, entry, owner, memory)
 

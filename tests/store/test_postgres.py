@@ -72,11 +72,6 @@ SQL = [
         id="a cast, a text and a name",
     ),
     pytest.param(
-        "select 'it''s :b', :a -- :c\n",
-        "select 'it''s :b', %(a)s -- :c\n",
-        id="a quoted quote and a comment",
-    ),
-    pytest.param(
         "select /* :d */ :e[1:2]",
         "select /* :d */ %(e)s[1:2]",
         id="a comment and a slice",
@@ -314,12 +309,6 @@ SCHEMAS = [
         StoreOlder,
         r"has no schema; run heedful db migrate as",
         id="no version",
-    ),
-    pytest.param(
-        "update schema_version set number = 1",
-        StoreOlder,
-        r"has schema 1 of a heedful before its first release",
-        id="older",
     ),
     pytest.param(
         "insert into schema_version values (999, 0)",

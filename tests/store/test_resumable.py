@@ -20,12 +20,7 @@ WRITERS = (".write", "write_lessons")  # what calls of them end with
 # A driver that comes back claims its loop again.
 # A call that is reserved again counts again, so that no crash lets a rung spend more.
 # A removal that is repeated finds fewer loops, and removes what is left.
-REPEATED = {
-    loops.begin,
-    loops.claim,
-    ladders.reserve,
-    retention.remove_some,
-}
+REPEATED = {loops.begin, loops.claim, ladders.reserve, retention.remove_some}
 
 
 def insert(db: Db, scope: Scope) -> int:

@@ -11,20 +11,12 @@ import pytest
 
 from heedful.store.postgres_session import psycopg_sql
 from heedful.store.sqlite import connect
-from heedful.store.statements import (
-    SQL_FOLDER,
-    Dialect,
-    read_sql,
-    statements,
-)
+from heedful.store.statements import SQL_FOLDER, Dialect, read_sql, statements
 
 DIALECTS = get_args(Dialect)
 # The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares
 # them.
-OWN = {
-    "sqlite": {"new_vectors"},
-    "postgres": {"nearest"},
-}
+OWN = {"sqlite": {"new_vectors"}, "postgres": {"nearest"}}
 
 
 def names(file: str) -> list[str]:
