@@ -119,9 +119,6 @@ ASSIGNED: tuple[tuple[str, list[str]], ...] = tuple(
 )
 """What is assigned to a telling name: a text, and the secrets in it."""
 
-LEFT: tuple[str, ...] = tuple(
-    fill_in(form)[0] for forms, _ in _rows("Not recognised") for form in forms
-)
 """Texts with a secret that is not recognised."""
 
 EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {

@@ -30,7 +30,6 @@ from tests.faulty_models import (
 
 MAX_ERROR_CHARS = 1_000
 AMPLE = Budget(calls=100)
-MANY = 20
 # To the store, a fault is a limit, an error, an answer that is refused, or a
 # cancellation.
 ON_SERVER = ("no answer", "401 that repeats the key", "an empty answer")

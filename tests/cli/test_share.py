@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from heedful.lessons.team_rules import (
     ATTRIBUTES_FILE,
     SHARED_FILE,
     read_rules,
-    rule_of,
-    write_rules,
 )
 from heedful.memory.memory import Memory
 from tests.cli.support import Desk
@@ -116,43 +113,3 @@ def test_a_pipe_in_its_place_is_an_error(session, repository):
 
 def test_outside_of_a_repository_there_is_no_file(session, desk):
     session(("rules share --db heedful.db", 2, "is in no git repository"))
-
-
-def commit_rules(folder: Path, branch: str, texts: Sequence[str]) -> None:
-    """Commit a file that has these rules, too, on a new branch from `main`."""
-    git(folder, f"checkout -q -B {branch} main")
-    path = folder / SHARED_FILE
-    rules = list(read_rules(path.read_bytes())) if path.exists() else []
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(write_rules([*rules, *map(rule_of, texts)]))
-    git(folder, "add .")
-    git(folder, f"commit -q -m {branch}")
-
-
-@pytest.mark.parametrize("number", [0, 1, 9])
-def test_branches_that_each_add_rules_merge(repository, number):
-    """Also those that both make the file, and those that add in the same place."""
-    attributes = repository / ATTRIBUTES_FILE
-    attributes.parent.mkdir()
-    attributes.write_text("rules.md text eol=lf merge=union\n")
-    git(repository, "add .")
-    git(repository, "commit -q -m attributes")
-    old_texts = [f"Old rule {n}." for n in range(number)]
-    if number:
-        commit_rules(repository, "old", old_texts)
-        git(repository, "checkout -q -B main")
-
-    texts = {branch: [f"Of {branch} {n}." for n in range(3)] for branch in "abc"}
-    for branch, rules in texts.items():
-        commit_rules(repository, branch, [*rules, "Of all branches."])
-    git(repository, "checkout -q main")
-    for branch in texts:
-        git(repository, f"merge -q {branch}")
-
-    expected = {*old_texts, *texts["a"], *texts["b"], *texts["c"], "Of all branches."}
-    assert texts_in(repository) == expected
-    # The next writer brings the lines into their order again.
-    content = (repository / SHARED_FILE).read_bytes()
-    assert texts_in(repository) == {
-        rule.text for rule in read_rules(write_rules(read_rules(content)).encode())
-    }

@@ -190,20 +190,6 @@ def test_what_cannot_be_told_is_named(store, changes, field):
     assert caught.value.field == field
 
 
-def test_bias_tags_may_be_plain_texts(store):
-    answer = complete(store, "loop_001", POOR, bias_tags=["overconfidence"])
-    pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
-    assert pessimist["bias_analysis"]["bias_tags_detail"] == [
-        {"tag": "overconfidence", "severity": 0.5}
-    ]
-    tracked = run_async(track_bias("loop_002", ["overconfidence"], store=store))
-    assert tracked["repetition_counts"] == {"overconfidence": 2}
-    repetition = run_async(
-        detect_bias_repetition("loop_003", ["overconfidence"], store=store)
-    )
-    assert repetition["repetition_counts"] == {"overconfidence": 3}
-
-
 def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
     tags = [{**TAG, "source": "a reviewer"}]
     warnings = ["ignored: 'source' is not a field of a bias tag (tag, severity)"]

@@ -111,13 +111,6 @@ async def test_an_override_reopens_the_last_rung(store):
 # -- prices and limits of the day
 
 
-async def test_a_price_gives_tokens_a_cost(any_store):
-    answer = Answer(WANTED, Usage(1, 80, completion_tokens=20))
-    rung = Rung(Named("large", answer), price=0.01)
-    result = await climb(any_store, Generator("one"), rung)
-    assert result.loop.attempts[-1].usage.cost == pytest.approx(1.0)
-
-
 @pytest.mark.both_nightly
 async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     large = Generator(WANTED)
@@ -211,18 +204,6 @@ async def test_a_loop_ends_with_its_best_attempt_if_the_last_rung_fails(any_stor
     assert rungs(result) == [1, 1]
     assert [stop.rule for stop in result.stopped_by] == ["attempts", "closed"]
     assert "overloaded" in result.stopped_by[1].detail
-
-
-async def test_a_failing_check_is_not_the_fault_of_the_rung(any_store):
-    check = Check(RuntimeError("no"), RuntimeError("no"))
-    with pytest.raises(errors.CheckFailed):
-        await climb(
-            any_store,
-            Generator("one"),
-            Generator(WANTED),
-            checks=[check],
-            policy=TAKE_OVER,
-        )
 
 
 # -- bad input

@@ -4,7 +4,6 @@ policies.
 
 import asyncio
 import functools
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -88,32 +87,6 @@ async def test_what_a_check_answers_becomes_findings(check, messages):
 
 
 # -- the decorator
-
-
-def test_the_decorator_without_parentheses_and_a_function_without_a_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    @self_correcting
-    def plain(task: str) -> str:
-        return task.upper()
-
-    hints: list[str] = []
-
-    @self_correcting(checks=[Check()], store=None)
-    def silent(task: str, tone: str = "warm") -> str:
-        hints.append(heedful.context().hint)
-        return f"{tone}" if len(hints) < 2 else WANTED
-
-    @self_correcting(checks=[Check()], store=None)
-    def last(task: str, *, hint: str, tone: str = "") -> str:
-        return WANTED if "not right" in hint else "no"
-
-    assert plain("a") == "A"
-    assert silent("t", tone="cold") == WANTED
-    assert [bool(hint) for hint in hints] == [False, True]
-    assert last("t", tone="x") == WANTED
 
 
 def test_a_plain_function_works_inside_a_running_loop_and_in_one_of_its_own():

@@ -289,25 +289,6 @@ async def test_what_does_not_fit_is_asked_again_and_no_check_sees_it(
     assert fix in finding.fix
 
 
-async def test_checks_revise_and_evaluate_get_the_object() -> None:
-    async def revise(task: Any, paint: Any, findings: Sequence[Finding]) -> Any:
-        return {"name": paint.name, "litres": paint.litres + 1}
-
-    def evaluate(paint: Any, context: Any) -> heedful.Evaluation:
-        return heedful.Evaluation(scores={"litres": paint.litres})
-
-    result = await heedful.run(
-        "paint",
-        generate=lambda task: GREEN,
-        revise=revise,
-        evaluate=evaluate,
-        goals=["litres >= 3"],
-        output=Paint,
-        store=None,
-    )
-    assert result.candidate == Paint(name="green", litres=3.5)
-
-
 async def test_a_model_is_shown_its_last_object_as_json() -> None:
     name = "a" * 300
     model = ScriptedModel(json.dumps({"Total": 1, "Note": name}), '{"Total": 2}')

@@ -4,19 +4,14 @@ when.
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 import pytest
 
-import heedful
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
 from heedful.lessons.holdout import (
     FIRST_LOOPS_WITHOUT_HOLDOUT,
-    MAX_POOLED_LOOPS,
-    is_pooled,
-    is_withheld,
 )
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
@@ -30,7 +25,6 @@ from tests.engines import opened, rows
 
 pytestmark = pytest.mark.both_nightly
 
-SEED = "default\0default"
 TASK = "How heavy is the parcel with the number 9?"
 NAMES = ("unit", "comma", "space", "sign")
 WHOLE = [f"check/{signature(name, name).digest}" for name in NAMES]
@@ -87,19 +81,6 @@ async def teach(
         await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
 
 
-def coins(id: str, share: float = 0.5, seed: str = SEED) -> list[bool]:
-    return [is_withheld(seed, id, name, share) for name in WHOLE[:3]]
-
-
-def find_id(wanted: Callable[[str], bool]) -> str:
-    return next(id for n in count() if wanted(id := f"loop {n}"))
-
-
-def id_with_coins(*arms: bool) -> str:
-    """A loop in which each lesson has a coin of its own, that falls so."""
-    return find_id(lambda id: not is_pooled(SEED, id) and coins(id) == list(arms))
-
-
 def read_names(model: ScriptedModel, prompt: int = 0) -> list[str]:
     """Of the examples in a prompt, which lesson's they are."""
     turns = [m.content for m in model.prompts[prompt] if m.role == "assistant"]
@@ -138,32 +119,6 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
 
 
 # -- a loop that is resumed
-
-
-async def test_a_resumed_loop_is_shown_the_same_lessons_again(stores, tmp_path):
-    store, other = stores
-    path = tmp_path / ("a.db" if other is store else "memory.db")
-    await teach(other, ended=MAX_POOLED_LOOPS)
-    id = id_with_coins(False, True, False)
-    memory = Memory(other, holdout=0.5)
-
-    def at_the_second(task: Any, hint: str) -> str:
-        if heedful.context().attempt == 2:
-            raise OSError("the model fell over")
-        return "wrong"
-
-    with pytest.raises(UserCodeError):
-        await drive(store, memory, id, generate=at_the_second, policy=FOUR)
-    before = read_exposures(path, id)
-    nearer = lesson("sign", example=Example(TASK, "sign of another one"))
-    await other.write(SCOPE, exposures.remember, [nearer])
-    assert read_names(await drive(store, Memory(other, holdout=0), "new"))[-1] == "sign"
-    for holdout in (0.5, 0.0, 0.9):
-        again = ScriptedModel("still wrong", forever=True)
-        memory = Memory(other, holdout=holdout)
-        await open_run(store, memory, generate=again, id=id).step()
-        assert read_names(again) == ["space", "unit"]
-        assert read_exposures(path, id) == before
 
 
 # -- written with the first entry, whatever it is

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from heedful import Memory
@@ -14,7 +11,6 @@ from heedful.lessons.holdout import SessionTally
 from heedful.lessons.lesson import Scope
 from heedful.store import reminders
 from heedful.store.store import Store
-from tests.hooks.homes import FAILED, Home, fail_and_mend, run_command
 from tests.hosts import patient_host
 
 ERROR = "npm ERR! error: missing script: build"
@@ -72,60 +68,3 @@ async def test_a_reminder_ends_by_what_becomes_of_the_call(
     names = ("right", "again", "other")
     ended = {key: getattr(after, key) - getattr(before, key) for key in names}
     assert ended == {**dict.fromkeys(names, 0), name: 1}
-
-
-def repeat_failure(home: Home, session: str) -> None:
-    """Let the same call fail twice in a session, and end it."""
-    home.event("SessionStart", session_id=session, source="startup")
-    for number in ("1", "2"):
-        for name in ("PreToolUse", "PostToolUseFailure"):
-            home.event(name, session_id=session, tool_use_id=number, **FAILED)
-    home.event("SessionEnd", session_id=session, reason="other")
-
-
-def start(home: Home, **data: Any) -> dict[str, Any]:
-    """Start a session; return the answer of the hook."""
-    _, output, _ = home.event("SessionStart", **{"source": "startup", **data})
-    return json.loads(output) if output else {}
-
-
-def test_the_status_says_what_reminders_did(home: Home) -> None:
-    run_command(home, "hook install --yes")
-    fail_and_mend(home)
-    repeat_failure(home, "tuesday")
-    assert "systemMessage" not in start(home, session_id="wednesday")
-    told = "in all: shown 1: 0 right, 1 again, 0 other; 2 calls lost to known mistakes"
-    assert told in run_command(home, "hook status")
-
-
-def read_document(home: Home, line: str) -> Any:
-    """Return what a command prints as JSON."""
-    output = run_command(home, line)
-    return json.loads(output[output.index("{") :])
-
-
-def test_every_face_counts_the_same_of_a_lesson(home: Home) -> None:
-    run_command(home, "hook install --yes")
-    fail_and_mend(home)
-    repeat_failure(home, "tuesday")
-    start(home, session_id="wednesday")
-    home.event(
-        "UserPromptSubmit", session_id="wednesday", prompt="never use pip, use uv"
-    )
-    home.event("SessionEnd", session_id="wednesday", reason="other")
-    start(home, session_id="thursday")
-    home.event("SessionEnd", session_id="thursday", reason="other")
-
-    lessons = read_document(home, "lessons --json")["lessons"]
-    proof = read_document(home, "proof --json")
-    status = read_document(home, "hook status --json")
-    rule, mistake = sorted(lessons, key=lambda lesson: lesson["trust"] != "user")
-    assert mistake["shown"] == {"shown": 1, "right": 0, "again": 1, "other": 0}
-    # A session without a call that could show it has no verdict.
-    assert rule["shown"] == {"shown": 1, "right": 0, "again": 0, "other": 1}
-    assert [lesson["loops"] for lesson in proof["lessons"]] == [mistake["shown"]]
-    assert proof["ended"] == 1
-    total = status["reminders"]
-    assert proof["reminders"] == status["reminders"]
-    for name in ("shown", "right", "again", "other"):
-        assert total[name] == rule["shown"][name] + mistake["shown"][name]

@@ -129,17 +129,6 @@ async def test_rule_of_this_session_holds_in_it(memory: Memory) -> None:
     assert "never use npm" in await session.run("npm ci")
 
 
-async def test_retired_rule_stays_retired_when_its_session_ends(memory: Memory) -> None:
-    session = Session(memory)
-    await session.say("never use npm")
-    (stated,) = await memory.user_rules.in_force()
-    await memory.user_rules.retire(stated.id, by="ann")
-    await session.run("git status")
-    await session.end()
-
-    assert await memory.user_rules.in_force() == []
-
-
 async def test_rules_of_the_own_memory_hold_in_all_projects(
     memory: Memory, tmp_path: Path
 ) -> None:

@@ -14,29 +14,6 @@ from heedful.store import episodes
 from heedful.store.sqlite import in_file
 from tests.hosts import patient_host
 
-HEAD = """Exit code 1
-============================= test session starts ==============================
-platform linux -- Python 3.11.7, pytest-9.0.1, pluggy-1.6.0
-rootdir: /srv/shop
-plugins: anyio-4.16.0
-collected 0 items / 1 error
-
-==================================== ERRORS ====================================
-____________________ ERROR collecting tests/test_cart.py _______________________
-ImportError while importing test module '/srv/shop/tests/test_cart.py'.
-Hint: make sure your test modules have valid Python names.
-Traceback:
-/usr/lib/python3.11/importlib/__init__.py:126: in import_module
-    return _bootstrap._gcd_import(name[level:], package, level)
-tests/test_cart.py:1: in <module>
-    import {name}
-E   ModuleNotFoundError: No module named '{name}'
-=========================== short test summary info ============================
-ERROR tests/test_cart.py
-!!!!!!!!!!!!!!!!!!!! Interrupted: 1 error during collection !!!!!!!!!!!!!!!!!!!!
-=============================== 1 error in 0.09s ===============================
-"""
-
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
@@ -65,39 +42,6 @@ async def fail(memory: Memory, session: str, command: str, error: str) -> str:
         tool_use_id=f"{session} {command} {len(error)}",
         error=error,
     )
-
-
-async def succeed(memory: Memory, session: str, command: str) -> None:
-    """Run a command that works."""
-    await send(
-        memory,
-        "PostToolUse",
-        session,
-        tool_input={"command": command},
-        tool_use_id=f"{session} {command} well",
-        tool_response={"stdout": "ok", "stderr": ""},
-    )
-
-
-async def texts(memory: Memory) -> list[str]:
-    """Return the texts of all lessons."""
-    return [lesson["text"] for lesson in await memory.top(50)]
-
-
-async def test_pytest_is_learnt_by_its_last_lines(memory: Memory) -> None:
-    output = HEAD.format(name="babel")
-    await fail(memory, "monday", "pytest -q", output)
-    await succeed(memory, "monday", "pip install babel")
-    await succeed(memory, "monday", "pytest -q")
-    await send(memory, "SessionEnd", "monday")
-
-    [text] = await texts(memory)
-    assert "“ModuleNotFoundError: No module named 'babel'”" in text
-    assert "`pip install babel`" in text
-    assert "rootdir" not in text
-
-    advice = await fail(memory, "tuesday", "pytest -q", output)
-    assert "pip install babel" in advice
 
 
 async def test_a_stored_error_is_bounded_and_has_its_error_lines(

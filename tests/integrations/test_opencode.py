@@ -15,7 +15,7 @@ import pytest
 
 from heedful import Memory
 from heedful.store.sqlite import in_file
-from tests.hooks.faults import Stage, make_stage
+from tests.hooks.stages import Stage, make_stage
 from tests.hooks.support import SECONDS, environment
 from tests.hosts import patient_host
 

@@ -169,34 +169,3 @@ def test_a_run_is_shown_no_value_of_another_run(path: str, key: str) -> None:
     assert "the sum ___ is not in the text. write the sum of the lines" in first
     assert "1333" not in first + again
     assert "333.5" not in first + again
-
-
-@pytest.mark.parametrize(
-    ("columns", "told"),
-    [
-        pytest.param(["id, net", "id, net"], "use the columns id, net", id="constant"),
-        pytest.param(["id, net", "id, day"], "use the columns id, ___", id="differ"),
-        pytest.param(["id, net"], "use the columns ___", id="one run"),
-    ],
-)
-def test_what_the_runs_of_a_stage_were_told_alike_is_told_the_next_run(
-    path: str, columns: list[str], told: str
-) -> None:
-    pipeline = Pipeline("orders", memory=path, progress=False)
-    hints: list[str] = []
-
-    def names_columns(output: Any, context: Context) -> Sequence[Finding]:
-        names = context.data["columns"]
-        fix = f"use the columns {names}"
-        return [] if names in output else [Finding("sql", "no such column", fix=fix)]
-
-    @pipeline.stage(checks=[names_columns], retries=2)
-    def sql(state: Any, feedback: str | None = None) -> str:
-        hints.append(feedback or "")
-        return f"select {state['columns']}" if len(hints) % 2 == 0 else "select price"
-
-    for number, names in enumerate([*columns, "id, net"]):
-        run_pipeline(pipeline, {"columns": names}, id=f"run-{number}")
-
-    first_hint = hints[2 * len(columns)]
-    assert told in first_hint

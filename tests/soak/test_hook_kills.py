@@ -34,8 +34,7 @@ KILLED_SHARE = 0.6  # of the processes of hooks
 MAX_WORK_KILLS = 3  # of the work that a session leaves
 MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
-# A busy machine may need more than the time limits of hooks, which test_agent_faults
-# holds.
+# A busy machine may need more than the time limits of hooks.
 PROGRAM = """
 from heedful.integrations import hook, hooks
 

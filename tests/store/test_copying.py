@@ -138,6 +138,18 @@ def test_all_of_it_is_copied(source, postgres, tmp_path):
         assert recall(postgres.service, scope) == recall(str(back), scope) == before
 
 
+def test_all_of_it_works_on_the_oldest_server(source):
+    with servers.alone(*servers.QUICK, version=servers.OLDEST) as server:
+        urls = server.urls("heedful_template")
+        [[version]] = rows(
+            urls.owner, "select current_setting('server_version_num')::int / 10000"
+        )
+        assert version == servers.OLDEST
+        copy(str(source), urls.owner)
+        for scope in SCOPES:
+            assert recall(urls.service, scope) == recall(str(source), scope)
+
+
 def test_every_table_and_column_of_both_is_copied(postgres):
     sql = """
         select table_name::text, column_name::text from information_schema.columns

@@ -79,27 +79,6 @@ async def take(store: Store, before: float = LATER, digest: str = "") -> Any:
     return await store.write(SCOPE, episodes.take, before, digest)
 
 
-async def rows_of(store: Store, sql: str) -> None:
-    await store.write(Scope(), lambda db, _: db.execute(sql))
-
-
-@pytest.mark.parametrize("hours", [1, -1], ids=["long ago", "a clock set back"])
-async def test_a_silent_worker_loses_its_claim_and_a_renewed_claim_stays(store, hours):
-    assert await store.read(SCOPE, episodes.state, "d1") is None
-    await store.write(SCOPE, episodes.admit, ONE)
-    for tries in (2, 3):
-        await rows_of(store, f"update episode set taken = taken - {hours * 3_600}")
-        if tries == 3:
-            await store.write(SCOPE, episodes.beat, "d1")
-            assert await take(store) is None
-        else:
-            assert (await take(store)).tries == tries
-    assert await store.read(SCOPE, episodes.state, "d1") == "waiting"
-    await record(store, "d1", [lesson("reflection")])
-    await store.write(SCOPE, episodes.beat, "d1")
-    assert await store.read(SCOPE, episodes.state, "d1") == "reflected"
-
-
 async def test_lessons_links_and_state_are_one_transaction(store):
     await store.write(SCOPE, episodes.admit, ONE)
     bad = lesson("strategy", parents=(99,))
@@ -120,24 +99,3 @@ async def test_lessons_links_and_state_are_one_transaction(store):
     assert rows(store.url, "select seen from lesson") == [(1,), (1,)]
     await fail(store, "d1", "too late")
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
-
-
-async def test_what_is_left_is_what_nobody_is_at_work_on(store):
-    for n in (1, 2, 3, 4):
-        await store.write(
-            SCOPE, episodes.admit, replace(ONE, digest=f"d{n}"), claim=False
-        )
-    await store.write(Scope("other"), episodes.admit, ONE, claim=False)
-    await take(store, LATER, "d2")
-    await take(store, LATER, "d3")
-    await fail(store, "d3", "ModelTimeout: late")
-    assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d4"]
-    assert await store.read(SCOPE, episodes.left, 1) == ["d1"]
-    await rows_of(store, "update episode set at = -at where tenant = 'default'")
-    assert await store.read(SCOPE, episodes.left, 1) == ["d4"]  # the oldest first
-    await rows_of(store, "update episode set at = -at where tenant = 'default'")
-    await fail(store, "d2", "")
-    assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d2", "d4"]
-    assert sorted(
-        await store.read(Scope(), lessons.scopes, waiting=True), key=str
-    ) == sorted([SCOPE, Scope("other")], key=str)

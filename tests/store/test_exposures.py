@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import (
     Exposure,
     Lesson,
-    LoopExposures,
     Outcome,
     Scope,
     Signature,
@@ -39,7 +37,6 @@ from tests.store.support import SCOPE, opened, rows
 
 pytestmark = pytest.mark.both_nightly
 
-OTHER = Scope("other")
 NOW = 10 * ABANDONED_LOOP_SECONDS
 
 
@@ -94,57 +91,6 @@ def compare_hurting(name: str) -> Comparison:
 
 
 # -- what a loop was shown, and came to
-
-
-async def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, path):
-    first = [exposure_of("a", "l", examples=(1, 2)), exposure_of("b", "l", shown=False)]
-    await write(store, first)
-    await write(store, [exposure_of("a", "l", shown=False), exposure_of("c", "l")])
-    await write(
-        store, (), Outcome("l", True, calls=1, signatures=frozenset({"b", "a"}))
-    )
-    await write(store, (), Outcome("l", False, calls=9))
-    await write(store, (), Outcome("shown nothing", True, calls=1))
-    await write(
-        store, [exposure_of("a", "l")], Outcome("l", True, calls=1), scope=OTHER
-    )
-    await write(
-        store, [exposure_of("a", "m")], Outcome("m", True, calls=1), scope=OTHER
-    )
-    past = await store.read(SCOPE, exposure_store.past, "l")
-    assert sorted(past.exposures, key=lambda exposure: exposure.signature) == first
-    assert past.ended == 1
-    assert past.number == 1
-    ends = rows(
-        path,
-        "select loop, n, right_at_once, signatures from outcome order by tenant, n",
-    )
-    assert ends == [("l", 1, 1, '["a", "b"]'), ("l", 1, 1, "[]"), ("m", 2, 1, "[]")]
-    assert await store.read(OTHER, exposure_store.past, "m") == LoopExposures(
-        exposures=(exposure_of("a", "m"),), ended=2, number=2
-    )
-    assert (
-        await store.read(Scope("nobody"), exposure_store.past, "l") == LoopExposures()
-    )
-
-
-async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path):
-    await write(store, lessons=[lesson("a"), lesson("b"), lesson("c")])
-    await write(store, lessons=[lesson("a")], scope=OTHER)
-    for loop, right, wrong in (("1", True, ""), ("2", False, "a"), ("3", False, "xx")):
-        exposures = [
-            exposure_of("a", loop),
-            exposure_of("b", loop),
-            exposure_of("c", loop, shown=False),
-        ]
-        end = Outcome(loop, right, calls=1, signatures=frozenset({wrong} - {""}))
-        for _ in range(2):  # told twice, it counts once
-            await write(store, exposures, end)
-    counters = rows(
-        path, "select tenant, signature, helped, hurt from lesson order by 1, 2"
-    )
-    default = [("default", "a", 1, 1), ("default", "b", 1, 0), ("default", "c", 0, 0)]
-    assert counters == [*default, ("other", "a", 0, 0)]
 
 
 # -- what is counted
@@ -324,22 +270,6 @@ async def test_harm_retires_once_and_on_record(store, path):
     )
     assert last["record"]["uplift"]["gain"] == -1
     assert abs(last["at"] - time.time()) < 60
-
-
-@pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
-async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
-    await write(store, lessons=[lesson("a", state=state), lesson("b")])
-    await conclude(store, {}, [compare_hurting("b")])
-    ((other,), (retired,)) = rows(path, "select id from lesson order by id")
-    for scope, id in ((SCOPE, other), (SCOPE, retired + 1), (OTHER, retired)):
-        with pytest.raises(NotFound, match="lesson that a proof retired"):
-            await store.write(scope, exposure_store.restore, id, "ada", "")
-    with pytest.raises(InvalidInput):
-        await restore(store, retired, " ", "")
-    assert rows(path, "select state from lesson order by id") == [
-        (state,),
-        ("retired",),
-    ]
 
 
 # -- other words, and lessons that come back

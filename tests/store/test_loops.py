@@ -19,11 +19,11 @@ from heedful.loop.stop import Stop
 from heedful.store import lessons, loops as loop_store
 from heedful.store.connection import storable
 from heedful.store.loop_names import find_loop, short_id
-from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
+from heedful.store.loops import alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, MemoryEntry, StoredLoop
 from heedful.store.store import Store
 from tests.loop import support as loops
-from tests.store.support import SCOPE, ended, opened, python, report, rows
+from tests.store.support import SCOPE, opened, report, rows
 
 pytestmark = pytest.mark.both_nightly
 
@@ -72,19 +72,6 @@ async def test_a_uuid_is_found_by_its_end(store, name, id):
     for run in RUNS:
         await store.write(SCOPE, loop_store.begin, run, HEAD)
     assert await store.read(SCOPE, find_loop, name) == id
-
-
-async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
-    await commit(store, report("a", 1), owner)
-    loop = await read(store, "a")
-    assert loop.head.task == "task"
-    assert loop.values == ("text",)
-    assert loop.epoch == 1
-    assert loop.verdicts == (Again(),)
-    with pytest.raises(LeaseLost):
-        await commit(store, report("b", 1, head=None), owner)
-    with pytest.raises(NotFound):
-        await read(store, "b")
 
 
 # -- the same report and another one
@@ -262,51 +249,6 @@ async def test_an_ended_loop_is_free_at_once(store, owner):
     assert (await claim(store, "a", Head(task="task"), owner)).epoch == 2
 
 
-CLAIM = """
-import asyncio, sys
-from heedful.errors import LeaseLost
-from heedful.store.records import Head
-from heedful.store.loops import enter, new_owner
-from heedful.store import loops
-from heedful.store.sqlite import in_file
-from tests.store.entries import SCOPE
-
-me = new_owner(); enter(me)
-store = in_file(sys.argv[1])
-try:
-    head = Head(task="task")
-    claimed = asyncio.run(store.write(SCOPE, loops.claim, "a", head, me))
-    print("epoch", claimed.epoch, flush=True)
-except LeaseLost:
-    print("refused", flush=True)
-sys.stdin.readline()
-asyncio.run(store.close())
-"""
-
-
-@pytest.mark.sqlite
-async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(
-    tmp_path,
-):
-    path = tmp_path / "a.db"
-    with opened(path) as store:
-        await store.read(SCOPE, lessons.count)
-    both = [python(CLAIM, path) for _ in range(2)]
-    lines = [p.stdout.readline().strip() for p in both if p.stdout]
-    assert sorted(lines) == ["epoch 1", "refused"]
-    winner, loser = both if lines[0] == "epoch 1" else both[::-1]
-    ended(loser)
-    third = python(CLAIM, path)
-    assert third.stdout is not None
-    assert third.stdout.readline().strip() == "refused"
-    ended(third)
-    winner.kill()
-    winner.communicate()
-    fourth = python(CLAIM, path)
-    assert ended(fourth).strip() == "epoch 2"  # well within the lease
-    assert LOOP_LEASE_SECONDS > 20
-
-
 # -- reading back
 
 
@@ -357,21 +299,6 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
-
-
-async def test_newest_first_by_prefix_and_within_the_scope(store, owner):
-    for id in ("a1", "b1", "a2", "a%"):
-        await commit(store, report(id, 1), owner)
-    await store.write(Scope("other"), loop_store.commit, report("a3", 1), owner)
-    for limit, prefix, after, expected in (
-        (9, "", "", ["a%", "a2", "b1", "a1"]),
-        (9, "a", "", ["a%", "a2", "a1"]),
-        (9, "a%", "", ["a%"]),
-        (1, "", "", ["a%"]),
-        (9, "", "b1", ["a1"]),
-    ):
-        page, _ = await store.read(SCOPE, loop_store.newest, limit, prefix, after)
-        assert [row.id for row in page] == expected
 
 
 async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):

@@ -205,31 +205,6 @@ async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres)
         await asyncio.gather(*(write(ONE, alone) for _ in range(8)))
 
 
-async def test_a_waiting_task_keeps_no_connection_and_a_begun_one_ends_whole(postgres):
-    started = threading.Event()
-    gate = threading.Event()
-
-    def hold(db: Db) -> None:
-        add(db)
-        started.set()
-        assert gate.wait(30)
-
-    async with opened(postgres.service, pool_size=2) as database:
-        waiting = [asyncio.create_task(database.write(ONE, hold)) for _ in range(10)]
-        await asyncio.to_thread(started.wait, 30)
-        await asyncio.wait_for(database.write(OTHER, lambda db: add(db, OTHER)), 30)
-        await asyncio.wait_for(database.read(ONE, lambda db: None), 30)
-        for task in (waiting[0], *waiting[5:]):
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        gate.set()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        await database.write(ONE, add)
-        assert len(database._pool._threads) <= 2
-    assert count(postgres.owner) == 7
-
-
 CLASH = "do $$ begin raise exception 'clash' using errcode = '40001'; end $$"
 
 

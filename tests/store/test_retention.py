@@ -87,23 +87,6 @@ async def test_loops_that_ended_long_ago_go_with_all_that_is_theirs(path, store)
     assert result.passed
 
 
-async def test_a_run_goes_with_its_stages_once_all_of_them_ended_long_ago(path, store):
-    runs = ("r", "r newer", "r open", "r-")
-    for run in runs:
-        pipeline = heedful.Pipeline("p", store=store, progress=False)
-        pipeline.stage(name="one")(lambda state: {"a": 1})
-        pipeline.stage(name="two")(lambda state: {"b": 2})
-        await pipeline.run({}, id=run)
-    ids = [id for run in runs for id in (run, f"{run}/one", f"{run}/two")]
-    let_end(path, LONG_AGO, *ids)
-    let_end(path, NOW, "r newer/two")
-    change_rows(path, "update loop set state = 'open' where id = 'r open/one'")
-    let_end(path, NOW, "r-")
-
-    assert await retention.remove(store, SCOPE, ended_for=YEAR, by="ann") == 3
-    assert ids_in(path) == {*ids} - {"r", "r/one", "r/two"}
-
-
 def exposed(loop: str) -> Sequence[Exposure]:
     return [Exposure("error/x", loop, shown=True, signature="x", share=0.5)]
 

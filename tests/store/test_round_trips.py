@@ -13,9 +13,9 @@ from heedful.errors import AttemptTaken, LeaseLost
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Finding
-from heedful.loop.stop import Echo, MaxAttempts, StopRule
+from heedful.loop.stop import MaxAttempts, StopRule
 from heedful.memory.memory import Memory
-from heedful.store import keys, loops, open_store
+from heedful.store import loops, open_store
 from heedful.store.connection import Db, key_of
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -82,17 +82,6 @@ async def test_the_same_report_again_only_reads(wire):
     await store.close()
 
 
-async def test_only_a_policy_that_counts_other_loops_reads_twice(wire):
-    store = open_store(wire.url)
-    await open_reported(store, Echo(9, across="scope"))
-    await post_report(store, 1, "12")
-
-    wire.trips = 0
-    await post_report(store, 2, "13")
-    assert wire.trips > READ + WRITE
-    await store.close()
-
-
 # -- what makes it possible
 
 
@@ -114,17 +103,3 @@ async def test_an_expectation_that_is_not_met_undoes_the_transaction(store):
 
     await store.write(SCOPE, loops.note, "a", "a", {"later": 1})
     assert await store.read(SCOPE, loops.notes, "a") == {"later": 1}
-
-
-async def test_no_statement_follows_the_last_one_of_a_read(postgres):
-    """Outside of its transaction it would have no tenant."""
-    store = open_store(postgres.service)
-
-    def work(db: Db, scope: Scope) -> None:
-        db.last(("any_key", {}))
-        db.run("any_key")
-
-    with pytest.raises(LookupError, match="follows the last one"):
-        await store.read(SCOPE, work)
-    assert await store.read(SCOPE, keys.any_key) is False
-    await store.close()
