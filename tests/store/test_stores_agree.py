@@ -42,7 +42,7 @@ from heedful.store import (
     exposures,
     lessons,
     loops as loop_store,
-    pruning,
+    retention,
     search,
     session_marks,
 )
@@ -77,7 +77,7 @@ CLOCKED = (
     episodes,
     exposures,
     lessons,
-    pruning,
+    retention,
     quarantine,
     session_marks,
     loop_store,
